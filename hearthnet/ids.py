@@ -1,0 +1,85 @@
+"""Identifiers and their forms (wire.md, "Ids and keys"; conventions.md 1)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import secrets
+import time
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+
+PREFIX: Final = "ed25519:"
+_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_INSTANCE_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def new_ulid(now_ms: int | None = None) -> str:
+    """A ULID: 48 bits of time in milliseconds, 80 random bits, 26 characters that sort by time.
+
+    Own code, because the library costs more at import than the whole budget of `hearthnet version` has left
+    (docs/decisions/0002).
+    """
+    millis = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def is_ulid(text: str) -> bool:
+    """Whether `text` has the form of a ULID."""
+    return len(text) == 26 and text[0] in "01234567" and all(letter in _CROCKFORD for letter in text)
+
+
+def new_instance() -> str:
+    """8 random characters that name one run of one process (wire.md, "Ids and keys")."""
+    return "".join(secrets.choice(_INSTANCE_ALPHABET) for _ in range(8))
+
+
+def b64(data: bytes) -> str:
+    """base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def unb64(text: str) -> bytes:
+    """The bytes of base64url without padding; `bad_request` for anything else."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise HearthNetError("bad_request", f"not base64url: {error}") from error
+
+
+def node_id(public_key: bytes) -> str:
+    """The full node id of a 32-byte Ed25519 public key."""
+    return PREFIX + b64(public_key)
+
+
+def token_form(node: str) -> str:
+    """The 43 characters that stand for a full node id in a subject."""
+    public_key(node)
+    return node.removeprefix(PREFIX)
+
+
+def from_token_form(token: str) -> str:
+    """The full node id of a subject token."""
+    node = PREFIX + token
+    public_key(node)
+    return node
+
+
+def public_key(node: str) -> bytes:
+    """The 32-byte key in a full node id; `bad_request` when it is none."""
+    key = unb64(node.removeprefix(PREFIX)) if node.startswith(PREFIX) else b""
+    if len(key) != 32 or len(node) != len(PREFIX) + 43:
+        raise HearthNetError("bad_request", f"{node[:60]!r} is not a node id (ed25519: and 43 characters)")
+    return key
+
+
+def short_id(node: str) -> str:
+    """The form shown to people: the first 16 base32 characters in groups of four. Never on the wire.
+
+    Sixteen characters hold ten bytes; conventions.md names eight, which would fill only thirteen of them.
+    """
+    text = base64.b32encode(public_key(node)[:10]).decode("ascii")
+    return PREFIX + "-".join(text[start : start + 4] for start in range(0, 16, 4))

@@ -1,0 +1,44 @@
+"""Names of capabilities and how versions fit (conventions.md 1 and 4)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hearthnet.errors import HearthNetError
+
+_FORM: Final = re.compile(r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)(?:@(?P<major>\d{1,4})\.(?P<minor>\d{1,4}))?")
+
+
+class Capability(NamedTuple):
+    """`name@major.minor`."""
+
+    name: str
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.major}.{self.minor}"
+
+    def serves(self, wanted: Capability) -> bool:
+        """Whether an offer of this version answers a request for `wanted`: same major, at least that minor."""
+        return self.name == wanted.name and self.major == wanted.major and self.minor >= wanted.minor
+
+
+def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
+    """`rag.query` or `rag.query@1.0` as name and version, the version None where none is given."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise HearthNetError(
+            "bad_request", f"{text[:80]!r} is not a capability; write a name such as rag.query or rag.query@1.0"
+        )
+    version = (int(found["major"]), int(found["minor"])) if found["major"] is not None else None
+    return found["name"], version
+
+
+def parse_capability(text: str) -> Capability:
+    """The capability that `name@major.minor` names; `bad_request` where the version is missing."""
+    name, version = split_name(text)
+    if version is None:
+        raise HearthNetError("bad_request", f"{text!r} needs its version, such as {text}@1.0")
+    return Capability(name, *version)
