@@ -1,0 +1,287 @@
+"""Where a node keeps its files, and what its owner may set (resolutions.md, "configuration").
+
+`Home` is the data folder. `Config` is what stands in its `hearthnet.toml`: every key has a default, an
+unknown key is an error and not a shrug, and a damaged file is named with its line and never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+
+HOME_VARIABLE: Final = "HEARTHNET_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The data folder of one node and the names of everything in it. Making a `Home` touches no file."""
+
+    path: Path
+
+    @classmethod
+    def resolve(cls, path: Path | None = None) -> Home:
+        """The folder given, else the one in HEARTHNET_HOME, else the user's data folder for HearthNet."""
+        chosen = path or Path(os.environ.get(HOME_VARIABLE) or _user_folder())
+        return cls(Path(os.path.abspath(chosen.expanduser())))
+
+    @property
+    def config_file(self) -> Path:
+        """The file a person edits."""
+        return self.path / "hearthnet.toml"
+
+    @property
+    def keys(self) -> Path:
+        """The folder of the private keys."""
+        return self.path / "keys"
+
+    @property
+    def device_key(self) -> Path:
+        """The node's identity key (0600)."""
+        return self.keys / "device.key"
+
+    @property
+    def community_key(self) -> Path:
+        """The root key of the community, where this node founded it (0600)."""
+        return self.keys / "community.key"
+
+    @property
+    def roster(self) -> Path:
+        """The signed list of members."""
+        return self.path / "community" / "roster.json"
+
+    @property
+    def nats(self) -> Path:
+        """The folder of the NATS server."""
+        return self.path / "nats"
+
+    @property
+    def server_config(self) -> Path:
+        """The server's configuration, written anew at every start."""
+        return self.nats / "server.conf"
+
+    @property
+    def jetstream(self) -> Path:
+        """The folder where JetStream keeps streams, records and blobs."""
+        return self.nats / "jetstream"
+
+    @property
+    def services(self) -> Path:
+        """The folder that holds one data folder per service."""
+        return self.path / "services"
+
+    def service(self, name: str) -> Path:
+        """The data folder of one service."""
+        return self.services / name
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the log files."""
+        return self.path / "logs"
+
+    def log(self, name: str) -> Path:
+        """The log file of one process of the node: a service, `nats-server` or `up`."""
+        return self.logs / f"{name}.log"
+
+    @property
+    def run(self) -> Path:
+        """The folder of what only a running node has."""
+        return self.path / "run"
+
+    @property
+    def lock(self) -> Path:
+        """Held with flock, and naming the pid, for as long as a supervisor runs here."""
+        return self.run / "lock"
+
+    @property
+    def state(self) -> Path:
+        """The state of the running node (`hearthnet.node_state`)."""
+        return self.run / "node.json"
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[node]: how this computer presents itself."""
+
+    display_name: str = ""
+
+
+class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[server]: the NATS server. `port` is tried first; in use, or 0, a free one is taken."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 4222
+
+
+class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[services]: which services run here; None stands for every installed one."""
+
+    enabled: tuple[str, ...] | None = None
+
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`."""
+
+    kind: Literal["openai", "ollama"]
+    name: str
+    url: str
+    model: str
+    api_key_env: str | None = None
+
+
+class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[llm]: the built-in model, and others; `threads` 0 stands for as many as the computer has cores."""
+
+    builtin: bool = True
+    threads: Annotated[int, msgspec.Meta(ge=0)] = 0
+    model_file: str = ""
+    models: tuple[ModelConfig, ...] = ()
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole of `hearthnet.toml`."""
+
+    node: NodeConfig = NodeConfig()
+    server: ServerConfig = ServerConfig()
+    services: ServicesConfig = ServicesConfig()
+    llm: LlmConfig = LlmConfig()
+
+
+DEFAULT_CONFIG: Final = """\
+# HearthNet: the settings of this node, with their defaults. What is commented out is an example.
+# Changes take effect at the next `hearthnet up`.
+
+[node]
+# The name under which others see this computer. Empty: its host name.
+display_name = ""
+
+[server]
+# Programs on this computer reach the node at this port. If something else uses it, a free one is taken
+# and shown. 0: always take a free one.
+port = 4222
+
+[services]
+# Which services run here. Left out: every service that is installed.
+# enabled = ["llm", "rag", "market"]
+
+[llm]
+# Offer the small built-in model. It is there to try things out; it understands English only.
+builtin = true
+# How many cores the built-in model may use. 0: all.
+threads = 0
+# A GGUF file to use in place of the built-in model. Empty: the built-in one.
+model_file = ""
+
+# A better model: any server that speaks the OpenAI API ("openai") or Ollama's ("ollama"). Several are fine.
+# api_key_env names the environment variable that holds the key; the key itself does not belong in here.
+# [[llm.models]]
+# kind = "ollama"
+# name = "qwen3-8b"
+# url = "http://127.0.0.1:11434"
+# model = "qwen3:8b"
+# api_key_env = "EXAMPLE_API_KEY"
+"""
+
+
+def load_config(home: Home) -> Config:
+    """The settings in `home`, the defaults where there is no file yet.
+
+    `bad_request` names the file, the line where it is known, and what to do: for text that is no TOML, an
+    unknown key or a value of the wrong kind.
+    """
+    try:
+        text = home.config_file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _damaged(home.config_file, str(error)) from error
+    return parse_config(text, home.config_file)
+
+
+def parse_config(text: str, file: Path) -> Config:
+    """The settings in `text`; `file` is named in the error, which is as that of `load_config`."""
+    try:
+        return msgspec.convert(tomllib.loads(text), Config)
+    except tomllib.TOMLDecodeError as error:
+        reason, line = _toml_reason(str(error))
+        raise _damaged(file, reason, line) from error
+    except msgspec.ValidationError as error:
+        reason, path = _schema_reason(str(error))
+        raise _damaged(file, reason, line_of(text, path)) from error
+
+
+def _damaged(file: Path, reason: str, line: int | None = None) -> HearthNetError:
+    place = f"{file}: line {line}" if line is not None else str(file)
+    return HearthNetError(
+        "bad_request",
+        f"{place}: {reason}; mend it, or move it away and a new one is written",
+        details={"path": str(file), **({"line": line} if line is not None else {})},
+    )
+
+
+def _toml_reason(message: str) -> tuple[str, int | None]:
+    """Splits the parser's `... (at line 7, column 3)`."""
+    found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, re.DOTALL)
+    return (found[1], int(found[2])) if found else (message, None)
+
+
+def _schema_reason(message: str) -> tuple[str, tuple[str | int, ...]]:
+    """Splits msgspec's "Expected `int`, got `str` - at `$.server.port`"; says it in the words of the file."""
+    reason, _, place = message.partition(" - at `$")
+    found = _STEP.findall(place.rstrip("`"))
+    steps: list[str | int] = [int(step[1:-1]) if step[0] == "[" else step for step in found]
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", reason, re.DOTALL)
+    if unknown:
+        steps.append(unknown[1])
+        return f"there is no setting {'.'.join(str(step) for step in steps)}", tuple(steps)
+    return (f"{'.'.join(str(step) for step in steps)}: {reason}" if steps else reason), tuple(steps)
+
+
+_STEP: Final = re.compile(r"\[\d+\]|[^.\[\]]+")
+_HEADER: Final = re.compile(r"\s*(\[{1,2})\s*([^\[\]]+?)\s*\]{1,2}")
+_KEY: Final = re.compile(r"\s*[\"']?([A-Za-z0-9_-]+)[\"']?\s*[=.]")
+
+
+class _Line(NamedTuple):
+    path: tuple[str | int, ...]
+    number: int
+
+
+def line_of(text: str, path: tuple[str | int, ...]) -> int | None:
+    """The line (from 1) of TOML `text` that sets `path`, else that of the closest table around it."""
+    lines = _lines(text)
+    for size in range(len(path), 0, -1):
+        for line in lines:
+            if line.path == path[:size]:
+                return line.number
+    return None
+
+
+def _lines(text: str) -> list[_Line]:
+    """The path that each header and each `key =` of a TOML text sets, in order."""
+    table: tuple[str | int, ...] = ()
+    counts: dict[str, int] = {}
+    lines: list[_Line] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        header, key = _HEADER.match(line), _KEY.match(line)
+        if header:
+            name = header[2]
+            table = tuple(part.strip(" \"'") for part in name.split("."))
+            if header[1] == "[[":
+                counts[name] = counts.get(name, -1) + 1
+                table = (*table, counts[name])
+            lines.append(_Line(table, number))
+        elif key:
+            lines.append(_Line((*table, key[1]), number))
+    return lines
+
+
+def _user_folder() -> str:
+    import platformdirs
+
+    return platformdirs.user_data_dir("hearthnet")
