@@ -1,0 +1,1 @@
+"""The NATS side: connection, discovery, routing, calls and streams (wire.md)."""

@@ -1,0 +1,72 @@
+"""Keys and rosters on disk: read with care, written once, never overwritten (architecture.md, "One key is one node")."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import roster as rosters
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+
+
+def load_identity(path: Path) -> Identity:
+    """The identity in a key file.
+
+    Raises `not_found` where there is none, `unauthorized` where others may read it, `bad_request` where it is damaged.
+    """
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text("ascii")
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"no key at {path}; `hearthnet up` makes one") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HearthNetError("bad_request", f"cannot read the key {path}: {error}") from error
+    if mode & 0o077:
+        raise HearthNetError("unauthorized", f"the key {path} can be read by others; run: chmod 600 {path}")
+    try:
+        return Identity.from_text(text)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "bad_request",
+            f"the key {path} {error.message}; put back a copy of it, or move it away for a new identity",
+        ) from error
+
+
+def create_identity(path: Path) -> Identity:
+    """A new identity, saved under `path` with mode 0600; `FileExistsError` where a file is already there."""
+    identity = Identity.generate()
+    write_new(path, identity.to_text().encode("ascii"))
+    return identity
+
+
+def load_roster(path: Path) -> Roster:
+    """The proved roster in `path`; `not_found`, `bad_request` or `invalid_signature` with the file named."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise HearthNetError(
+            "not_found", f"no roster at {path}; `hearthnet up` founds a community"
+        ) from error
+    try:
+        return rosters.decode(data)
+    except HearthNetError as error:
+        raise HearthNetError(
+            error.code,
+            f"the roster {path} {error.message}; put back a copy of it, or move it away to found a new community",
+        ) from error
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Writes `data` to a new file of mode 0600, durably; nothing half-written is ever seen under `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        raise FileExistsError(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)

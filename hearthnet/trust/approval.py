@@ -1,0 +1,102 @@
+"""Approvals: a person's signed yes to one exact call (wire.md, "Approvals")."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import signed
+from hearthnet.trust.keys import Identity
+
+PURPOSE: Final = "approval"
+ANY_PROVIDER: Final = "*"
+SKEW_MS: Final = 60_000
+
+
+class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was approved. `time` and `expires` are milliseconds since the epoch.
+
+    `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
+    `provider` is `*` only where the contract says `effect_scope: community`.
+    """
+
+    id: str
+    community: str
+    approver: str
+    actor: str
+    provider: str
+    capability: str
+    arguments_digest: str
+    idempotency_key: str
+    run: str
+    tool_call_id: str
+    time: int
+    expires: int
+    v: int = 1
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that claims an approval, as the provider authenticated it."""
+
+    community: str
+    principal: str
+    actor: str
+    provider: str
+    capability: str
+    arguments_digest: str
+    idempotency_key: str
+    run: str
+    community_effect: bool
+
+
+def sign_approval(identity: Identity, approval: Approval) -> Approval:
+    """The approval signed by `identity`, who must be its approver."""
+    if identity.node_id != approval.approver:
+        raise HearthNetError("unauthorized", "an approval is signed by the one who approves")
+    return signed.sign(approval, identity, PURPOSE)
+
+
+def check_binding(approval: Approval, call: Claimed) -> None:
+    """Raises `unauthorized` unless the principal signed this approval for exactly this call. Says nothing of time."""
+    signed.check(approval, approval.approver, PURPOSE)
+    may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
+    for what, approved, claimed in (
+        ("version", approval.v, 1),
+        ("approver", approval.approver, call.principal),
+        ("community", approval.community, call.community),
+        ("actor", approval.actor, call.actor),
+        ("provider", call.provider if may_be_any else approval.provider, call.provider),
+        ("capability", approval.capability, call.capability),
+        ("arguments", approval.arguments_digest, call.arguments_digest),
+        ("idempotency key", approval.idempotency_key, call.idempotency_key),
+        ("run", approval.run, call.run),
+    ):
+        if approved != claimed:
+            raise HearthNetError(
+                "unauthorized",
+                f"the approval is for another {what}; ask the person again",
+                details={"rule": what},
+            )
+
+
+def check_time(approval: Approval, now_ms: int) -> None:
+    """Raises `expired` outside the approval's life. Asked only after the outcome of an earlier use was looked up."""
+    if now_ms > approval.expires + SKEW_MS or approval.time > now_ms + SKEW_MS:
+        raise HearthNetError(
+            "expired",
+            f"the approval {approval.id} is no longer valid; ask the person again",
+            details={"now": now_ms},
+        )
+
+
+def decode(value: object) -> Approval:
+    """The approval in a header; `bad_request` where it is none."""
+    try:
+        approval = msgspec.convert(value, type=Approval)
+        ids.public_key(approval.approver)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the approval is malformed: {error}") from error
+    return approval

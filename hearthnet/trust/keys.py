@@ -1,0 +1,118 @@
+"""Identity keys, the logins derived from them, and signatures (wire.md, "Ids and keys")."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import blake3
+import nkeys  # type: ignore[import-untyped]
+from nacl import bindings
+from nacl.exceptions import BadSignatureError
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+
+_LOGIN_CONTEXT: Final = "hearthnet 2026 nats login"
+_STORE_CONTEXT: Final = "hearthnet 2026 nats store login"
+_BOX_CONTEXT: Final = "hearthnet box v1"
+_FILE_HEADER: Final = "hearthnet-key-1"
+SIGNATURE_BYTES: Final = 64
+
+
+def signing_input(purpose: str, data: bytes) -> bytes:
+    """What is really signed: no signature made for one purpose can be shown for another, nor for a server's nonce."""
+    return b"\xffHN1" + purpose.encode("ascii") + b"\x00" + data
+
+
+def verify(node: str, purpose: str, data: bytes, signature: bytes) -> bool:
+    """Whether `signature` (64 bytes) is `node`'s over `data` for `purpose`."""
+    return verify_raw(node, signing_input(purpose, data), signature)
+
+
+def verify_raw(node: str, data: bytes, signature: bytes) -> bool:
+    """Whether `signature` is `node`'s over exactly `data`. For formats that bring their own framing (JWS)."""
+    if len(signature) != SIGNATURE_BYTES:
+        return False
+    try:
+        bindings.crypto_sign_open(signature + data, ids.public_key(node))
+    except BadSignatureError:
+        return False
+    return True
+
+
+class Login:
+    """An nkey of type user: what a process shows the NATS server. Never an identity key."""
+
+    def __init__(self, seed: bytes) -> None:
+        self.seed: Final[bytes] = nkeys.encode_seed(seed, nkeys.PREFIX_BYTE_USER)
+        self.public: Final[str] = nkeys.from_seed(bytearray(self.seed)).public_key.decode("ascii")
+
+
+class Identity:
+    """One node's Ed25519 key (32-byte seed), and all that follows from it."""
+
+    def __init__(self, seed: bytes) -> None:
+        if len(seed) != 32:
+            raise HearthNetError("bad_request", "an identity seed has 32 bytes")
+        self._seed = seed
+        self._public, self._secret = bindings.crypto_sign_seed_keypair(seed)
+        self._box_secret = bindings.crypto_sign_ed25519_sk_to_curve25519(self._secret)
+        self.node_id: Final[str] = ids.node_id(self._public)
+        self.token: Final[str] = ids.token_form(self.node_id)
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """A new identity from the system's random source."""
+        return cls(os.urandom(32))
+
+    @classmethod
+    def from_text(cls, text: str) -> Identity:
+        """The identity that a key file holds; `bad_request` where the text is damaged or belongs to another key."""
+        fields = text.split()
+        if len(fields) != 3 or fields[0] != _FILE_HEADER:
+            raise HearthNetError("bad_request", "is no HearthNet key (one line of three words)")
+        identity = cls(ids.unb64(fields[1]))
+        if identity.node_id != fields[2]:
+            raise HearthNetError("bad_request", "is damaged: its seed and its node id do not belong together")
+        return identity
+
+    def to_text(self) -> str:
+        """What a key file holds: one line with header, seed and, as a check, the node id."""
+        return f"{_FILE_HEADER} {ids.b64(self._seed)} {self.node_id}\n"
+
+    def sign(self, purpose: str, data: bytes) -> bytes:
+        """64 bytes over `data` for `purpose`, one of the project's own kinds of object."""
+        return self.sign_raw(signing_input(purpose, data))
+
+    def sign_raw(self, data: bytes) -> bytes:
+        """64 bytes over exactly `data`; only for JWS, whose format is its own."""
+        return bytes(bindings.crypto_sign(data, self._secret)[:SIGNATURE_BYTES])
+
+    def login(self) -> Login:
+        """The node's login to the bus account."""
+        return self._derived(_LOGIN_CONTEXT)
+
+    def store_login(self) -> Login:
+        """The login of this operator's own processes to the account that holds JetStream."""
+        return self._derived(_STORE_CONTEXT)
+
+    def shared_secret(self, peer: str) -> bytes:
+        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key. About 175 us."""
+        try:
+            peer_box = bindings.crypto_sign_ed25519_pk_to_curve25519(ids.public_key(peer))
+            return bytes(bindings.crypto_box_beforenm(peer_box, self._box_secret))
+        except (RuntimeError, ValueError) as error:
+            raise HearthNetError("invalid_signature", f"{peer} is not a usable key") from error
+
+    def box_key(self, sender: str, receiver: str) -> bytes:
+        """The 32-byte key for frames from `sender` to `receiver`, one of whom is this identity."""
+        peer = receiver if sender == self.node_id else sender
+        material = self.shared_secret(peer) + ids.public_key(sender) + ids.public_key(receiver)
+        return blake3.blake3(material, derive_key_context=_BOX_CONTEXT).digest()
+
+    def _derived(self, context: str) -> Login:
+        return Login(blake3.blake3(self._seed, derive_key_context=context).digest())
+
+    def __repr__(self) -> str:
+        return f"Identity({self.node_id})"

@@ -1,0 +1,46 @@
+"""Documents that carry their signature as a member: what is signed is the canonical JSON without it (conventions.md 3).
+
+Codec only. What a document must say, and to whom, is decided where it is used (style.md 9).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Identity, verify
+
+
+class Signed(msgspec.Struct, frozen=True, kw_only=True):
+    """A document with a `signature` member (`ed25519:` and base64url; empty while unsigned)."""
+
+    signature: str = ""
+
+    def signing_bytes(self) -> bytes:
+        """The canonical JSON of the document without its signature."""
+        members: dict[str, Any] = msgspec.to_builtins(self)
+        members.pop("signature", None)
+        return canonical_json(members)
+
+
+Document = TypeVar("Document", bound=Signed)
+
+
+def sign(document: Document, identity: Identity, purpose: str) -> Document:
+    """The document with `identity`'s signature for `purpose`."""
+    signature = identity.sign(purpose, document.signing_bytes())
+    return msgspec.structs.replace(document, signature=ids.PREFIX + ids.b64(signature))
+
+
+def check(document: Signed, signer: str, purpose: str) -> None:
+    """Raises `invalid_signature` unless `signer` signed the document for `purpose`."""
+    try:
+        signature = ids.unb64(document.signature.removeprefix(ids.PREFIX))
+    except HearthNetError:
+        signature = b""
+    if not verify(signer, purpose, document.signing_bytes(), signature):
+        raise HearthNetError("invalid_signature", f"the {purpose} is not signed by {ids.short_id(signer)}")
