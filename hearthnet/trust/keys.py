@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 import blake3
-import nkeys  # type: ignore[import-untyped]
+import nkeys
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 

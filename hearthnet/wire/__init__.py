@@ -1,0 +1,1 @@
+"""The bytes between nodes: frames, headers, subjects, replay and streams, without any I/O (wire.md)."""

@@ -1,0 +1,135 @@
+r"""Frames: what is signed, what is boxed, and how both are opened (wire.md, "Frame").
+
+    inner, plain     HN1 p\n<header>\n<body>
+    inner, signed    HN1 s <signature>\n<header>\n<body>
+    outer, directed  HN1 b\n<nonce><box of an inner frame>
+
+A directed frame opens only with the key of the peer that its subject names. Opening and verifying come before parsing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import msgspec
+from nacl import bindings
+from nacl.exceptions import CryptoError
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Identity, verify
+from hearthnet.wire import header as headers
+from hearthnet.wire.header import Header
+
+PURPOSE: Final = "frame"
+PLAIN: Final = b"HN1 p\n"
+SIGNED: Final = b"HN1 s "
+BOXED: Final = b"HN1 b\n"
+_NONCE: Final = 24
+_KEYS_KEPT: Final = 4096
+
+
+class FrameError(Exception):
+    """A frame that is not ours to read: dropped and counted, never answered."""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """An opened frame. `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was not signed."""
+
+    header: Header
+    body: bytes
+    evidence: bytes | None
+
+
+class BoxKeys:
+    """The derived keys of one identity, one a direction and peer, kept for the next frame."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._keys: dict[tuple[str, bool], bytes] = {}
+
+    def to(self, peer: str) -> bytes:
+        """The key for frames from us to `peer`."""
+        return self._key(peer, outgoing=True)
+
+    def of(self, peer: str) -> bytes:
+        """The key for frames from `peer` to us."""
+        return self._key(peer, outgoing=False)
+
+    def _key(self, peer: str, *, outgoing: bool) -> bytes:
+        key = self._keys.get((peer, outgoing))
+        if key is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()
+            own = self._identity.node_id
+            key = self._identity.box_key(own, peer) if outgoing else self._identity.box_key(peer, own)
+            self._keys[peer, outgoing] = key
+        return key
+
+
+def plain(header: Header, body: bytes) -> bytes:
+    """An inner frame that only its box authenticates."""
+    return b"%b%b\n%b" % (PLAIN, headers.encode(header), body)
+
+
+def signed(header: Header, body: bytes, identity: Identity) -> bytes:
+    """An inner frame that can be proved later: announcements, calls with side effects and their replies."""
+    content = b"%b\n%b" % (headers.encode(header), body)
+    signature = ids.b64(identity.sign(PURPOSE, content)).encode("ascii")
+    return b"%b%b\n%b" % (SIGNED, signature, content)
+
+
+def box(inner: bytes, key: bytes) -> bytes:
+    """The directed frame around `inner`."""
+    nonce = os.urandom(_NONCE)
+    return BOXED + nonce + bindings.crypto_secretbox(inner, nonce, key)
+
+
+def unbox(data: bytes, key: bytes) -> bytes:
+    """The inner frame; `FrameError` where this key did not close it."""
+    start = len(BOXED)
+    if data[:start] != BOXED:
+        raise FrameError("not a directed frame")
+    try:
+        return bindings.crypto_secretbox_open(data[start + _NONCE :], data[start : start + _NONCE], key)
+    except (CryptoError, ValueError) as error:
+        raise FrameError("the box does not open with the key of the peer in the subject") from error
+
+
+def read(inner: bytes, sender: str) -> Frame:
+    """The frame in `inner`, which must be from `sender` and, where it is signed, signed by it."""
+    if inner.startswith(SIGNED):
+        return _read_signed(inner, sender)
+    if inner.startswith(PLAIN):
+        return _parse(inner[len(PLAIN) :], sender, None)
+    raise FrameError("neither a plain nor a signed frame")
+
+
+def read_signed(inner: bytes, sender: str) -> Frame:
+    """As `read`, for what must be signed: announcements, finds and evidence."""
+    if not inner.startswith(SIGNED):
+        raise FrameError("not signed")
+    return _read_signed(inner, sender)
+
+
+def _read_signed(inner: bytes, sender: str) -> Frame:
+    line, _, content = inner.partition(b"\n")
+    try:
+        signature = ids.unb64(line[len(SIGNED) :].decode("ascii"))
+    except (HearthNetError, UnicodeDecodeError) as error:
+        raise FrameError("malformed signature") from error
+    if not verify(sender, PURPOSE, content, signature):
+        raise FrameError("the signature is not the sender's")
+    return _parse(content, sender, inner)
+
+
+def _parse(content: bytes, sender: str, evidence: bytes | None) -> Frame:
+    line, _, body = content.partition(b"\n")
+    try:
+        header = headers.decode(line)
+    except HearthNetError as error:
+        raise FrameError(error.message) from error
+    if header.sender != sender:
+        raise FrameError("the header names another sender than the subject")
+    return Frame(header, body, evidence)

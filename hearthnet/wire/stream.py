@@ -1,0 +1,105 @@
+"""The two ends of a stream, without I/O (wire.md, "Streams"; conventions.md 9).
+
+    provider                                  caller
+    Outgoing: open --- frame seq 1.. ------>  Incoming: open
+       | window full: wait      <-- ack ---      | every 8 frames
+       | done or error          ------------>    | done or error
+      ended                                     ended
+
+A frame takes the next number and is put into the window; an acknowledgement takes it out. At most 16 frames are
+unacknowledged; the terminal one is exempt, so that a stream can always end. The caller sees each number once and in
+order: another one means that a frame was lost, and the stream is over. Silence is measured on both ends: whoever hears
+nothing for 15 s gives up, and both therefore send a sign of life every 5 s.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+
+WINDOW: Final = 16
+ACK_EVERY: Final = 8
+KEEPALIVE_MS: Final = 5_000
+SILENCE_MS: Final = 15_000
+ACK_TIMEOUT_MS: Final = 5_000
+TERMINAL: Final = frozenset({"done", "error"})
+
+
+class Outgoing:
+    """The provider's end: numbers frames, holds the window, notices a caller that is gone."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.sent = 0
+        self.acked = 0
+        self.ended = False
+        self._heard_ms = now_ms
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the window has room for another frame."""
+        return not self.ended and self.sent - self.acked < WINDOW
+
+    def next_seq(self, event: str) -> int:
+        """The number of the frame that is sent now; `internal_error` where none may be."""
+        if self.ended:
+            raise HearthNetError("internal_error", "a frame after the end of its stream")
+        if event in TERMINAL:
+            self.ended = True
+        elif not self.may_send:
+            raise HearthNetError("internal_error", "a frame beyond the window")
+        self.sent += 1
+        return self.sent
+
+    def acknowledge(self, upto: int, now_ms: int) -> None:
+        """Takes frames up to and including `upto` out of the window; older or impossible numbers change nothing."""
+        self.heard(now_ms)
+        if self.acked < upto <= self.sent:
+            self.acked = upto
+
+    def heard(self, now_ms: int) -> None:
+        """Any sign of life of the caller."""
+        self._heard_ms = now_ms
+
+    def lost_caller(self, now_ms: int) -> bool:
+        """Whether the caller counts as gone: silent for 15 s, or for 5 s while the window is full."""
+        silent = now_ms - self._heard_ms
+        return silent >= SILENCE_MS or (not self.ended and not self.may_send and silent >= ACK_TIMEOUT_MS)
+
+
+class Incoming:
+    """The caller's end: checks the numbers, says when to acknowledge, notices a provider that is silent."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.received = 0
+        self.ended = False
+        self._acked = 0
+        self._heard_ms = now_ms
+
+    def accept(self, seq: int, event: str, now_ms: int) -> bool:
+        """Takes the frame `seq`; False for a repetition, a sign of life (0) or what comes after the end.
+
+        Raises `partition` where a number is missing: a frame was lost, and the stream is over.
+        """
+        self._heard_ms = now_ms
+        if self.ended or seq <= self.received:
+            return False
+        if seq != self.received + 1:
+            self.ended = True
+            raise HearthNetError(
+                "partition", f"the stream lost a frame: {self.received + 1} is missing, {seq} came"
+            )
+        self.received = seq
+        self.ended = event in TERMINAL
+        return True
+
+    def ack_due(self, consumed: int) -> bool:
+        """Whether to acknowledge now that the consumer has taken frame `consumed`; true once for every 8."""
+        if consumed - self._acked < ACK_EVERY or self.ended:
+            return False
+        self._acked = consumed
+        return True
+
+    def lost_provider(self, now_ms: int) -> bool:
+        """Whether the provider has been silent for 15 s."""
+        return not self.ended and now_ms - self._heard_ms >= SILENCE_MS

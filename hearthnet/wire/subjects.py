@@ -1,0 +1,98 @@
+"""Subjects: built from ids, and read back into ids (wire.md, "Accounts and subjects").
+
+Every node id stands in token form. Whoever publishes on a subject is pinned by the server to its own id in it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Capability
+
+EVERYTHING: Final = "_all.v0"
+"""Asked for in place of a capability by those who list the mesh (docs/decisions/0004)."""
+_INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
+
+
+class Route(NamedTuple):
+    """The two ends that a directed subject names, as full node ids."""
+
+    family: str
+    sender: str
+    receiver: str
+
+
+def topic(capability: Capability) -> str:
+    """The part of a subject that names a capability: `rag.query.v1`."""
+    return f"{capability.name}.v{capability.major}"
+
+
+def call(caller: str, provider: str, instance: str, capability: Capability) -> str:
+    """Where a call to one process goes."""
+    return f"hn.call.{ids.token_form(caller)}.{ids.token_form(provider)}.{instance}.{topic(capability)}"
+
+
+def control(caller: str, provider: str, instance: str, stream: str) -> str:
+    """Where acks, input and cancel of one stream go."""
+    return f"hn.ctl.{ids.token_form(caller)}.{ids.token_form(provider)}.{instance}.{stream}"
+
+
+def reply(provider: str, caller: str, caller_instance: str, call_id: str) -> str:
+    """Where a provider answers; every part is authenticated, so it can be led nowhere else."""
+    if not _INSTANCE.fullmatch(caller_instance) or not ids.is_ulid(call_id):
+        raise HearthNetError("bad_request", "the header names no process and call to answer")
+    return f"hn.rep.{ids.token_form(provider)}.{ids.token_form(caller)}.{caller_instance}.{call_id}"
+
+
+def find(caller: str, wanted: str) -> str:
+    """Where `caller` asks who offers `wanted` (a topic, or EVERYTHING)."""
+    return f"hn.find.{ids.token_form(caller)}.{wanted}"
+
+
+def announce(node: str, capability: Capability) -> str:
+    """Where `node` announces its offers of `capability`."""
+    return f"hn.adv.{ids.token_form(node)}.{topic(capability)}"
+
+
+def calls_to(provider: str, instance: str) -> str:
+    """What one process subscribes to for its calls."""
+    return f"hn.call.*.{ids.token_form(provider)}.{instance}.>"
+
+
+def control_to(provider: str, instance: str) -> str:
+    """What one process subscribes to for the control frames of its streams."""
+    return f"hn.ctl.*.{ids.token_form(provider)}.{instance}.>"
+
+
+def replies_to(caller: str, instance: str) -> str:
+    """What one process subscribes to for its answers."""
+    return f"hn.rep.*.{ids.token_form(caller)}.{instance}.>"
+
+
+def finds_of(wanted: str) -> str:
+    """What a provider subscribes to for being found."""
+    return f"hn.find.*.{wanted}"
+
+
+def announcements_of(capability: Capability) -> str:
+    """What a caller follows of a capability that it uses."""
+    return f"hn.adv.*.{topic(capability)}"
+
+
+def directed(subject: str) -> Route:
+    """The ends of an `hn.call`, `hn.ctl` or `hn.rep` subject; `bad_request` for another one."""
+    parts = subject.split(".", 4)
+    if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep"):
+        raise HearthNetError("bad_request", "not a directed subject")
+    return Route(parts[1], ids.from_token_form(parts[2]), ids.from_token_form(parts[3]))
+
+
+def open_sender(subject: str) -> tuple[str, str]:
+    """Family and sender of an `hn.find` or `hn.adv` subject; `bad_request` for another one."""
+    parts = subject.split(".", 3)
+    if len(parts) != 4 or parts[0] != "hn" or parts[1] not in ("find", "adv"):
+        raise HearthNetError("bad_request", "not a subject for all")
+    return parts[1], ids.from_token_form(parts[2])
