@@ -1,0 +1,51 @@
+"""What a node may publish and subscribe to on the server (wire.md, "Accounts and subjects").
+
+Permissions follow from the node's id alone, so that a server's configuration is a function of the roster. They
+are defence in depth: who wrote a frame is decided by boxes and signatures, never by a subject.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hearthnet.ids import token_form
+
+_PUBLISH: Final = (
+    "hn.call.{node}.>",
+    "hn.ctl.{node}.>",
+    "hn.find.{node}.>",
+    "hn.adv.{node}.>",
+    "hn.event.{node}.>",
+    "hn.rep.{node}.>",
+    "_INBOX_ops.>",  # answers to an operator who asks over $SRV under this inbox prefix
+)
+_SUBSCRIBE: Final = (
+    "hn.call.*.{node}.>",
+    "hn.ctl.*.{node}.>",
+    "hn.rep.*.{node}.>",
+    "hn.find.>",
+    "hn.adv.>",
+    "hn.event.>",
+    "_INBOX.{node}.>",
+    "$SRV.>",
+)
+
+
+class Permissions(NamedTuple):
+    """Subject patterns; what matches none of them is refused."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def node_permissions(node: str) -> Permissions:
+    """The subjects of the node with the full id `node`; `bad_request` where that is no node id.
+
+    There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others publish in its
+    place.
+    """
+    token = token_form(node)
+    return Permissions(
+        publish=tuple(pattern.format(node=token) for pattern in _PUBLISH),
+        subscribe=tuple(pattern.format(node=token) for pattern in _SUBSCRIBE),
+    )
