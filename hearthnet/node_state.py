@@ -1,7 +1,7 @@
 """The state of a running node, as its supervisor publishes it in `run/node.json`.
 
 The supervisor holds `run/lock` with flock for as long as it lives, so that a state file left behind by a
-power cut is never taken for a running node. Readers: the bus (where is the server), `hearthnet status`, `logs`.
+power cut is never taken for a running node. Readers: the bus (where is the server) and the commands.
 """
 
 from __future__ import annotations

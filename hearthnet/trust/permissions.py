@@ -1,7 +1,7 @@
 """What a node may publish and subscribe to on the server (wire.md, "Accounts and subjects").
 
-Permissions follow from the node's id alone, so that a server's configuration is a function of the roster. They
-are defence in depth: who wrote a frame is decided by boxes and signatures, never by a subject.
+Permissions follow from the node's id alone, so that a server's configuration is a function of the roster.
+They are defence in depth: who wrote a frame is decided by boxes and signatures, never by a subject.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Permissions(NamedTuple):
 def node_permissions(node: str) -> Permissions:
     """The subjects of the node with the full id `node`; `bad_request` where that is no node id.
 
-    There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others publish in its
-    place.
+    There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others
+    publish in its place.
     """
     token = token_form(node)
     return Permissions(
