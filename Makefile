@@ -19,7 +19,7 @@ WITH_DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint pytest floors system-deps clean
+.PHONY: help up install dev test lint pytest floors surface system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ floors: dev  ## coverage of the last `make pytest` against its floors
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage json --quiet
 	@$(BIN)/python tools/coverage_floors.py
+
+surface: dev  ## write the list of public names anew (tests/public_surface.txt)
+	@$(BIN)/python -m tests.helpers.public_surface
+	@git diff --stat -- tests/public_surface.txt
 
 system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
 	@PYTHON=$(PYTHON) tools/system_deps.sh

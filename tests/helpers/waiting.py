@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 _T = TypeVar("_T")
 _PAUSE_SECONDS = 0.01
 
 
 def wait_for_sync(condition: Callable[[], _T | None], deadline_seconds: float = 10.0, what: str = "") -> _T:
-    """The first true value of `condition`, asked over and over; `TimeoutError` names `what`."""
+    """The first true value of `condition`, asked over and over; a `TimeoutError` names `what`."""
     end = time.monotonic() + deadline_seconds
     while not (value := condition()):
         if time.monotonic() >= end:
@@ -22,14 +22,21 @@ def wait_for_sync(condition: Callable[[], _T | None], deadline_seconds: float = 
     return value
 
 
+@overload
 async def wait_for(
-    condition: Callable[[], _T | None | Awaitable[_T | None]], deadline_seconds: float = 10.0, what: str = ""
-) -> _T:
+    condition: Callable[[], Awaitable[_T | None]], deadline_seconds: float = 10.0, what: str = ""
+) -> _T: ...
+@overload
+async def wait_for(
+    condition: Callable[[], _T | None], deadline_seconds: float = 10.0, what: str = ""
+) -> _T: ...
+async def wait_for(condition: Callable[[], Any], deadline_seconds: float = 10.0, what: str = "") -> Any:
     """`wait_for_sync` for a running event loop; `condition` may be a coroutine function."""
     end = time.monotonic() + deadline_seconds
     while True:
-        answer = condition()
-        value: _T | None = await answer if inspect.isawaitable(answer) else answer
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
         if value:
             return value
         if time.monotonic() >= end:

