@@ -1,0 +1,175 @@
+"""One contract: what a capability takes, gives and costs (contracts.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from hearthnet.canonical import digest
+from hearthnet.contracts.flat import Flat
+from hearthnet.contracts.match import MatchRule, fits
+from hearthnet.contracts.schema import SchemaCheck, compile_schema
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Capability, parse_capability
+
+Schema = dict[str, Any]
+
+
+class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, forbid_unknown_fields=True):
+    """The contract of one capability version, as its file says it, shared definitions put in."""
+
+    name: str
+    version: str
+    stability: Literal["experimental", "beta", "stable", "deprecated"]
+    summary: str
+    """One line, for people and for models that choose among tools."""
+    trust_required: str
+    """unknown, member, trusted, anchor, self, or `custom:<rule>` (resolutions.md 61)."""
+    side_effects: bool
+    idempotent: Literal["pure", "client_id", "natural", "no"]
+    """pure: reads; client_id: once per caller and client_id; natural: once per what the call names; no."""
+    timeout_seconds: int
+    max_concurrent: int
+    request_schema: Schema
+    response_schema: Schema
+    stream_schema: dict[str, Schema] | None
+    """Schema of each frame's data, by event; None where the capability does not stream."""
+    offer_params: Schema
+    """Schema of the params that an offer of it carries."""
+    match: dict[str, MatchRule]
+    errors: list[str]
+    """Wire codes a caller should expect besides those any call may give."""
+    examples: list[dict[str, Any]]
+    effect_scope: Literal["community", "node"] | None = None
+    approval: Literal["any", "own_key"] | None = None
+
+    @cached_property
+    def capability(self) -> Capability:
+        """Name and version."""
+        return parse_capability(f"{self.name}@{self.version}")
+
+    @property
+    def id(self) -> str:
+        """`name@major.minor`."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def major(self) -> int:
+        """Callers and providers must agree on it."""
+        return self.capability.major
+
+    @property
+    def minor(self) -> int:
+        """An offer answers requests for its own minor and lower ones."""
+        return self.capability.minor
+
+    @cached_property
+    def schema_hash(self) -> str:
+        """Equal hash, equal behaviour on the wire; compared within one name@X.Y only (resolutions.md 33)."""
+        parts = ("name", "version", "request_schema", "response_schema", "stream_schema")
+        return digest({part: getattr(self, part) for part in parts})
+
+    def check_request(self, body: Any) -> None:
+        """Raise `bad_request` naming path and rule unless `body` is a request; unknown fields pass."""
+        self._demand(self._request, body)
+
+    def check_reply(self, body: Any) -> None:
+        """Raise `bad_request` naming path and rule unless `body` is a reply; unknown fields pass."""
+        self._demand(self._response, body)
+
+    def check_offer(self, params: Any) -> None:
+        """Raise `bad_request` naming path and rule unless an offer may carry `params`."""
+        self._demand(self._offer, params)
+
+    def check_frame(self, event: str, data: Any) -> None:
+        """Raise `bad_request` unless `event` is one of this stream's and `data` fits it.
+
+        A receiver skips events that it does not know unchecked (`has_event`; resolutions.md 33).
+        """
+        if not self.has_event(event):
+            raise HearthNetError(
+                "bad_request", f"{self.id} has no frame {event!r}", details={"path": "/event", "rule": "enum"}
+            )
+        self._demand(self._frames[event], data)
+
+    def has_event(self, event: str) -> bool:
+        """Whether frames of this event belong to the stream."""
+        return event in self._frames
+
+    def with_defaults(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A valid request with absent fields set to their defaults; arrays are left as they are."""
+        return self._defaults.fill(body)
+
+    def fits(self, body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
+        """Whether an offer with these params can answer this valid request."""
+        return fits(self.match, body, offer_params)
+
+    def tool_schema(self, bound_params: Mapping[str, Any] | None, hidden: frozenset[str]) -> Schema:
+        """One flat closed schema of the fields a model fills in, neither bound to a value nor hidden."""
+        return self._flat.tool_schema(frozenset(bound_params or ()) | hidden)
+
+    def split_arguments(
+        self, flat: Mapping[str, Any], bound_params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """A model's flat arguments and the bound values as `{"params", "input"}`, not yet checked."""
+        return self._flat.split(flat, bound_params or {})
+
+    def _demand(self, check: SchemaCheck, value: Any) -> None:
+        if check.accepts(value):
+            return
+        problems = check.errors(value)
+        path, rule, message = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        where = f"{self.id}: {path}" if path else self.id
+        raise HearthNetError("bad_request", f"{where}: {message}{more}", details={"path": path, "rule": rule})
+
+    @cached_property
+    def _request(self) -> SchemaCheck:
+        return compile_schema(self.request_schema)
+
+    @cached_property
+    def _response(self) -> SchemaCheck:
+        return compile_schema(self.response_schema)
+
+    @cached_property
+    def _offer(self) -> SchemaCheck:
+        return compile_schema(self.offer_params)
+
+    @cached_property
+    def _frames(self) -> dict[str, SchemaCheck]:
+        return {event: compile_schema(schema) for event, schema in (self.stream_schema or {}).items()}
+
+    @cached_property
+    def _defaults(self) -> _Defaults:
+        return _Defaults.of(self.request_schema)
+
+    @cached_property
+    def _flat(self) -> Flat:
+        return Flat(self.id, self.request_schema)
+
+
+class _Defaults(NamedTuple):
+    """The defaults of one object schema, picked out once."""
+
+    values: dict[str, Any]
+    nested: dict[str, _Defaults]
+
+    @classmethod
+    def of(cls, schema: Schema) -> _Defaults:
+        properties: dict[str, Schema] = schema.get("properties", {})
+        nested = {name: cls.of(inner) for name, inner in properties.items() if "properties" in inner}
+        return cls(
+            {name: inner["default"] for name, inner in properties.items() if "default" in inner},
+            {name: inner for name, inner in nested.items() if inner.values or inner.nested},
+        )
+
+    def fill(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        filled = {**deepcopy(self.values), **value}
+        for name, inner in self.nested.items():
+            if isinstance(filled.get(name), dict):
+                filled[name] = inner.fill(filled[name])
+        return filled

@@ -1,0 +1,84 @@
+"""A contract as a tool: params and input in one flat object, and back (resolutions.md 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+
+SECTIONS: Final = ("params", "input")
+
+
+class Flat:
+    """The fields of one request schema, by name, whichever section they stand in."""
+
+    def __init__(self, identifier: str, request_schema: Mapping[str, Any]) -> None:
+        self._identifier = identifier
+        self._section: dict[str, str] = {}
+        self._schema: dict[str, Any] = {}
+        self._required: list[str] = []
+        for section in SECTIONS:
+            part = request_schema["properties"][section]
+            for name, schema in part["properties"].items():
+                if name in self._section:
+                    raise HearthNetError(
+                        "bad_request", f"{identifier} has {name!r} twice and cannot be a tool"
+                    )
+                self._section[name], self._schema[name] = section, schema
+            self._required += part.get("required", [])
+
+    def tool_schema(self, left_out: Iterable[str]) -> dict[str, Any]:
+        """The closed schema of the fields that are not left out; `bad_request` for a name there is not."""
+        gone = frozenset(left_out)
+        for name in gone:
+            self._home(name)
+        return {
+            "type": "object",
+            "properties": {
+                name: _closed(schema) for name, schema in self._schema.items() if name not in gone
+            },
+            "required": [name for name in self._required if name not in gone],
+            "additionalProperties": False,
+        }
+
+    def split(self, flat: Mapping[str, Any], bound: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """`flat` and `bound` as a request; `bad_request` for an unknown name or one that is bound."""
+        body: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        for name, value in bound.items():
+            body[self._home(name)][name] = value
+        for name, value in flat.items():
+            if name in bound:
+                raise HearthNetError(
+                    "bad_request",
+                    f"{name!r} is fixed for this tool; leave it out",
+                    details={"path": "/" + name},
+                )
+            body[self._home(name)][name] = value
+        return body
+
+    def _home(self, name: str) -> str:
+        section = self._section.get(name)
+        if section is None:
+            raise HearthNetError(
+                "bad_request",
+                f"{self._identifier} has no field {name!r}; it has {', '.join(self._section) or 'none'}",
+                details={"path": "/" + name, "rule": "additionalProperties"},
+            )
+        return section
+
+
+def _closed(schema: Any) -> Any:
+    """A copy of `schema` in which each object that lists its fields allows no others, unless it says so."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: value if key in _VALUES else _closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        copy.setdefault("additionalProperties", False)
+    return copy
+
+
+_VALUES: Final = frozenset({"default", "const", "enum", "examples"})
+"""Keywords that hold values, not schemas."""

@@ -1,0 +1,151 @@
+"""The contracts that came with this installation, read one by one when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.contracts.contract import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Capability, parse_capability, split_name
+
+COMMON: Final = "_common.json"
+_REFERENCE: Final = f"{COMMON}#/$defs/"
+
+
+class Contracts:
+    """The contracts in one folder. Names come from the file names, so that listing them opens none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        stems = sorted(path.stem for path in folder.glob("*@*.json"))
+        if not stems:
+            raise HearthNetError(
+                "internal_error", f"there are no contracts in {folder}; install hearthnet again"
+            )
+        self._known: dict[str, list[Capability]] = {}
+        for capability in sorted(map(parse_capability, stems)):
+            self._known.setdefault(capability.name, []).append(capability)
+        self._loaded: dict[Capability, Contract] = {}
+
+    def __iter__(self) -> Iterator[Contract]:
+        """All contracts, by name and version."""
+        for versions in self._known.values():
+            yield from map(self._load, versions)
+
+    def names(self) -> list[str]:
+        """The capabilities there are contracts for, without versions, sorted."""
+        return list(self._known)
+
+    def nearest(self, name: str) -> list[str]:
+        """Up to three names that somebody who wrote `name` may have meant, the likeliest first."""
+        from difflib import get_close_matches
+
+        return get_close_matches(name.partition("@")[0], self._known, n=3, cutoff=0.5)
+
+    def get(self, identifier: str) -> Contract:
+        """The contract of exactly `name@major.minor`.
+
+        Raises `bad_request` where that is not its form; `not_found` for an unknown name, the nearest ones in `alt`;
+        `schema_mismatch` for an unknown version, those there are in `alt`.
+        """
+        wanted = parse_capability(identifier)
+        if wanted in self._versions(wanted.name):
+            return self._load(wanted)
+        raise self._mismatch(identifier, wanted.name)
+
+    def find(self, name: str, version: tuple[int, int] | str | None = None) -> Contract:
+        """The newest contract of `name` that serves `version`: same major, the highest minor from that one up.
+
+        `name` may carry the version itself; without any, the newest of all. Errors as in `get`.
+        """
+        bare, own = split_name(name if version is None or isinstance(version, tuple) else f"{name}@{version}")
+        wanted = version if isinstance(version, tuple) else own
+        for capability in reversed(self._versions(bare)):
+            if wanted is None or capability.serves(Capability(bare, *wanted)):
+                return self._load(capability)
+        raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
+
+    def _versions(self, name: str) -> list[Capability]:
+        if name not in self._known:
+            near = self.nearest(name)
+            hint = f"did you mean {' or '.join(near)}?" if near else "see `hearthnet caps`"
+            raise HearthNetError("not_found", f"there is no capability {name!r}; {hint}", alt=near)
+        return self._known[name]
+
+    def _mismatch(self, identifier: str, name: str) -> HearthNetError:
+        there = [str(capability) for capability in self._versions(name)]
+        return HearthNetError(
+            "schema_mismatch",
+            f"{identifier} is not a version known here; there is {', '.join(there)}",
+            alt=there,
+        )
+
+    def _load(self, capability: Capability) -> Contract:
+        contract = self._loaded.get(capability)
+        if contract is None:
+            contract = self._loaded[capability] = self._read(capability)
+        return contract
+
+    def _read(self, capability: Capability) -> Contract:
+        path = self._folder / f"{capability}.json"
+        raw = expand(_parse(path), self._definitions)
+        try:
+            contract = msgspec.convert(raw, Contract)
+        except msgspec.ValidationError as error:
+            raise HearthNetError(
+                "internal_error", f"{path} is no contract: {error}; install hearthnet again"
+            ) from error
+        if contract.id != str(capability):
+            raise HearthNetError(
+                "internal_error", f"{path} holds the contract of {contract.id}; rename one of them"
+            )
+        return contract
+
+    @cached_property
+    def _definitions(self) -> dict[str, Any]:
+        definitions: dict[str, Any] = _parse(self._folder / COMMON)["$defs"]
+        return definitions
+
+
+def expand(value: Any, definitions: dict[str, Any]) -> Any:
+    """A copy of `value` with each reference into the shared definitions replaced by what it names.
+
+    Keywords beside a reference override the definition's, so that a field can word its own description.
+    """
+    if isinstance(value, list):
+        return [expand(item, definitions) for item in value]
+    if not isinstance(value, dict):
+        return value
+    reference = value.get("$ref")
+    own = {key: expand(item, definitions) for key, item in value.items() if key != "$ref"}
+    if reference is None:
+        return own
+    name = str(reference).removeprefix(_REFERENCE)
+    if name not in definitions:
+        raise HearthNetError(
+            "internal_error", f"no shared definition {reference!r}; a contract may refer to {COMMON} only"
+        )
+    return {**expand(definitions[name], definitions), **own}
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError) as error:
+        raise HearthNetError(
+            "internal_error", f"cannot read {path}: {error}; install hearthnet again"
+        ) from error
+    return value
+
+
+@cache
+def contracts() -> Contracts:
+    """The contracts of this installation: inside the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_contracts"
+    return Contracts(installed if installed.is_dir() else package.parent / "contracts")

@@ -1,0 +1,49 @@
+"""How a request fits an offer, as data: the `match` table of a contract (contracts.md; conventions.md 11).
+
+A key names a field of the request (`params.model`, `input.from`), its rule says how that value must stand to
+the offer's params. A field that the request leaves out fits every offer (resolutions.md 24 and 51).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+RuleName = Literal["equal", "in", "at_most", "subset"]
+
+
+class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a `match` table."""
+
+    rule: RuleName
+    offer: str | list[str]
+    """The offer's param, or the params whose values are taken together."""
+
+
+def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
+    """Whether an offer with `offer_params` can answer the request `body`."""
+    for field, rule in match.items():
+        section, _, name = field.partition(".")
+        wanted = body.get(section, {}).get(name)
+        if wanted is not None and not _RULES[rule.rule](wanted, _offered(rule.offer, offer_params)):
+            return False
+    return True
+
+
+def _offered(names: str | list[str], offer_params: Mapping[str, Any]) -> list[Any]:
+    """The values an offer names, lists spread out."""
+    values: list[Any] = []
+    for name in [names] if isinstance(names, str) else names:
+        value = offer_params.get(name)
+        values.extend(value if isinstance(value, list) else [] if value is None else [value])
+    return values
+
+
+_RULES: Final[dict[RuleName, Callable[[Any, list[Any]], bool]]] = {
+    "equal": lambda wanted, offered: offered == [wanted],
+    "in": lambda wanted, offered: wanted in offered,
+    "at_most": lambda wanted, offered: len(offered) == 1 and wanted <= offered[0],
+    "subset": lambda wanted, offered: all(item in offered for item in wanted),
+}

@@ -1,0 +1,98 @@
+"""JSON Schema 2020-12, compiled: a fast yes or no, and on no the place, the rule and a line for a person.
+
+One validator does both (docs/decisions/0010): a second one, asked only after a failure, would cost its import at
+the worst moment and run foreign patterns on an engine without a limit. References outside a schema are refused,
+never fetched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jsonschema_rs import ValidationError
+
+_LONGEST: Final = 240
+"""Characters of a message; what is cut is its middle, where the refused value stands."""
+_WRONG_KIND: Final = frozenset({"type", "const", "enum"})
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a value."""
+
+    path: str
+    """JSON pointer into the value, empty for the whole of it."""
+    rule: str
+    """The keyword of the schema that refused, such as `maximum`."""
+    message: str
+
+
+class SchemaCheck:
+    """A compiled schema; build it with `compile_schema` and keep it."""
+
+    __slots__ = ("_validator",)
+
+    def __init__(self, schema: Any) -> None:
+        from jsonschema_rs import Draft202012Validator
+
+        self._validator = Draft202012Validator(schema, offline=True)
+
+    def accepts(self, value: Any) -> bool:
+        """Whether `value` fits; a value that is not JSON does not."""
+        try:
+            return self._validator.is_valid(value)
+        except ValueError:
+            return False
+
+    def errors(self, value: Any) -> list[Problem]:
+        """What is wrong with `value`, in the order of the schema; empty when it fits."""
+        try:
+            return [_problem(error) for error in self._validator.iter_errors(value)]
+        except ValueError as error:
+            return [Problem("", "type", f"is not JSON: {error}")]
+
+
+def compile_schema(schema: Any) -> SchemaCheck:
+    """The check for `schema`; `bad_request` when it is no JSON Schema 2020-12 or refers outside itself."""
+    try:
+        return SchemaCheck(schema)
+    except ValueError as error:
+        reason = getattr(error, "message", None) or str(error)
+        raise HearthNetError(
+            "bad_request", f"not a JSON Schema (2020-12): {_cut(reason)}", details={"rule": "schema"}
+        ) from error
+
+
+def pointer(path: Sequence[str | int]) -> str:
+    """The JSON pointer (RFC 6901) of a path."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def _problem(error: ValidationError) -> Problem:
+    """`error` as a problem; of alternatives, the innermost error of the one that came closest."""
+    branches: list[list[ValidationError]] = getattr(error.kind, "context", [])
+    here = error.instance_path
+    best = min(branches, key=lambda branch: _distance(branch, here), default=None)
+    if best is None:
+        return Problem(pointer(here), error.kind.name, _cut(error.message))
+    if _distance(best, here)[0]:
+        reasons = dict.fromkeys(_cut(branch[0].message) for branch in branches)
+        return Problem(pointer(here), error.kind.name, _cut(", and ".join(reasons)))
+    return _problem(best[0])
+
+
+def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[bool, bool, int]:
+    """How far an alternative is from fitting: another kind of value, another constant, number of errors."""
+    other_kind = any(error.kind.name in _WRONG_KIND and error.instance_path == here for error in branch)
+    return other_kind, any(error.kind.name == "const" for error in branch), len(branch)
+
+
+def _cut(message: str) -> str:
+    if len(message) <= _LONGEST:
+        return message
+    half = _LONGEST // 2
+    return f"{message[:half]} ... {message[-half:]}"
