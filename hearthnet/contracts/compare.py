@@ -22,7 +22,7 @@ def compare(old: Contract, new: Contract) -> Comparison:
     """How `new` differs from `old` on the wire.
 
     Breaking for requests: a field newly required, removed, or allowed fewer values. For replies and frames,
-    which the other side reads: a field removed, no longer promised, or of a type it did not have; a frame removed.
+    which the other side reads: a field removed, no longer promised, or of a new type; a frame removed.
     """
     parts = ("request_schema", "response_schema", "stream_schema")
     if all(getattr(old, part) == getattr(new, part) for part in parts):

@@ -50,7 +50,7 @@ class Contracts:
     def get(self, identifier: str) -> Contract:
         """The contract of exactly `name@major.minor`.
 
-        Raises `bad_request` where that is not its form; `not_found` for an unknown name, the nearest ones in `alt`;
+        Raises `bad_request` where that is not its form; `not_found` for an unknown name, near ones in `alt`;
         `schema_mismatch` for an unknown version, those there are in `alt`.
         """
         wanted = parse_capability(identifier)
@@ -58,13 +58,13 @@ class Contracts:
             return self._load(wanted)
         raise self._mismatch(identifier, wanted.name)
 
-    def find(self, name: str, version: tuple[int, int] | str | None = None) -> Contract:
-        """The newest contract of `name` that serves `version`: same major, the highest minor from that one up.
+    def find(self, name: str, version: tuple[int, int] | None = None) -> Contract:
+        """The newest contract of `name` that serves `version`: same major, highest minor from that one up.
 
-        `name` may carry the version itself; without any, the newest of all. Errors as in `get`.
+        Without `version`, the newest of all, or of what `name` carries itself. Errors as in `get`.
         """
-        bare, own = split_name(name if version is None or isinstance(version, tuple) else f"{name}@{version}")
-        wanted = version if isinstance(version, tuple) else own
+        bare, own = split_name(name)
+        wanted = version or own
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
                 return self._load(capability)

@@ -18,8 +18,18 @@ class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of a `match` table."""
 
     rule: RuleName
-    offer: str | list[str]
-    """The offer's param, or the params whose values are taken together."""
+    offer: str
+    """The offer's param that decides."""
+    also: str | None = None
+    """A second param, whose values count as well."""
+
+    def offered(self, offer_params: Mapping[str, Any]) -> list[Any]:
+        """The values an offer names, lists spread out."""
+        values: list[Any] = []
+        for name in (self.offer, self.also):
+            value = offer_params.get(name) if name is not None else None
+            values.extend(value if isinstance(value, list) else [] if value is None else [value])
+        return values
 
 
 def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
@@ -27,18 +37,9 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
     for field, rule in match.items():
         section, _, name = field.partition(".")
         wanted = body.get(section, {}).get(name)
-        if wanted is not None and not _RULES[rule.rule](wanted, _offered(rule.offer, offer_params)):
+        if wanted is not None and not _RULES[rule.rule](wanted, rule.offered(offer_params)):
             return False
     return True
-
-
-def _offered(names: str | list[str], offer_params: Mapping[str, Any]) -> list[Any]:
-    """The values an offer names, lists spread out."""
-    values: list[Any] = []
-    for name in [names] if isinstance(names, str) else names:
-        value = offer_params.get(name)
-        values.extend(value if isinstance(value, list) else [] if value is None else [value])
-    return values
 
 
 _RULES: Final[dict[RuleName, Callable[[Any, list[Any]], bool]]] = {

@@ -1,8 +1,8 @@
 """JSON Schema 2020-12, compiled: a fast yes or no, and on no the place, the rule and a line for a person.
 
-One validator does both (docs/decisions/0010): a second one, asked only after a failure, would cost its import at
-the worst moment and run foreign patterns on an engine without a limit. References outside a schema are refused,
-never fetched.
+One validator does both (docs/decisions/0010): a second one, asked only after a failure, would cost its import
+at the worst moment and run foreign patterns on an engine without a limit. References outside a schema are
+refused, never fetched.
 """
 
 from __future__ import annotations
@@ -74,14 +74,16 @@ def pointer(path: Sequence[str | int]) -> str:
 
 def _problem(error: ValidationError) -> Problem:
     """`error` as a problem; of alternatives, the innermost error of the one that came closest."""
-    branches: list[list[ValidationError]] = getattr(error.kind, "context", [])
-    here = error.instance_path
-    best = min(branches, key=lambda branch: _distance(branch, here), default=None)
-    if best is None:
-        return Problem(pointer(here), error.kind.name, _cut(error.message))
+    here, rule = error.instance_path, error.kind.name
+    branches: list[list[ValidationError]] = [
+        branch for branch in getattr(error.kind, "context", []) if branch
+    ]
+    if not branches:
+        return Problem(pointer(here), rule, _cut(_wording(error)))
+    best = min(branches, key=lambda branch: _distance(branch, here))
     if _distance(best, here)[0]:
-        reasons = dict.fromkeys(_cut(branch[0].message) for branch in branches)
-        return Problem(pointer(here), error.kind.name, _cut(", and ".join(reasons)))
+        reasons = dict.fromkeys(_wording(branch[0]) for branch in branches)
+        return Problem(pointer(here), rule, _cut(", and ".join(reasons)))
     return _problem(best[0])
 
 
@@ -89,6 +91,24 @@ def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[boo
     """How far an alternative is from fitting: another kind of value, another constant, number of errors."""
     other_kind = any(error.kind.name in _WRONG_KIND and error.instance_path == here for error in branch)
     return other_kind, any(error.kind.name == "const" for error in branch), len(branch)
+
+
+def _wording(error: ValidationError) -> str:
+    """The validator's message, or ours where it leaves out what the sender has to know."""
+    kind: Any = error.kind
+    if kind.name == "enum":
+        return f"{_show(error.instance)} is not one of {', '.join(map(_show, kind.options))}"
+    if kind.name == "const":
+        return f"{_show(error.instance)} is not {_show(kind.expected_value)}"
+    if kind.name == "contains":
+        return "no item is of the kind that the list must contain"
+    return error.message
+
+
+def _show(value: Any) -> str:
+    import json
+
+    return _cut(json.dumps(value, ensure_ascii=False))
 
 
 def _cut(message: str) -> str:
