@@ -1,0 +1,10 @@
+"""`hearthnet up`: one node with its server and its services, each a process of its own (architecture.md,
+"up/").
+"""
+
+from __future__ import annotations
+
+from hearthnet.up.run import run
+from hearthnet.up.services import ChildSpec
+
+__all__ = ["ChildSpec", "run"]

@@ -1,0 +1,115 @@
+"""The first run: a folder becomes a home. Later runs find everything there, and only what is missing is made.
+
+Order: folders, device key, root key, roster, settings. So a run that was cut off anywhere is completed by
+the next one, and a roster without the device key it names is a loss that a person has to know of, not a
+first run. Nothing that exists is ever written over.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hearthnet import ids
+from hearthnet.bus import keyring
+from hearthnet.config import DEFAULT_CONFIG, Config, Home, load_config
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust import roster as rosters
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.up.files import check_space, file_errors, make_folder
+
+Tell = Callable[[str], None]
+"""Takes one line for the person at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a home holds once it is complete."""
+
+    home: Home
+    identity: Identity
+    roster: Roster
+    config: Config
+
+    @property
+    def display_name(self) -> str:
+        """The name from the settings, else the computer's."""
+        return self.config.node.display_name or socket.gethostname()
+
+
+def make_folders(home: Home) -> None:
+    """The folders of a home, those with secrets 0700; and room on the disk, else `capacity_exceeded`."""
+    make_folder(home.path, private=False)
+    for folder in (
+        home.run,
+        home.keys,
+        home.roster.parent,
+        home.nats,
+        home.jetstream,
+        home.services,
+        home.logs,
+    ):
+        make_folder(folder)
+    check_space(home.path)
+
+
+def prepare(home: Home, tell: Tell) -> Prepared:
+    """Completes the home (its folders and its lock are there already) and loads what it holds.
+
+    Raises what is wrong with a damaged file, naming it; `tell` hears of everything that was made.
+    """
+    founded = home.roster.exists()
+    if founded and not home.device_key.exists():
+        raise HearthNetError(
+            "not_found",
+            f"{home.device_key} is missing, but there is {home.roster}; put back a copy of the key, or move "
+            "the roster away to found a new community",
+        )
+    identity = _identity(home.device_key, "device key", tell)
+    if not founded:
+        _found_community(home, identity, tell)
+    roster = _own_roster(home.roster, identity)
+    if not home.config_file.exists():
+        _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
+        tell(f"settings written to {home.config_file}")
+    return Prepared(home, identity, roster, load_config(home))
+
+
+def _identity(path: Path, what: str, tell: Tell) -> Identity:
+    if path.exists():
+        return keyring.load_identity(path)
+    with file_errors(path):
+        identity = keyring.create_identity(path)
+    tell(f"new {what} {ids.short_id(identity.node_id)} in {path}")
+    return identity
+
+
+def _found_community(home: Home, identity: Identity, tell: Tell) -> None:
+    root = _identity(home.community_key, "community root key", tell)
+    name = f"{socket.gethostname()}'s community"
+    now = now_ms()
+    first = rosters.member(identity, "anchor", socket.gethostname(), now)
+    _write_new(home.roster, rosters.encode(rosters.found(root, first, name, now)))
+    tell(f"founded {name}, a community of one")
+
+
+def _own_roster(path: Path, identity: Identity) -> Roster:
+    """The roster in `path`, which must have this node in it with the login that follows from its key."""
+    roster = keyring.load_roster(path)
+    entry = next((member for member in roster.members if member.node_id == identity.node_id), None)
+    if entry is None or entry.login != identity.login().public:
+        raise HearthNetError(
+            "unauthorized",
+            f"{path} does not have this node ({ids.short_id(identity.node_id)}) as a member; put back the "
+            "key and the roster that belong together",
+        )
+    return roster
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with file_errors(path):
+        keyring.write_new(path, data)

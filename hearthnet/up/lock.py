@@ -1,0 +1,55 @@
+"""One supervisor per home: whoever holds `run/lock` (`hearthnet.node_state` reads it)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from hearthnet.config import Home
+from hearthnet.errors import OTHER, HearthNetError
+from hearthnet.node_state import running_pid
+from hearthnet.up.files import file_errors
+
+# A reader of the state holds the lock shared, for some microseconds.
+_PATIENCE_SECONDS: Final = 1.0
+_PAUSE_SECONDS: Final = 0.02
+
+
+@contextlib.contextmanager
+def home_lock(home: Home) -> Iterator[None]:
+    """Holds the lock of `home` and writes this process's pid into it.
+
+    Raises `bad_request` (exit code 1) that names the pid of the supervisor that is already running there.
+    """
+    with file_errors(home.lock):
+        descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _acquire(descriptor, home)
+        with file_errors(home.lock):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, home: Home) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise _taken(home) from error
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _taken(home: Home) -> HearthNetError:
+    pid = running_pid(home)
+    who = f" (process {pid}); end that one with: kill {pid}" if pid else "; end that one first"
+    return HearthNetError("bad_request", f"a node is already running in {home.path}{who}", exit_status=OTHER)

@@ -1,0 +1,71 @@
+"""What the processes of a node print, in files that do not grow without end."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+LIMIT_BYTES: Final = 5 * 1024 * 1024
+KEPT: Final = 3
+_TAIL_BYTES: Final = 2048
+
+
+class LogFile:
+    """`path`, and when it is full `path.1` and `path.2`, the newest first.
+
+    A line that cannot be written (a full disk) is dropped: no process of the node may stand still because
+    of its log.
+    """
+
+    def __init__(self, path: Path, limit: int = LIMIT_BYTES) -> None:
+        self._path = path
+        self._limit = limit
+        self._tail = b""
+
+    def write(self, data: bytes) -> None:
+        """Appends `data`, rotating first where the file would grow beyond its limit."""
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        try:
+            if self._size() + len(data) > self._limit:
+                self._rotate()
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+                file.write(data)
+        except OSError:
+            return
+
+    def last_line(self) -> str:
+        """The last line that is not empty, of what was written since `forget`."""
+        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
+        return next((line for line in reversed(lines) if line), "")
+
+    def tail(self) -> str:
+        """The last two thousand bytes written since `forget`."""
+        return self._tail.decode("utf-8", "replace")
+
+    def forget(self) -> None:
+        """Starts over with the tail: a new process writes from here on."""
+        self._tail = b""
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+    def _rotate(self) -> None:
+        for number in range(KEPT - 1, 0, -1):
+            older = self._path if number == 1 else Path(f"{self._path}.{number - 1}")
+            if older.exists():
+                older.replace(f"{self._path}.{number}")
+
+
+class LogHandler(logging.Handler):
+    """Sends the supervisor's own log records to a `LogFile`."""
+
+    def __init__(self, file: LogFile) -> None:
+        super().__init__()
+        self._file = file
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes one record, with its traceback where it has one."""
+        self._file.write(self.format(record).encode("utf-8", "replace") + b"\n")

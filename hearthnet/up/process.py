@@ -1,0 +1,99 @@
+"""One process of the node: started so that it cannot outlive the supervisor, its output in its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.up import launch
+from hearthnet.up.log_file import LogFile
+
+_CHUNK: Final = 65536
+_DRAIN_SECONDS: Final = 0.3
+
+
+class Process:
+    """A running process, leader of its own session and process group. Made by `start`."""
+
+    def __init__(self, child: asyncio.subprocess.Process, log: LogFile) -> None:
+        self._child = child
+        self._log = log
+        self._pump = asyncio.create_task(self._copy_output())
+        self.pid: Final = child.pid
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        log: LogFile,
+        *,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Iterable[int] = (),
+    ) -> Process:
+        """Starts `command`, an absolute path and its arguments.
+
+        It gets no terminal (Ctrl-C reaches the supervisor alone), what it prints goes to `log`, and it
+        inherits just `descriptors`.
+        """
+        log.forget()
+        wrapper = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid())]
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *wrapper,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                pass_fds=tuple(descriptors),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HearthNetError(
+                "capacity_exceeded", f"cannot start {command[0]}: {error.strerror}"
+            ) from error
+        return cls(child, log)
+
+    async def wait(self) -> int:
+        """Waits for the end and returns the exit code, negative for a signal; then nothing of its group is
+        left.
+        """
+        code = await self._child.wait()
+        self._signal(signal.SIGKILL)
+        await asyncio.wait({self._pump}, timeout=_DRAIN_SECONDS)
+        self._pump.cancel()
+        return code
+
+    async def stop(self, grace: float) -> None:
+        """Asks the process to end, and kills it when it has not after `grace` seconds."""
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._child.wait()), grace)
+        self.kill()
+        await self.wait()
+
+    def kill(self) -> None:
+        """Ends the process and its whole group at once."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _copy_output(self) -> None:
+        output = self._child.stdout
+        while output is not None and (data := await output.read(_CHUNK)):
+            self._log.write(data)
+
+
+def ending(code: int, last_line: str) -> str:
+    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of its log."""
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"{how}: {last_line[:200]}" if last_line else how

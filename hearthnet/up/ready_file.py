@@ -1,0 +1,44 @@
+"""The file by which a script learns that the node is ready, and where (`hearthnet up --ready-file`)."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import NodeState
+from hearthnet.up.files import file_errors, write_whole
+
+
+class ReadyFile:
+    """The file at `path`, absent unless the node is ready. Its content is that of `run/node.json`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+
+    def clear(self) -> None:
+        """Removes what an earlier node left behind; `bad_request` where the file is something else."""
+        with file_errors(self._path):
+            if not self._path.exists():
+                return
+            try:
+                msgspec.json.decode(self._path.read_bytes(), type=NodeState)
+            except msgspec.DecodeError as error:
+                raise HearthNetError(
+                    "bad_request",
+                    f"{self._path} exists and is no ready-file; name another path with --ready-file",
+                ) from error
+            self._path.unlink()
+
+    def write(self, state: NodeState) -> None:
+        """Lets the file appear, whole."""
+        with file_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path, msgspec.json.encode(state) + b"\n")
+
+    def remove(self) -> None:
+        """Takes the file away; best effort, at the end."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)

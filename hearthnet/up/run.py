@@ -1,0 +1,70 @@
+"""The one call behind the command `hearthnet up`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from hearthnet.config import Home
+from hearthnet.up.first_run import make_folders, prepare
+from hearthnet.up.lock import home_lock
+from hearthnet.up.log_file import LogFile, LogHandler
+from hearthnet.up.ready_file import ReadyFile
+from hearthnet.up.screen import Screen
+from hearthnet.up.services import ChildSpec, choose, installed
+from hearthnet.up.supervisor import Supervisor
+
+
+def run(
+    home: Home,
+    ready_file: Path | None = None,
+    *,
+    stream: TextIO | None = None,
+    specs: Sequence[ChildSpec] | None = None,
+) -> int:
+    """Runs the node in `home` until SIGINT or SIGTERM, and returns the exit code.
+
+    Makes the home on the first run. Tells a person what happens on `stream` (standard output). `ready_file`
+    appears when every service is ready, or known not to become so soon, and is gone at the end. `specs`
+    replaces the installed services. Raises HearthNetError with one line on what keeps the node from running
+    and what to do: the folder, the disk, a damaged file, a node that runs there already, a server that does
+    not start.
+    """
+    screen = Screen(stream or sys.stdout)
+    ready = ReadyFile(ready_file) if ready_file is not None else None
+    make_folders(home)
+    with home_lock(home), _logging_to(LogFile(home.log("up"))):
+        if ready is not None:
+            ready.clear()
+        prepared = prepare(home, screen.line)
+        if specs is None:
+            chosen = choose(home, prepared.config, installed())
+            specs = chosen.specs
+            for name in chosen.missing:
+                screen.line(
+                    f"{name} is enabled in {home.config_file} but not installed: pip install hearthnet-{name}"
+                )
+
+        async def supervise() -> int:
+            return await Supervisor(prepared, specs, screen, ready).run()
+
+        return asyncio.run(supervise())
+
+
+@contextlib.contextmanager
+def _logging_to(file: LogFile) -> Iterator[None]:
+    """Sends the log of this process to `file`."""
+    handler, root = LogHandler(file), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)

@@ -1,0 +1,137 @@
+"""What `hearthnet up` shows a person: how far the start is, then what runs and where, then what happens to
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+from hearthnet import ids
+from hearthnet.config import HOME_VARIABLE, Home
+from hearthnet.node_state import NodeState, ServiceState
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+QUESTIONS: Final = (
+    'hearthnet ask "How do I make rainwater safe to drink?" --corpus system',
+    'hearthnet ask "I can lend a water filter to a neighbour" --tool market_post',
+)
+_PLAIN_WIDTH: Final = 140
+_STYLES: Final = {"ready": "green", "starting": "yellow", "waiting": "red", "stopped": "dim"}
+
+
+class Progress(NamedTuple):
+    """One process while the node starts: its state, the stage it is in, and how far (`loading model 1/2`)."""
+
+    name: str
+    state: str
+    stage: str
+    detail: str
+
+
+class Screen:
+    """Writes to `stream`: on a terminal one display that changes while the node starts, elsewhere plain
+    lines.
+
+    A stream that takes nothing more (a closed pipe) is no reason to end the node.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        plain = not stream.isatty()
+        self._console: Console = Console(file=stream, highlight=False, width=_PLAIN_WIDTH if plain else None)
+        self._live: Live | None = None
+        self._shown: dict[str, tuple[str, str]] = {}
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self._print(text)
+
+    def progress(self, rows: list[Progress]) -> None:
+        """How far the start is; called as often as anything changes."""
+        if self._console.is_terminal:
+            self._live_update(_progress_table(rows))
+            return
+        for row in rows:
+            if self._shown.get(row.name) != (row.state, row.stage):
+                self._shown[row.name] = (row.state, row.stage)
+                detail = f", {row.detail}" if row.detail and not row.stage else ""
+                self._print(f"{row.name}: {row.stage or row.state}{detail}")
+
+    def table(self, home: Home, state: NodeState) -> None:
+        """What runs, where, and what to do next; ends the display of the start."""
+        self.end_progress()
+        self._print(_service_table(state))
+        for text in _footer(home, state):
+            self._print(text)
+
+    def end_progress(self) -> None:
+        """Leaves the display of the start as it stands."""
+        if self._live is not None:
+            with contextlib.suppress(OSError):
+                self._live.stop()
+            self._live = None
+
+    def _live_update(self, content: RenderableType) -> None:
+        from rich.live import Live
+
+        with contextlib.suppress(OSError):
+            if self._live is None:
+                self._live = Live(console=self._console, auto_refresh=False, transient=True)
+                self._live.start()
+            self._live.update(content, refresh=True)
+
+    def _print(self, content: RenderableType) -> None:
+        with contextlib.suppress(OSError):
+            self._console.print(content, markup=False, soft_wrap=isinstance(content, str))
+            self._console.file.flush()
+
+
+def _progress_table(rows: list[Progress]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row(Text(row.name), Text(row.state, _STYLES.get(row.state, "")), Text(row.detail))
+    return table
+
+
+def _service_table(state: NodeState) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"{state.display_name} ({ids.short_id(state.node_id)})", title_justify="left")
+    for heading in ("service", "state", "capabilities", "note"):
+        table.add_column(heading, overflow="fold")
+    for service in state.services:
+        style = _STYLES.get(service.state, "")
+        offers = "\n".join(service.offers)
+        table.add_row(
+            service.name, Text(_state_words(service), style), Text(offers), Text(service.note or "")
+        )
+    return table
+
+
+def _state_words(service: ServiceState) -> str:
+    words = "starts again soon" if service.state == "waiting" else service.state
+    return f"{words} (restarted {service.restarts} x)" if service.restarts else words
+
+
+def _footer(home: Home, state: NodeState) -> list[str]:
+    where = "" if home == Home.resolve() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
+    return [
+        f"address   {state.server.url}",
+        f"data      {home.path}",
+        f"logs      {home.logs} (hearthnet logs NAME)",
+        "",
+        "Ask something, in another terminal:",
+        *(f"  {where}{question}" for question in QUESTIONS),
+        "",
+        "Ctrl-C ends the node.",
+    ]

@@ -1,0 +1,86 @@
+"""What a service tells the supervisor: lines of JSON on the descriptor that HEARTHNET_STATUS_FD names."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+STATUS_VARIABLE: Final = "HEARTHNET_STATUS_FD"
+LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
+_LINE_BYTES: Final = 256 * 1024
+_DRAIN_SECONDS: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """One line. `starting` with the stage it is in and how far (`current` of `total`); `ready` with its
+    offers.
+    """
+
+    state: Literal["starting", "ready"]
+    stage: str = ""
+    current: float | None = None
+    total: float | None = None
+    offers: tuple[str, ...] = ()
+    note: str | None = None
+
+    @property
+    def progress(self) -> str:
+        """The stage in words, such as `loading model 1/2`."""
+        if self.current is None:
+            return self.stage
+        return f"{self.stage} {self.current:g}" + (f"/{self.total:g}" if self.total is not None else "")
+
+
+class StatusPipe:
+    """Both ends of the pipe: `child_end` is inherited by the service, what comes out goes to `heard`."""
+
+    def __init__(self, name: str, heard: Callable[[Status], None]) -> None:
+        self._name = name
+        self._heard = heard
+        self._own_end, self.child_end = os.pipe()
+        self._reading: asyncio.Task[None] | None = None
+
+    def started(self) -> None:
+        """The service holds its end now: closes ours of it, so that its death is the end of the pipe, and
+        listens.
+        """
+        os.close(self.child_end)
+        self._reading = asyncio.create_task(self._read())
+
+    def abandon(self) -> None:
+        """The service could not be started: closes both ends."""
+        os.close(self.child_end)
+        os.close(self._own_end)
+
+    async def drained(self) -> None:
+        """Waits until all is heard that a service sent whose process is gone."""
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=_DRAIN_SECONDS)
+            self._reading.cancel()
+
+    async def _read(self) -> None:
+        reader = asyncio.StreamReader(limit=_LINE_BYTES)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._own_end, "rb", buffering=0)
+        )
+        try:
+            while line := await reader.readline():
+                self._take(line)
+        except ValueError:
+            _log.warning("%s: a status line of more than %d bytes; heard no further", self._name, _LINE_BYTES)
+        finally:
+            transport.close()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            status = msgspec.json.decode(line, type=Status)
+        except msgspec.DecodeError as error:
+            _log.warning("%s: sent a status line that is none: %s", self._name, error)
+        else:
+            self._heard(status)

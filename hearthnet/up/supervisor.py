@@ -1,0 +1,199 @@
+"""The life of one node: the server, then every service, until a signal; then everything in order.
+
+    lock, home --> server --> services start side by side --> ready --> SIGINT or SIGTERM
+    --> services withdraw and drain --> server --> nothing is left
+
+The first signal ends in order within `END_SECONDS`; a second one ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from hearthnet import __version__
+from hearthnet.errors import INTERRUPTED, OK
+from hearthnet.node_state import NodeState
+from hearthnet.times import now_ms
+from hearthnet.up.child import Child
+from hearthnet.up.files import file_errors, write_whole
+from hearthnet.up.first_run import Prepared
+from hearthnet.up.log_file import LogFile
+from hearthnet.up.ready_file import ReadyFile
+from hearthnet.up.screen import Progress, Screen
+from hearthnet.up.server import NAME, Server
+from hearthnet.up.services import ChildSpec
+
+SERVICE_GRACE_SECONDS: Final = 3.2
+SERVER_GRACE_SECONDS: Final = 1.0
+END_SECONDS: Final = 5.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Runs one prepared home, whose lock the caller holds. Used once."""
+
+    def __init__(
+        self, prepared: Prepared, specs: Sequence[ChildSpec], screen: Screen, ready_file: ReadyFile | None
+    ) -> None:
+        self._prepared = prepared
+        self._home = prepared.home
+        self._screen = screen
+        self._ready_file = ready_file
+        self._started_at = now_ms()
+        self._ready = False
+        self._signals = 0
+        self._stop = asyncio.Event()
+        self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news)
+        # Nobody writes into this pipe: what matters is that its end closes when this process dies.
+        self._lifeline, self._held = os.pipe()
+        self._children = tuple(
+            Child(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
+            for spec in specs
+        )
+        self._announced: dict[str, str] = {}
+
+    async def run(self) -> int:
+        """Runs the node until a signal; returns the exit code. Raises what kept the node from starting."""
+        with self._handled_signals():
+            work = asyncio.create_task(self._work())
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                work.cancel()
+                stop.cancel()
+                outcome = (await asyncio.gather(work, return_exceptions=True))[0]
+                await self._end()
+        if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+            raise _first(outcome)
+        return INTERRUPTED if self._signals > 1 else OK
+
+    @property
+    def state(self) -> NodeState:
+        """The node as it is now."""
+        return NodeState(
+            pid=os.getpid(),
+            node_id=self._prepared.identity.node_id,
+            display_name=self._prepared.display_name,
+            version=__version__,
+            server=self._server.state,
+            services=tuple(child.state for child in self._children),
+            started_at=self._started_at,
+            ready=self._ready,
+        )
+
+    async def _work(self) -> None:
+        self._show_progress()
+        await self._server.start()
+        with file_errors(self._home.state):
+            self._write_state()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._server.keep())
+            for child in self._children:
+                tasks.create_task(child.supervise())
+            await asyncio.gather(*(child.settled() for child in self._children))
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._ready = True
+        self._publish_state()
+        if self._ready_file is not None:
+            self._ready_file.write(self.state)
+        self._announced = {child.spec.name: child.state.state for child in self._children}
+        self._screen.table(self._home, self.state)
+
+    async def _end(self) -> None:
+        """Ends the services, then the server; each by force when it does not end in time."""
+        self._screen.end_progress()
+        if self._ready_file is not None:
+            self._ready_file.remove()
+        self._ready = False
+        self._announced = {}
+        await asyncio.gather(*(child.stop(SERVICE_GRACE_SECONDS) for child in self._children))
+        await self._server.stop(SERVER_GRACE_SECONDS)
+        with contextlib.suppress(OSError):
+            self._home.state.unlink(missing_ok=True)
+        os.close(self._lifeline)
+        os.close(self._held)
+        if self._signals:
+            self._screen.line("the node has ended")
+
+    @contextlib.contextmanager
+    def _handled_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._signals += 1
+        _log.info("%s", number.name)
+        self._stop.set()
+        if self._signals == 1:
+            self._screen.end_progress()
+            self._screen.line("ending: services first, then the server; once more to end at once")
+            return
+        for child in self._children:
+            child.kill()
+        self._server.kill()
+
+    def _server_news(self, text: str) -> None:
+        self._screen.line(text)
+        self._publish_state()
+
+    def _child_news(self, child: Child) -> None:
+        """Tells files and people of a change; after the start only of crashes and returns."""
+        if self._stop.is_set():
+            return
+        self._publish_state()
+        if not self._ready:
+            self._show_progress()
+            return
+        before, now = self._announced.get(child.spec.name), child.state.state
+        if now == before or now == "starting":
+            return
+        self._announced[child.spec.name] = now
+        if now == "waiting":
+            self._screen.line(f"{child.spec.name} {child.state.note}; it is started again")
+        else:
+            self._screen.table(self._home, self.state)
+
+    def _publish_state(self) -> None:
+        """Rewrites the state file; with a full disk the old one stays, and the log says so."""
+        if not self._server.state.url:
+            return
+        try:
+            self._write_state()
+        except OSError as error:
+            _log.error("cannot write %s: %s", self._home.state, error.strerror)
+
+    def _write_state(self) -> None:
+        write_whole(self._home.state, msgspec.json.format(msgspec.json.encode(self.state), indent=1) + b"\n")
+
+    def _show_progress(self) -> None:
+        server = "ready" if self._server.state.url else "starting"
+        rows = [Progress(NAME, server, "", self._server.state.url)]
+        for child in self._children:
+            detail = child.progress or child.state.note or ""
+            rows.append(Progress(child.spec.name, child.state.state, child.stage, detail))
+        self._screen.progress(rows)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first single error in a group of a task group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
