@@ -1,1 +1,10 @@
 """The NATS side: connection, discovery, routing, calls and streams (wire.md)."""
+
+from __future__ import annotations
+
+from hearthnet.bus.bus import Bus, find_contract
+from hearthnet.bus.calls import Reply
+from hearthnet.bus.registry import OfferView
+from hearthnet.bus.streamcall import StreamCall, StreamFrame
+
+__all__ = ["Bus", "OfferView", "Reply", "StreamCall", "StreamFrame", "find_contract"]

@@ -1,4 +1,5 @@
-"""Keys and rosters on disk: read with care, written once, never overwritten (architecture.md, "One key is one node")."""
+"""Keys and rosters on disk: read with care, written once, never overwritten (architecture.md, "One key is
+one node")."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from hearthnet.trust.roster import Roster
 def load_identity(path: Path) -> Identity:
     """The identity in a key file.
 
-    Raises `not_found` where there is none, `unauthorized` where others may read it, `bad_request` where it is damaged.
+    Raises `not_found` where there is none, `unauthorized` where others may read it, `bad_request` where it
+    is damaged.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -55,7 +57,7 @@ def load_roster(path: Path) -> Roster:
     except HearthNetError as error:
         raise HearthNetError(
             error.code,
-            f"the roster {path} {error.message}; put back a copy of it, or move it away to found a new community",
+            f"the roster {path} {error.message}; put back a copy, or move it away to found a new community",
         ) from error
 
 

@@ -1,6 +1,7 @@
 """What a call may do: one pure function, asked by the service library and by nobody else (wire.md, "Tokens").
 
-Effective authority = what the issuer may do AND what the token says AND what the capability demands. Without a token
+Effective authority = what the issuer may do AND what the token says AND what the capability demands.
+Without a token
 the caller is its own issuer. A token never adds trust.
 """
 
@@ -19,7 +20,8 @@ _ABSENT: Final = object()
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called: the offered capability, the trust it takes (`member`, `trusted`, `anchor` or `self`), its node."""
+    """What is called: the offered capability, the trust it takes (`member`, `trusted`, `anchor` or
+    `self`), its node."""
 
     capability: Capability
     trust: str
@@ -37,10 +39,13 @@ class Authority(msgspec.Struct, frozen=True):
 def effective(
     caller: str, issuer_level: str, claims: Claims | None, demand: Demand, body: dict[str, Any]
 ) -> Authority:
-    """The authority of a call by `caller` under `claims` (already proved and in their life), or the reason against it.
+    """The authority of a call by `caller` under `claims` (already proved and in their life), or the reason
+    against it.
 
-    `issuer_level` is the roster's level of the token's issuer, or of the caller where there is no token. Raises
-    `unauthorized` where the level is too low and `token_scope_insufficient` where the token does not cover the call.
+    `issuer_level` is the roster's level of the token's issuer, or of the caller where there is no token.
+    Raises
+    `unauthorized` where the level is too low and `token_scope_insufficient` where the token does not cover
+    the call.
     A side effect that the principal's own key did not ask for directly needs an approval.
     """
     principal = caller if claims is None else claims.iss

@@ -21,7 +21,8 @@ SIGNATURE_BYTES: Final = 64
 
 
 def signing_input(purpose: str, data: bytes) -> bytes:
-    """What is really signed: no signature made for one purpose can be shown for another, nor for a server's nonce."""
+    """What is really signed: no signature made for one purpose can be shown for another, nor for a
+    server's nonce."""
     return b"\xffHN1" + purpose.encode("ascii") + b"\x00" + data
 
 
@@ -68,7 +69,8 @@ class Identity:
 
     @classmethod
     def from_text(cls, text: str) -> Identity:
-        """The identity that a key file holds; `bad_request` where the text is damaged or belongs to another key."""
+        """The identity that a key file holds; `bad_request` where the text is damaged or belongs to
+        another key."""
         fields = text.split()
         if len(fields) != 3 or fields[0] != _FILE_HEADER:
             raise HearthNetError("bad_request", "is no HearthNet key (one line of three words)")
@@ -98,7 +100,8 @@ class Identity:
         return self._derived(_STORE_CONTEXT)
 
     def shared_secret(self, peer: str) -> bytes:
-        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key. About 175 us."""
+        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key. About 175
+        us."""
         try:
             peer_box = bindings.crypto_sign_ed25519_pk_to_curve25519(ids.public_key(peer))
             return bytes(bindings.crypto_box_beforenm(peer_box, self._box_secret))

@@ -1,6 +1,8 @@
-"""The community's roster: who belongs to it, at which level, with which NATS login (wire.md; conventions.md 6 and 13).
+"""The community's roster: who belongs to it, at which level, with which NATS login (wire.md;
+conventions.md 6 and 13).
 
-The community id is the root's public key, so a roster proves itself. A member's login is bound to it by the member's
+The community id is the root's public key, so a roster proves itself. A member's login is bound to it by
+the member's
 own signature: nobody else can name a login for it.
 """
 
@@ -23,7 +25,8 @@ RANK: Final[dict[str, int]] = {"unknown": 0, "member": 1, "trusted": 2, "anchor"
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member. `login` is the public nkey of its NATS login, `login_signature` the member's own over it."""
+    """One member. `login` is the public nkey of its NATS login, `login_signature` the member's own over
+    it."""
 
     node_id: str
     level: Level

@@ -1,4 +1,5 @@
-"""Documents that carry their signature as a member: what is signed is the canonical JSON without it (conventions.md 3).
+"""Documents that carry their signature as a member: what is signed is the canonical JSON without it
+(conventions.md 3).
 
 Codec only. What a document must say, and to whom, is decided where it is used (style.md 9).
 """

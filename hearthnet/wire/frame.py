@@ -4,7 +4,8 @@ r"""Frames: what is signed, what is boxed, and how both are opened (wire.md, "Fr
     inner, signed    HN1 s <signature>\n<header>\n<body>
     outer, directed  HN1 b\n<nonce><box of an inner frame>
 
-A directed frame opens only with the key of the peer that its subject names. Opening and verifying come before parsing.
+A directed frame opens only with the key of the peer that its subject names. Opening and verifying come
+before parsing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class FrameError(Exception):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """An opened frame. `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was not signed."""
+    """An opened frame. `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was
+    not signed."""
 
     header: Header
     body: bytes

@@ -24,8 +24,10 @@ SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of JSON before the body.
 
-    `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the caller's
-    process, so that a reply reaches that process alone (docs/decisions/0003). `seq` counts a stream's frames from 1; 0 is
+    `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the
+    caller's
+    process, so that a reply reaches that process alone (docs/decisions/0003). `seq` counts a stream's
+    frames from 1; 0 is
     outside the sequence (keep-alive). `code` is set on a reply or frame that carries an error object.
     """
 

@@ -11,7 +11,8 @@ Verdict = Literal["fresh", "stale", "replayed"]
 class ReplayWindow:
     """The ids seen by this instance inside the window.
 
-    Two generations, each one window long and swapped when the newer has had its time: an id is remembered for at
+    Two generations, each one window long and swapped when the newer has had its time: an id is remembered
+    for at
     least one window after the last moment at which its frame would still count as fresh.
     """
 

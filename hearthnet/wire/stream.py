@@ -6,9 +6,12 @@
        | done or error          ------------>    | done or error
       ended                                     ended
 
-A frame takes the next number and is put into the window; an acknowledgement takes it out. At most 16 frames are
-unacknowledged; the terminal one is exempt, so that a stream can always end. The caller sees each number once and in
-order: another one means that a frame was lost, and the stream is over. Silence is measured on both ends: whoever hears
+A frame takes the next number and is put into the window; an acknowledgement takes it out. At most 16
+frames are
+unacknowledged; the terminal one is exempt, so that a stream can always end. The caller sees each number
+once and in
+order: another one means that a frame was lost, and the stream is over. Silence is measured on both ends:
+whoever hears
 nothing for 15 s gives up, and both therefore send a sign of life every 5 s.
 """
 
@@ -52,7 +55,8 @@ class Outgoing:
         return self.sent
 
     def acknowledge(self, upto: int, now_ms: int) -> None:
-        """Takes frames up to and including `upto` out of the window; older or impossible numbers change nothing."""
+        """Takes frames up to and including `upto` out of the window; older or impossible numbers change
+        nothing."""
         self.heard(now_ms)
         if self.acked < upto <= self.sent:
             self.acked = upto

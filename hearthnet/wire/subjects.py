@@ -1,6 +1,7 @@
 """Subjects: built from ids, and read back into ids (wire.md, "Accounts and subjects").
 
-Every node id stands in token form. Whoever publishes on a subject is pinned by the server to its own id in it.
+Every node id stands in token form. Whoever publishes on a subject is pinned by the server to its own id in
+it.
 """
 
 from __future__ import annotations

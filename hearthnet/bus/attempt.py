@@ -1,0 +1,122 @@
+"""One request to one process: sent, waited for, answered or given up (wire.md, "Accounts and subjects",
+"Streams")."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.registry import OfferView
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.approval import Approval
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame
+from hearthnet.wire.header import Kind
+from hearthnet.wire.stream import SILENCE_MS
+
+
+class NobodyThere(HearthNetError):
+    """The server says that the process is gone: the request provably never started."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__("partition", f"{ids.short_id(node)} is gone")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked, the same for every candidate. `body` is the complete `{params, input}`."""
+
+    contract: Contract
+    body: dict[str, Any]
+    token: str = ""
+    run: str = ""
+    approval: Approval | None = None
+    idempotency_key: str = ""
+    hops: int = 0
+
+
+async def send(
+    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int
+) -> None:
+    """Sends the call or the opening of a stream to the process that made the offer.
+
+    Signed where it has side effects, since someone may have to prove it later.
+    """
+    header = peer.header(
+        kind,
+        call_id,
+        to=view.node,
+        to_instance=view.offer.instance,
+        capability=str(request.contract.capability),
+        deadline=deadline_ms,
+        token=request.token,
+        run=request.run,
+        approval=None if request.approval is None else msgspec.to_builtins(request.approval),
+        idempotency_key=request.idempotency_key,
+        hops=request.hops,
+    )
+    body = msgspec.json.encode(request.body)
+    signed = request.contract.side_effects
+    inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
+    subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
+    nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
+    await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
+
+
+class Answer:
+    """Waits for one reply; signs of life of a slow provider push its end away."""
+
+    def __init__(self, view: OfferView) -> None:
+        loop = asyncio.get_running_loop()
+        self._view = view
+        self._clock = loop.time
+        self._future: asyncio.Future[Frame] = loop.create_future()
+        self._heard = self._clock()
+
+    def on_frame(self, frame: Frame) -> None:
+        """The reply, or a sign of life."""
+        self._heard = self._clock()
+        from_it = frame.header.sender == self._view.node
+        if from_it and frame.header.kind == "reply" and not self._future.done():
+            self._future.set_result(frame)
+
+    def on_nobody(self) -> None:
+        """The process is gone."""
+        if not self._future.done():
+            self._future.set_exception(NobodyThere(self._view.node))
+
+    def on_lost(self) -> None:
+        """The connection broke: a reply may have been lost with it."""
+        if not self._future.done():
+            self._future.set_exception(HearthNetError("partition", "the connection to the server broke"))
+
+    async def wait(self, until: float) -> Frame:
+        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life."""
+        while not self._future.done():
+            silent_at = self._heard + SILENCE_MS / 1000
+            now = self._clock()
+            if now >= until:
+                raise HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time")
+            if now >= silent_at:
+                raise HearthNetError("partition", f"{ids.short_id(self._view.node)} has gone silent")
+            await asyncio.wait({self._future}, timeout=min(until, silent_at) - now)
+        return self._future.result()
+
+
+def parse_body(frame: Frame) -> dict[str, Any]:
+    """The body of a reply or stream frame; raises the error it carries, or `internal_error` for what is no
+    object."""
+    try:
+        body = msgspec.json.decode(frame.body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HearthNetError("internal_error", f"the provider's answer is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise HearthNetError("internal_error", "the provider's answer is no JSON object")
+    if frame.header.code:
+        raise HearthNetError.from_body(body)
+    return body

@@ -1,0 +1,148 @@
+"""The bus as its users see it: call, stream, list (wire.md; architecture.md, "A request, end to end")."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from hearthnet.bus import calls
+from hearthnet.bus.attempt import Request
+from hearthnet.bus.calls import Candidates, Reply
+from hearthnet.bus.discovery import Discovery
+from hearthnet.bus.keyring import load_identity, load_roster
+from hearthnet.bus.link import Link
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.registry import OfferView
+from hearthnet.bus.streamcall import StreamCall
+from hearthnet.config import Home
+from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
+from hearthnet.trust.approval import Approval
+from hearthnet.types import split_name
+
+
+class Bus:
+    """One process's place on the bus. Make it with `connect`, leave it with `close` or as a context
+    manager."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._discovery = Discovery(peer)
+
+    @classmethod
+    async def connect(cls, home: Home, name: str) -> Bus:
+        """Joins the bus of the node that runs in `home`, as one of its processes, called `name` at the
+        server.
+
+        Raises `partition` (exit status 3) where no node runs there, and what is wrong with its key or roster.
+        """
+        state = read_node_state(home)
+        return await cls.join(home, state.server.url, name)
+
+    @classmethod
+    async def join(cls, home: Home, url: str, name: str) -> Bus:
+        """As `connect`, with the server's address given: for the node's own services while it starts."""
+        identity = load_identity(home.device_key)
+        roster = load_roster(home.roster)
+        link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
+        peer = Peer(identity, roster, link)
+        await peer.listen()
+        return cls(peer)
+
+    async def call(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        approval: Approval | None = None,
+        idempotency_key: str = "",
+        hops: int = 0,
+    ) -> Reply:
+        """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
+
+        `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request`
+        before anything is
+        sent where the body does not fit the contract, `not_found` where nobody offers it, `timeout`,
+        `partition`.
+        """
+        request = self._request(capability, body, token, run, approval, idempotency_key, hops)
+        limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
+        return await calls.call(self.peer, self._discovery, request, limit)
+
+    def stream(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        hops: int = 0,
+    ) -> StreamCall:
+        """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`. Leaving it
+        cancels."""
+        request = self._request(capability, body, token, run, None, "", hops)
+        if request.contract.stream_schema is None:
+            raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
+        limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
+        return StreamCall(self.peer, request, Candidates(self.peer, self._discovery, request), limit)
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]:
+        """Every offer in the mesh, or those of one capability, asked for now."""
+        everything = await self._discovery.everything()
+        if capability is None:
+            return everything
+        name, version = split_name(capability)
+        return [
+            view
+            for view in everything
+            if view.capability.name == name and (version is None or view.capability[1:] == version)
+        ]
+
+    async def close(self) -> None:
+        """Leaves the bus."""
+        await self.peer.link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _request(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        token: str,
+        run: str,
+        approval: Approval | None,
+        idempotency_key: str,
+        hops: int,
+    ) -> Request:
+        contract = find_contract(capability)
+        contract.check_request(body)
+        key = idempotency_key or _client_id(contract, body)
+        return Request(
+            contract=contract,
+            body=body,
+            token=token,
+            run=run,
+            approval=approval,
+            idempotency_key=key,
+            hops=hops,
+        )
+
+
+def find_contract(capability: str) -> Contract:
+    """The contract that `name` or `name@major.minor` stands for; `not_found` with the nearest names."""
+    return contracts().find(*split_name(capability))
+
+
+def _client_id(contract: Contract, body: dict[str, Any]) -> str:
+    return str(body["input"]["client_id"]) if contract.idempotent == "client_id" else ""

@@ -1,0 +1,142 @@
+"""A call from candidates to answer: which process is asked next, and whether it may be (wire.md, "Offers,
+routing, health")."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus import router
+from hearthnet.bus.attempt import Answer, NobodyThere, Request, parse_body, send
+from hearthnet.bus.discovery import Discovery
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.registry import OfferView
+from hearthnet.errors import HearthNetError
+
+MOST_ATTEMPTS: Final = 5
+_BACKOFF_SECONDS: Final = 0.1
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back: the body `{output, meta}`, and who answered."""
+
+    body: dict[str, Any]
+    provider: str
+    instance: str
+
+    @property
+    def output(self) -> Any:
+        """The result."""
+        return self.body.get("output")
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the provider says of its work: `ms`, model, corpus ..."""
+        return dict(self.body.get("meta") or {})
+
+
+class Candidates:
+    """The processes that can answer one request, best first, each asked at most once a round."""
+
+    def __init__(self, peer: Peer, discovery: Discovery, request: Request) -> None:
+        self._peer = peer
+        self._discovery = discovery
+        self._request = request
+        self._tried: set[tuple[str, str]] = set()
+        self._attempts = 0
+        self._why: HearthNetError | None = None
+
+    async def next(self) -> OfferView:
+        """The next process to ask; raises why none is left: the last refusal, or `not_found`."""
+        contract, body, own = self._request.contract, self._request.body, self._peer.node_id
+
+        def untried(offers: list[OfferView]) -> list[OfferView]:
+            found = router.candidates(contract, body, offers, own)
+            return [view for view in found if (view.node, view.offer.instance) not in self._tried]
+
+        # The own node's answer is enough: it comes first, so that the others need not be waited for.
+        known = await self._discovery.offers(
+            contract.capability, lambda offers: any(view.node == own for view in untried(offers))
+        )
+        views = untried(known)
+        if not views or self._attempts >= MOST_ATTEMPTS:
+            raise self._why or router.no_candidate(contract, body, known)
+        self._attempts += 1
+        self._tried.add((views[0].node, views[0].offer.instance))
+        return views[0]
+
+    def mark(self, view: OfferView | None, why: HearthNetError) -> bool:
+        """Notes that `view` did not do it, and says whether another attempt is left."""
+        self._why = why
+        if view is not None and isinstance(why, NobodyThere):
+            self._discovery.registry.drop_instance(view.node, view.offer.instance)
+        return self._attempts < MOST_ATTEMPTS
+
+    def again(self) -> None:
+        """Lets every process be asked once more, after a pause."""
+        self._tried.clear()
+
+
+async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
+    """Asks one process after another until one answers, inside `timeout_seconds`.
+
+    Another process is asked only where the first provably did not start, or where repeating does no harm.
+    """
+    clock = asyncio.get_running_loop().time
+    until = clock() + timeout_seconds
+    candidates = Candidates(peer, discovery, request)
+    while True:
+        view = await candidates.next()
+        try:
+            return await _ask(peer, request, view, until)
+        except HearthNetError as error:
+            if not (_repeatable(request, error) and candidates.mark(view, error)):
+                raise
+            pause = _pause(error)
+            if clock() + pause >= until:
+                raise
+            if error.code != "capacity_exceeded" and not isinstance(error, NobodyThere):
+                candidates.again()
+            await _settled(peer, pause, until, error)
+
+
+async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> Reply:
+    call_id = ids.new_ulid()
+    answer = Answer(view)
+    forget = peer.replies.expect(call_id, answer)
+    try:
+        left = until - asyncio.get_running_loop().time()
+        await send(peer, request, view, "call", call_id, max(1, int(left * 1000)))
+        frame = await answer.wait(until)
+    finally:
+        forget()
+    body = parse_body(frame)
+    if request.contract.side_effects and frame.evidence is None:
+        raise HearthNetError("invalid_signature", "the reply to a call with side effects must be signed")
+    return Reply(body, view.node, view.offer.instance)
+
+
+def _repeatable(request: Request, error: HearthNetError) -> bool:
+    if isinstance(error, NobodyThere) or error.code == "capacity_exceeded":
+        return True
+    return error.code == "partition" and request.contract.idempotent != "no"
+
+
+def _pause(error: HearthNetError) -> float:
+    wait = _BACKOFF_SECONDS if error.retry_after_ms is None else error.retry_after_ms / 1000
+    return 0.0 if isinstance(error, NobodyThere) else wait * random.uniform(0.5, 1.5)
+
+
+async def _settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:
+    """Waits out the pause, and for the connection where that is what broke; raises `error` at the
+    deadline."""
+    await asyncio.sleep(pause)
+    try:
+        async with asyncio.timeout_at(until):
+            await peer.link.connected()
+    except TimeoutError:
+        raise error from None

@@ -1,0 +1,148 @@
+"""Interest-based discovery: ask once, then follow (wire.md, "Offers, routing, health").
+
+The first use of a capability asks who offers it and from then on follows its announcements; what this
+process keeps grows
+with what it uses, not with the size of the community.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from hearthnet import ids
+from hearthnet.bus.registry import OfferView, Registry
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.types import Capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import offer as offers
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.wire.header import SUBJECT_KINDS, Header
+
+if TYPE_CHECKING:
+    from hearthnet.bus.peer import Peer
+
+_log = logging.getLogger(__name__)
+NOBODY_SECONDS: Final = 0.5
+"""How long a find waits where not one answer comes and the server does not say that nobody is there."""
+GRACE_SECONDS: Final = 0.08
+"""How long it goes on after an answer: the jitter of the others and a way back."""
+
+
+class Finding:
+    """One find on its way: collects answers, and knows when it has heard enough."""
+
+    def __init__(self, registry: Registry, enough: Callable[[], bool]) -> None:
+        self._registry = registry
+        self._enough = enough
+        self._changed = asyncio.Event()
+        self._answered = False
+        self._over = False
+
+    def on_frame(self, frame: Frame) -> None:
+        """An answer: the offers of one process."""
+        try:
+            notice = offers.decode(frame.body)
+            self._registry.update(frame.header.sender, notice.offers, withdrawn=False)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped an offer: %s", error)
+            return
+        self._answered = True
+        self._over = self._enough()
+        self._changed.set()
+
+    def on_nobody(self) -> None:
+        """The server says that nobody offers it."""
+        self._over = True
+        self._changed.set()
+
+    def on_lost(self) -> None:
+        """The connection broke; what comes after it is asked anew."""
+        self.on_nobody()
+
+    async def wait(self) -> None:
+        """Returns when there is enough, when nobody is there, or when no more answers can be expected."""
+        clock = asyncio.get_running_loop().time
+        last = clock() + NOBODY_SECONDS
+        graced = False
+        while not self._over and clock() < last:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout_at(last):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
+            if self._answered and not graced:
+                graced, last = True, clock() + GRACE_SECONDS
+
+
+class Discovery:
+    """What this process knows of the mesh, asked for and kept up as it is used."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.registry = Registry()
+        self._followed: set[str] = set()
+
+    async def offers(
+        self, capability: Capability, enough: Callable[[list[OfferView]], bool]
+    ) -> list[OfferView]:
+        """The live offers of `capability`'s major version; asks the mesh where those known are not
+        `enough`."""
+        topic = subjects.topic(capability)
+        await self._follow(capability, topic)
+        known = self.registry.offers(topic, now_ms())
+        if not enough(known):
+            await self._find(topic, lambda: enough(self.registry.offers(topic, now_ms())))
+            known = self.registry.offers(topic, now_ms())
+        return known
+
+    async def everything(self) -> list[OfferView]:
+        """Every offer in the mesh, asked for now: for those who list, not for those who call."""
+        await self._find(subjects.EVERYTHING, lambda: False)
+        return self.registry.everything(now_ms())
+
+    async def _follow(self, capability: Capability, topic: str) -> None:
+        if topic not in self._followed:
+            self._followed.add(topic)
+            await self._peer.link.subscribe(subjects.announcements_of(capability), self._on_announcement)
+
+    async def _find(self, wanted: str, enough: Callable[[], bool]) -> None:
+        peer = self._peer
+        header = peer.header("find", ids.new_ulid(), capability=wanted)
+        finding = Finding(self.registry, enough)
+        forget = peer.replies.expect(header.id, finding)
+        try:
+            nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)
+            data = frames.signed(header, b"", peer.identity)
+            await peer.link.publish(subjects.find(peer.node_id, wanted), data, reply=nobody)
+            await finding.wait()
+        finally:
+            forget()
+
+    def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
+        try:
+            self._take(subject, data)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped an announcement: %s", error)
+
+    def _take(self, subject: str, data: bytes) -> None:
+        _, sender = subjects.open_sender(subject)
+        if self._peer.roster.level(sender) == "unknown":
+            raise FrameError("the announcement is not a member's")
+        frame = frames.read_signed(data, sender)
+        if not self._acceptable(frame.header):
+            raise FrameError("the announcement is not for this community, or old, or seen before")
+        notice = offers.decode(frame.body)
+        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn)
+
+    def _acceptable(self, header: Header) -> bool:
+        return (
+            header.kind in SUBJECT_KINDS["adv"]
+            and header.community == self._peer.community
+            and self._peer.replay.judge(header.id, header.time, now_ms()) == "fresh"
+        )

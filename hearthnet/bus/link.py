@@ -1,0 +1,149 @@
+"""One connection to a NATS server: the only place that knows which client library carries the frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Login
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+_log = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 3
+RECONNECT_SECONDS: Final = 1
+PENDING_BYTES: Final = 256 * 1024 * 1024
+Handler = Callable[[str, bytes, bool], None]
+"""Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
+
+
+class Link:
+    """A connection that comes back by itself; `lost` and `back` tell those who wait on it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._lost: list[Callable[[], None]] = []
+        self._back: list[Callable[[], Awaitable[None]]] = []
+
+    @classmethod
+    async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
+        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized` where the
+        login is refused."""
+        from nats import errors
+        from nats.aio.client import Client
+
+        client = Client()
+        link = cls(client)
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    url,
+                    name=name,
+                    nkeys_seed_str=login.seed.decode("ascii"),
+                    inbox_prefix=inbox,
+                    connect_timeout=CONNECT_SECONDS,
+                    allow_reconnect=True,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=RECONNECT_SECONDS,
+                    error_cb=link._on_error,
+                    disconnected_cb=link._on_lost,
+                    reconnected_cb=link._on_back,
+                ),
+                CONNECT_SECONDS,
+            )
+        except (OSError, TimeoutError, errors.Error) as error:
+            with contextlib.suppress(Exception):
+                await client.close()
+            raise _refused(url, error) from error
+        return link
+
+    @property
+    def client(self) -> Client:
+        """The library's own client, for JetStream only (`bus/store.py`)."""
+        return self._client
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message the server takes, in bytes."""
+        return int(self._client.max_payload)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back whenever the connection breaks."""
+        self._lost.append(callback)
+
+    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Calls back whenever the connection is there again, its subscriptions with it."""
+        self._back.append(callback)
+
+    async def connected(self) -> None:
+        """Waits until the connection is there."""
+        await self._connected.wait()
+
+    async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
+        """Sends `data`; `payload_too_large` before anything is sent, `partition` where the link is closed."""
+        from nats import errors
+
+        if len(data) > self.max_payload:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the frame has {len(data)} bytes, the server takes {self.max_payload}; send it by its CID",
+                details={"limit": self.max_payload},
+            )
+        try:
+            await self._client.publish(subject, data, reply=reply)
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+
+    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+        """Hands every message on `subject` to `handler`, in order."""
+
+        async def deliver(message: Msg) -> None:
+            absent = (
+                not message.data and message.headers is not None and message.headers.get("Status") == "503"
+            )
+            handler(message.subject, message.data, absent)
+
+        return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
+
+    async def settle(self) -> None:
+        """Two round trips: after them the server knows every subscription made before (one can overtake a
+        SUB)."""
+        await self._client.flush()
+        await self._client.flush()
+
+    async def close(self) -> None:
+        """Sends what is waiting and closes."""
+        from nats import errors
+
+        with contextlib.suppress(errors.Error, TimeoutError):
+            await self._client.flush(timeout=1)
+        await self._client.close()
+
+    async def _on_error(self, error: Exception) -> None:
+        _log.warning("nats: %s: %s", type(error).__name__, error)
+
+    async def _on_lost(self) -> None:
+        self._connected.clear()
+        for callback in self._lost:
+            callback()
+
+    async def _on_back(self) -> None:
+        self._connected.set()
+        for callback in self._back:
+            await callback()
+
+
+def _refused(url: str, error: Exception) -> HearthNetError:
+    if "authorization" in str(error).lower():
+        return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
+    reason = str(error) or type(error).__name__
+    return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

@@ -1,0 +1,49 @@
+"""What one process is on the bus: its node's identity, its own instance, its connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hearthnet import ids
+from hearthnet.bus.link import Link
+from hearthnet.bus.replies import Replies
+from hearthnet.times import now_ms
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import BoxKeys
+from hearthnet.wire.header import Header, Kind
+from hearthnet.wire.replay import ReplayWindow
+
+
+class Peer:
+    """One process of one node. Everything that speaks on the bus stands on it."""
+
+    def __init__(self, identity: Identity, roster: Roster, link: Link) -> None:
+        self.identity = identity
+        self.roster = roster
+        self.link = link
+        self.node_id = identity.node_id
+        self.community = roster.community_id
+        self.instance = ids.new_instance()
+        self.keys = BoxKeys(identity)
+        self.replay = ReplayWindow()
+        self.replies = Replies(self.node_id, self.instance, self.community, self.keys)
+        link.on_lost(self.replies.on_lost)
+
+    async def listen(self) -> None:
+        """Subscribes to the answers to this process."""
+        await self.link.subscribe(subjects.replies_to(self.node_id, self.instance), self.replies.on_message)
+        await self.link.settle()
+
+    def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
+        """A header of this process, made now."""
+        return Header(
+            kind=kind,
+            id=frame_id,
+            sender=self.node_id,
+            from_instance=self.instance,
+            community=self.community,
+            time=now_ms(),
+            **fields,
+        )

@@ -1,0 +1,82 @@
+"""What comes back to this process: one subscription, opened, checked, and handed to whoever waits for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from hearthnet.errors import HearthNetError
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import BoxKeys, Frame, FrameError
+from hearthnet.wire.header import SUBJECT_KINDS
+
+_log = logging.getLogger(__name__)
+
+
+class Waiter(Protocol):
+    """Someone who waits for frames under one id. All methods are called from the event loop and must not
+    block."""
+
+    def on_frame(self, frame: Frame) -> None:
+        """A frame for this id, opened and from the node that its subject names."""
+
+    def on_nobody(self) -> None:
+        """The server says that nobody listens where this id was sent."""
+
+    def on_lost(self) -> None:
+        """The connection broke; what was on its way may be gone."""
+
+
+class Replies:
+    """Frames to this process by call id. What does not open, or nobody waits for, is dropped and counted."""
+
+    def __init__(self, node: str, instance: str, community: str, keys: BoxKeys) -> None:
+        self._node = node
+        self._instance = instance
+        self._community = community
+        self._keys = keys
+        self._waiting: dict[str, Waiter] = {}
+        self.dropped = 0
+
+    def expect(self, call_id: str, waiter: Waiter) -> Callable[[], None]:
+        """Hands frames with `call_id` to `waiter` until the returned function is called."""
+        self._waiting[call_id] = waiter
+
+        def forget() -> None:
+            self._waiting.pop(call_id, None)
+
+        return forget
+
+    def on_message(self, subject: str, data: bytes, absent: bool) -> None:
+        """One message on a reply subject of this process."""
+        waiter = self._waiting.get(subject.rpartition(".")[2])
+        if waiter is None:
+            return
+        if absent:
+            waiter.on_nobody()
+            return
+        try:
+            waiter.on_frame(self._open(subject, data))
+        except (FrameError, HearthNetError) as error:
+            self.dropped += 1
+            _log.warning("dropped a reply: %s", error)
+
+    def on_lost(self) -> None:
+        """Tells everybody who waits that the connection broke."""
+        for waiter in list(self._waiting.values()):
+            waiter.on_lost()
+
+    def _open(self, subject: str, data: bytes) -> Frame:
+        route = subjects.directed(subject)
+        frame = frames.read(frames.unbox(data, self._keys.of(route.sender)), route.sender)
+        header = frame.header
+        if (
+            header.to != self._node
+            or header.community != self._community
+            or header.kind not in SUBJECT_KINDS["rep"]
+            or not subject.endswith(f".{self._instance}.{header.id}")
+        ):
+            raise FrameError("the reply is for another call than its subject says")
+        return frame

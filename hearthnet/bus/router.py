@@ -1,0 +1,71 @@
+"""Which offer a call goes to: pure functions over contracts and offers (conventions.md 11).
+
+The bus knows no service by name: what fits what is said by each contract's `match`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+
+
+def candidates(
+    contract: Contract, body: dict[str, Any], offers: list[OfferView], own: str
+) -> list[OfferView]:
+    """The offers that can answer `body`, best first.
+
+    The own node comes before others and a process with free places before a full one; ties are broken at
+    random, so that callers do not
+    herd.
+    """
+    fitting = [
+        view
+        for view in offers
+        if view.capability.serves(contract.capability)
+        and contract.fits(body, view.params)
+        and _same_schema(contract, view)
+    ]
+    random.shuffle(fitting)
+    return sorted(
+        fitting, key=lambda view: (view.offer.in_flight >= view.offer.max_concurrent, view.node != own)
+    )
+
+
+def no_candidate(contract: Contract, body: dict[str, Any], offers: list[OfferView]) -> HearthNetError:
+    """Why nothing in `offers` answers `body`, with what is offered instead."""
+    same_version = [view for view in offers if view.capability.serves(contract.capability)]
+    if not same_version:
+        return HearthNetError(
+            "not_found", f"nobody in the mesh offers {contract.id} now; see: hearthnet caps"
+        )
+    if not any(_same_schema(contract, view) for view in same_version):
+        return HearthNetError(
+            "schema_mismatch", f"{contract.id} is offered only with another contract; upgrade the older side"
+        )
+    wanted = ", ".join(f"{rule.offer} {_value(path, body)!r}" for path, rule in contract.match.items())
+    offered = sorted({_describe(view, contract) for view in same_version})
+    return HearthNetError(
+        "not_found",
+        f"no offer of {contract.id} fits {wanted}; offered: {'; '.join(offered)}",
+        details={"offered": offered},
+    )
+
+
+def _same_schema(contract: Contract, view: OfferView) -> bool:
+    """Equal versions must mean equal schemas; another minor has a hash of its own (resolution 33)."""
+    return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
+
+
+def _value(path: str, body: dict[str, Any]) -> Any:
+    value: Any = body
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _describe(view: OfferView, contract: Contract) -> str:
+    return ", ".join(f"{rule.offer} {view.params.get(rule.offer)!r}" for rule in contract.match.values())

@@ -1,0 +1,184 @@
+"""The caller's side of a stream: async iterator and context manager; leaving it cancels (wire.md,
+"Streams")."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus.attempt import NobodyThere, Request, parse_body, send
+from hearthnet.bus.calls import Candidates
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.registry import OfferView
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame
+from hearthnet.wire.header import Kind
+from hearthnet.wire.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
+
+_MOST_WAITING: Final = 2 * WINDOW
+
+
+class StreamFrame(msgspec.Struct, frozen=True):
+    """One frame of a stream: its event, its data, its number from 1."""
+
+    event: str
+    data: dict[str, Any]
+    seq: int
+
+
+class StreamCall:
+    """An open stream. Iterate over it; the last frame is `done`, and an error raises.
+
+    Raises `partition` where frames were lost or the provider is silent for 15 s, `timeout` at the deadline.
+    """
+
+    def __init__(self, peer: Peer, request: Request, candidates: Candidates, timeout: float) -> None:
+        self._peer = peer
+        self._request = request
+        self._candidates = candidates
+        self._until = asyncio.get_running_loop().time() + timeout
+        self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
+        self._incoming = Incoming(now_ms())
+        self._consumed = 0
+        self._view: OfferView | None = None
+        self._id = ""
+        self._forget = _nothing
+        self._pulse: asyncio.Task[None] | None = None
+
+    @property
+    def provider(self) -> str:
+        """The node that answers; empty before the stream is open."""
+        return "" if self._view is None else self._view.node
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        self._pulse = asyncio.create_task(self._keep_alive())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pulse is not None:
+            self._pulse.cancel()
+        await self.cancel()
+        self._forget()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamFrame:
+        while True:
+            if self._incoming.ended and self._queue.empty():
+                raise StopAsyncIteration
+            try:
+                return await self._take(await self._next())
+            except HearthNetError as error:
+                if not self._may_move_on(error):
+                    self._incoming.ended = True
+                    raise
+                await self._open()
+
+    async def send_input(self, data: dict[str, Any]) -> None:
+        """Sends `data` to the running handler: a tool result, a decision, a chunk."""
+        await self._control("input", msgspec.json.encode(data))
+
+    async def cancel(self) -> None:
+        """Stops the work at the provider, unless the stream has ended."""
+        if not self._incoming.ended:
+            self._incoming.ended = True
+            await self._control("cancel", b"{}")
+
+    def on_frame(self, frame: Frame) -> None:
+        """A frame of the stream, or a sign of life."""
+        header = frame.header
+        if self._view is None or header.sender != self._view.node or header.kind != "frame":
+            return
+        try:
+            wanted = self._incoming.accept(header.seq, header.event, now_ms())
+        except HearthNetError as error:
+            self._queue.put_nowait(error)
+            return
+        if wanted and self._queue.qsize() >= _MOST_WAITING:
+            self._queue.put_nowait(HearthNetError("partition", "the provider ignores the window"))
+        elif wanted:
+            self._queue.put_nowait(frame)
+
+    def on_nobody(self) -> None:
+        """The process is gone."""
+        if self._view is not None:
+            self._queue.put_nowait(NobodyThere(self._view.node))
+
+    def on_lost(self) -> None:
+        """The connection broke; frames may have been lost with it."""
+        self._queue.put_nowait(HearthNetError("partition", "the connection to the server broke"))
+
+    async def _open(self) -> None:
+        self._forget()
+        self._view = await self._candidates.next()
+        self._incoming = Incoming(now_ms())
+        self._consumed = 0
+        self._id = ids.new_ulid()
+        self._forget = self._peer.replies.expect(self._id, self)
+        await send(self._peer, self._request, self._view, "open", self._id, self._left_ms())
+
+    async def _next(self) -> Frame:
+        try:
+            async with asyncio.timeout_at(self._until):
+                item = await self._queue.get()
+        except TimeoutError:
+            raise HearthNetError("timeout", f"{self._request.contract.id} did not finish in time") from None
+        if isinstance(item, HearthNetError):
+            raise item
+        return item
+
+    async def _take(self, frame: Frame) -> StreamFrame:
+        data = parse_body(frame)
+        header = frame.header
+        self._request.contract.check_frame(header.event, data)
+        self._consumed = header.seq
+        if header.event not in TERMINAL and self._incoming.ack_due(self._consumed):
+            await self._acknowledge()
+        return StreamFrame(header.event, data, header.seq)
+
+    def _may_move_on(self, error: HearthNetError) -> bool:
+        """Before its first frame a stream may go to the next process, where this one provably did nothing."""
+        never_started = isinstance(error, NobodyThere) or error.code == "capacity_exceeded"
+        return never_started and self._consumed == 0 and self._candidates.mark(self._view, error)
+
+    async def _keep_alive(self) -> None:
+        while not self._incoming.ended:
+            await asyncio.sleep(KEEPALIVE_MS / 1000)
+            if self._incoming.lost_provider(now_ms()):
+                self._queue.put_nowait(
+                    HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent")
+                )
+                return
+            await self._acknowledge()
+
+    async def _acknowledge(self) -> None:
+        await self._control("ack", msgspec.json.encode({"upto": self._consumed}))
+
+    async def _control(self, kind: Kind, body: bytes) -> None:
+        view = self._view
+        if view is None:
+            return
+        instance = view.offer.instance
+        header = self._peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
+        subject = subjects.control(self._peer.node_id, view.node, instance, self._id)
+        await self._peer.link.publish(
+            subject, frames.box(frames.plain(header, body), self._peer.keys.to(view.node))
+        )
+
+    def _left_ms(self) -> int:
+        return max(1, int((self._until - asyncio.get_running_loop().time()) * 1000))
+
+
+def _nothing() -> None:
+    """Before the first opening there is nothing to forget."""

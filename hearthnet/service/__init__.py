@@ -1,0 +1,11 @@
+"""What a service author writes against (architecture.md, "service/")."""
+
+from __future__ import annotations
+
+from hearthnet.service.base import Service
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.capability import Offer, capability
+from hearthnet.service.context import NodeContext
+from hearthnet.service.stream import Stream
+
+__all__ = ["Call", "NodeContext", "Offer", "Reply", "Service", "Stream", "capability"]

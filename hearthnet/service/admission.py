@@ -1,0 +1,178 @@
+"""The ladder every call climbs before a handler sees it; the first rung that fails decides (style.md 8).
+
+     1  the box opens with the key of the subject's caller     else dropped, counted
+     2  the header is for us, this process, this subject       else dropped, counted
+     3  fresh, and not seen before                             else `expired`; a replay is dropped
+     4  the capability is offered here                         else `not_found`
+     5  signed, where it has side effects                      else `invalid_signature`
+     6  the token, if any, is its issuer's and in its life     else `token_*`
+     7  the roster and the token allow it (trust/authority)    else `unauthorized`, `token_scope_insufficient`
+     8  the body fits the contract                             else `bad_request`
+     9  an approval, where one is due, is for exactly this     else `unauthorized`
+    10  a place is free                                        else `capacity_exceeded`
+
+An approval's expiry is asked where the effect is claimed, after the outcome of an earlier use was looked
+up (wire.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.peer import Peer
+from hearthnet.canonical import digest
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.service.capability import Endpoint
+from hearthnet.service.hosted import Hosted
+from hearthnet.times import now_ms
+from hearthnet.trust import approval as approvals
+from hearthnet.trust import token as tokens
+from hearthnet.trust.approval import Approval, Claimed
+from hearthnet.trust.authority import Authority, Demand, effective
+from hearthnet.trust.token import Claims
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.wire.header import SUBJECT_KINDS, Header
+
+RETRY_AFTER_MS: Final = 250
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A call that may run: its endpoint and offer, its body as sent, who it is for, and the approval it
+    carries."""
+
+    endpoint: Endpoint
+    hosted: Hosted
+    body: dict[str, Any]
+    principal: str
+    approval: Approval | None
+
+
+def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
+    """Rungs 1 and 2: the frame in `data`, from the node that its subject names and for this process.
+
+    Raises `FrameError` or `HearthNetError` for what is dropped without an answer.
+    """
+    route = subjects.directed(subject)
+    frame = frames.read(frames.unbox(data, peer.keys.of(route.sender)), route.sender)
+    header = frame.header
+    if header.kind not in SUBJECT_KINDS[route.family] or header.community != peer.community:
+        raise FrameError("the frame is not for this subject or community")
+    if header.to != peer.node_id or header.to_instance != peer.instance:
+        raise FrameError("the frame is for another process")
+    return frame
+
+
+def fresh(peer: Peer, header: Header) -> bool:
+    """Rung 3: False for a replay, which is dropped; raises `expired` with our time for a frame out of its
+    window."""
+    now = now_ms()
+    verdict = peer.replay.judge(header.id, header.time, now)
+    if verdict == "stale":
+        raise HearthNetError(
+            "expired",
+            "the frame's time is more than 60 s from ours; set the clock of one of the two computers",
+            details={"now": now},
+        )
+    return verdict == "fresh"
+
+
+def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], frame: Frame) -> Admitted:
+    """Rungs 4 to 10 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
+    header = frame.header
+    wanted = parse_capability(header.capability)
+    offered = [entry for entry in hosted if parse_capability(entry.offer.capability).serves(wanted)]
+    if not offered:
+        raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
+    endpoint = endpoints[offered[0].offer.capability]
+    contract = endpoint.contract
+    if contract.side_effects and frame.evidence is None:
+        raise HearthNetError("invalid_signature", f"{wanted} has side effects: its calls must be signed")
+    claims = _claims(peer, header)
+    body = _decode(frame.body)
+    chosen = _choose(contract, body, offered)
+    authority = _authorise(peer, header, claims, contract, chosen, body)
+    contract.check_request(body)
+    approval = _approval(peer, header, contract, authority, body)
+    if chosen.in_flight >= chosen.offer.max_concurrent:
+        raise HearthNetError(
+            "capacity_exceeded",
+            f"all {chosen.offer.max_concurrent} places of {wanted} are taken; try again in a moment",
+            retry_after_ms=RETRY_AFTER_MS,
+        )
+    return Admitted(endpoint, chosen, body, authority.principal, approval)
+
+
+def _claims(peer: Peer, header: Header) -> Claims | None:
+    if not header.token:
+        return None
+    claims = tokens.decode(header.token)
+    tokens.check_use(claims, caller=header.sender, community=peer.community, now_ms=now_ms())
+    if claims.run != header.run:
+        raise HearthNetError("token_scope_insufficient", "the token was made for another run")
+    return claims
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HearthNetError("bad_request", f"the body is no JSON: {error}") from error
+    if not isinstance(decoded, dict):
+        raise HearthNetError("bad_request", "the body is no JSON object with params and input")
+    return decoded
+
+
+def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> Hosted:
+    fitting = [entry for entry in offered if contract.fits(body, entry.offer.params)]
+    if not fitting:
+        raise HearthNetError("not_found", f"no offer of {contract.id} here fits these params")
+    return min(fitting, key=lambda entry: entry.in_flight)
+
+
+def _authorise(
+    peer: Peer,
+    header: Header,
+    claims: Claims | None,
+    contract: Contract,
+    chosen: Hosted,
+    body: dict[str, Any],
+) -> Authority:
+    demand = Demand(
+        capability=contract.capability,
+        trust=chosen.offer.trust or contract.trust_required,
+        node=peer.node_id,
+        side_effects=contract.side_effects,
+    )
+    issuer = header.sender if claims is None else claims.iss
+    return effective(header.sender, peer.roster.level(issuer), claims, demand, body)
+
+
+def _approval(
+    peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
+) -> Approval | None:
+    if header.approval is None:
+        if authority.needs_approval:
+            raise HearthNetError(
+                "unauthorized", f"{contract.id} has side effects and needs the person's approval"
+            )
+        return None
+    approval = approvals.decode(header.approval)
+    call = Claimed(
+        community=peer.community,
+        principal=authority.principal,
+        actor=header.sender,
+        provider=peer.node_id,
+        capability=contract.id,
+        arguments_digest=digest(body),
+        idempotency_key=header.idempotency_key,
+        run=header.run,
+        community_effect=contract.effect_scope == "community",
+    )
+    approvals.check_binding(approval, call)
+    return approval

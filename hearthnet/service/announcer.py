@@ -1,0 +1,126 @@
+"""Being found: answers to finds, and announcements every 20 s (wire.md, "Offers, routing, health")."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.bus.peer import Peer
+from hearthnet.errors import HearthNetError
+from hearthnet.service.hosted import Hosted
+from hearthnet.service.tasks import TaskSet
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import offer as offers
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import FrameError
+from hearthnet.wire.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
+
+_log = logging.getLogger(__name__)
+SELF: Final = "self"
+
+
+class Announcer:
+    """Tells the mesh what this process offers. What is offered to the own node alone is told to nobody
+    else."""
+
+    def __init__(self, peer: Peer, service: str, version: str, tasks: TaskSet) -> None:
+        self._peer = peer
+        self._service = service
+        self._version = version
+        self._tasks = tasks
+        self._hosted: list[Hosted] = []
+        self._topics: set[str] = set()
+
+    async def open(self) -> None:
+        """Starts to announce, every 20 s and whenever the connection comes back."""
+        await self._subscribe(subjects.EVERYTHING)
+        self._peer.link.on_back(self._announce)
+        self._tasks.start(self._repeat(), "announcements")
+
+    async def offer(self, hosted: list[Hosted]) -> None:
+        """Announces `hosted` in place of what was offered before, once finds for it reach this process."""
+        gone = [entry for entry in self._hosted if entry not in hosted]
+        self._hosted = hosted
+        for topic in {_topic(entry) for entry in hosted}:
+            await self._subscribe(topic)
+        await self._peer.link.settle()
+        await self._publish(gone, withdrawn=True)
+        await self._announce()
+
+    async def withdraw(self) -> None:
+        """Takes every offer back."""
+        gone, self._hosted = self._hosted, []
+        await self._publish(gone, withdrawn=True)
+        await self._peer.link.settle()
+
+    async def _subscribe(self, topic: str) -> None:
+        if topic not in self._topics:
+            self._topics.add(topic)
+            await self._peer.link.subscribe(subjects.finds_of(topic), self._on_find)
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(REPUBLISH_MS / 1000)
+            await self._announce()
+
+    async def _announce(self) -> None:
+        await self._publish(self._hosted, withdrawn=False)
+
+    async def _publish(self, hosted: list[Hosted], *, withdrawn: bool) -> None:
+        public = [entry for entry in hosted if entry.offer.trust != SELF]
+        for topic in sorted({_topic(entry) for entry in public}):
+            mine = [entry for entry in public if _topic(entry) == topic]
+            header = self._peer.header("offer", ids.new_ulid(), capability=topic)
+            data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
+            capability = parse_capability(mine[0].offer.capability)
+            await self._peer.link.publish(subjects.announce(self._peer.node_id, capability), data)
+
+    def _notice(self, hosted: list[Hosted], *, withdrawn: bool) -> bytes:
+        records = tuple(entry.record(self._peer.instance, self._service, self._version) for entry in hosted)
+        return offers.encode(Notice(records, withdrawn))
+
+    def _on_find(self, subject: str, data: bytes, absent: bool) -> None:
+        try:
+            answer = self._answer(subject, data)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped a find: %s", error)
+            return
+        if answer is not None:
+            self._tasks.start(answer(), "find")
+
+    def _answer(self, subject: str, data: bytes) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        _, asker = subjects.open_sender(subject)
+        if self._peer.roster.level(asker) == "unknown":
+            raise FrameError("the asker is not a member")
+        header = frames.read_signed(data, asker).header
+        if header.kind != "find" or header.community != self._peer.community:
+            raise FrameError("not a find for this community")
+        own = asker == self._peer.node_id
+        wanted = header.capability
+        mine = [
+            entry
+            for entry in self._hosted
+            if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or entry.offer.trust != SELF)
+        ]
+        if not mine:
+            return None
+        target = subjects.reply(self._peer.node_id, asker, header.from_instance, header.id)
+
+        async def respond() -> None:
+            if not own:
+                # Many may answer; their own node has only a few processes and need not wait.
+                await asyncio.sleep(random.uniform(0, FIND_JITTER_MS) / 1000)
+            answer = self._peer.header("offer", header.id, to=asker, to_instance=header.from_instance)
+            inner = frames.signed(answer, self._notice(mine, withdrawn=False), self._peer.identity)
+            await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
+
+        return respond
+
+
+def _topic(entry: Hosted) -> str:
+    return subjects.topic(parse_capability(entry.offer.capability))

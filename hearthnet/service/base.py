@@ -1,0 +1,43 @@
+"""What a service is (architecture.md, "service/")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from hearthnet.service.capability import Offer
+from hearthnet.service.context import NodeContext
+
+
+class Service:
+    """A program that offers capabilities. Subclass it, mark methods with `@capability`, name what is offered.
+
+    Each service runs as a process of its own, or several; services meet on the bus only.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "0.1.0"
+
+    def __init__(self) -> None:
+        self._changed: Callable[[], None] | None = None
+        self.note: str | None = None
+        """One line that a person should read beside the service's state, None where all is well."""
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens what the service needs. Called once, before anything is offered."""
+
+    def offers(self) -> list[Offer]:
+        """What is offered now; asked again after `offers_changed`."""
+        return []
+
+    async def stop(self) -> None:
+        """Closes what `start` opened. Called once, after the last call has ended."""
+
+    def offers_changed(self) -> None:
+        """Says that `offers` or `note` has changed; may be called from the event loop at any time."""
+        if self._changed is not None:
+            self._changed()
+
+    def on_offers_changed(self, callback: Callable[[], None]) -> None:
+        """Who is told; for the process that runs the service."""
+        self._changed = callback

@@ -1,0 +1,46 @@
+"""What a service is given by the node it runs on."""
+
+from __future__ import annotations
+
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.store import Store
+from hearthnet.config import Config, Home
+from hearthnet.service.status import Status
+from hearthnet.trust.keys import Identity
+
+
+class NodeContext:
+    """The node as its services see it. `data` folder, settings, bus, store, and a way to tell how far one
+    is."""
+
+    def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
+        self.home = home
+        self.config = config
+        self.bus = bus
+        self._url = url
+        self._service = service
+        self._status = status
+        self._store: Store | None = None
+        self.data = home.service(service)
+        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def identity(self) -> Identity:
+        """The node's identity."""
+        return self.bus.peer.identity
+
+    def progress(self, stage: str, current: int, total: int) -> None:
+        """Tells the person who waits for the node how far the start is."""
+        self._status.starting(stage, current, total)
+
+    async def store(self) -> Store:
+        """The node's store, connected at first use."""
+        if self._store is None:
+            self._store = await Store.join(self.home, self._url, f"{self._service} store")
+        return self._store
+
+    async def close(self) -> None:
+        """Leaves bus and store."""
+        if self._store is not None:
+            await self._store.close()
+        await self.bus.close()

@@ -1,0 +1,146 @@
+"""Hosting a service on the bus: its calls come in here and nowhere else (wire.md, "Accounts and
+subjects")."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from hearthnet.bus.peer import Peer
+from hearthnet.errors import HearthNetError
+from hearthnet.service import admission
+from hearthnet.service.announcer import Announcer
+from hearthnet.service.base import Service
+from hearthnet.service.capability import Offer, endpoints
+from hearthnet.service.hosted import Hosted
+from hearthnet.service.running import Outbox, Running, as_wire_error
+from hearthnet.service.tasks import TaskSet
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.wire.header import Header
+
+_log = logging.getLogger(__name__)
+TICK_SECONDS: Final = 1.0
+
+
+class Host:
+    """One service in one process."""
+
+    def __init__(self, service: Service, peer: Peer) -> None:
+        self._service = service
+        self._peer = peer
+        self._endpoints = endpoints(service)
+        self._tasks = TaskSet()
+        self._announcer = Announcer(peer, service.name, service.version, self._tasks)
+        self._hosted: list[Hosted] = []
+        self._running: dict[str, Running] = {}
+        self._draining = False
+        self.dropped = 0
+
+    @property
+    def offers(self) -> list[str]:
+        """One line an offer, for people."""
+        return sorted(str(entry) for entry in self._hosted)
+
+    async def open(self) -> None:
+        """Listens for calls, then offers; an offer is never out before calls can reach it."""
+        link, node, instance = self._peer.link, self._peer.node_id, self._peer.instance
+        await link.subscribe(subjects.calls_to(node, instance), self._on_call)
+        await link.subscribe(subjects.control_to(node, instance), self._on_control)
+        await self._announcer.open()
+        await self.refresh()
+        self._tasks.start(self._tick(), "tick")
+
+    async def refresh(self) -> None:
+        """Offers what the service offers now; an offer that stays keeps its load."""
+        known = {_key(entry.offer): entry for entry in self._hosted}
+        fresh = [self._host(offer) for offer in self._service.offers()]
+        self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
+        await self._announcer.offer(self._hosted)
+
+    async def close(self, drain_seconds: float) -> None:
+        """Withdraws, refuses what is new, lets what runs finish for up to `drain_seconds`, then stops it."""
+        self._draining = True
+        await self._announcer.withdraw()
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=drain_seconds)
+        await self._tasks.close()
+
+    def _host(self, offer: Offer) -> Hosted:
+        return Hosted(self._endpoints[offer.capability].contract, offer)
+
+    def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
+        frame = self._open(subject, data)
+        if frame is None:
+            return
+        try:
+            if not admission.fresh(self._peer, frame.header):
+                self.dropped += 1
+                return
+            if self._draining:
+                raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
+            admitted = admission.admit(self._peer, self._endpoints, self._hosted, frame)
+        except HearthNetError as error:
+            self._tasks.start(self._refuse(frame.header, error), "refusal")
+        except Exception as error:
+            wire = as_wire_error(error, frame.header.capability)
+            self._tasks.start(self._refuse(frame.header, wire), "refusal")
+        else:
+            self._start(Running(self._peer, frame, admitted))
+
+    def _start(self, running: Running) -> None:
+        call_id = running.header.id
+        self._running[call_id] = running
+        running.task = self._tasks.start(running.run(), f"call {call_id}")
+        running.task.add_done_callback(lambda _: self._running.pop(call_id, None))
+
+    def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
+        frame = self._open(subject, data)
+        running = self._running.get(subject.rpartition(".")[2])
+        if frame is None or running is None or running.header.sender != frame.header.sender:
+            return
+        try:
+            if admission.fresh(self._peer, frame.header):
+                self._control(running, frame)
+        except HearthNetError as error:
+            _log.warning("refused a control frame: %s", error)
+
+    def _control(self, running: Running, frame: Frame) -> None:
+        match frame.header.kind:
+            case "ack":
+                running.stream.on_ack(frame.body)
+            case "input":
+                running.stream.on_input(frame.body)
+            case _:
+                if running.task is not None:
+                    running.task.cancel()
+
+    def _open(self, subject: str, data: bytes) -> Frame | None:
+        try:
+            return admission.open_directed(self._peer, subject, data)
+        except (FrameError, HearthNetError) as error:
+            self.dropped += 1
+            _log.warning("dropped a frame: %s", error)
+            return None
+
+    async def _refuse(self, header: Header, error: HearthNetError) -> None:
+        outbox = Outbox(self._peer, header, signed=False)
+        if header.kind == "open":
+            await outbox.frame(1, "error", error.to_body())
+        else:
+            await outbox.reply(error.to_body(), code=error.code)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            for running in list(self._running.values()):
+                if running.lost_caller() and running.task is not None:
+                    running.task.cancel()
+                else:
+                    await running.outbox.alive_if_due()
+
+
+def _key(offer: Offer) -> str:
+    return repr(offer)

@@ -1,0 +1,45 @@
+"""One offer as its process holds it: what was offered, and how many calls it runs now."""
+
+from __future__ import annotations
+
+from hearthnet.contracts import Contract
+from hearthnet.service.capability import Offer
+from hearthnet.times import now_ms
+from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
+
+
+class Hosted:
+    """An offer and its load."""
+
+    def __init__(self, contract: Contract, offer: Offer) -> None:
+        self.contract = contract
+        self.offer = Offer(
+            capability=offer.capability,
+            params=offer.params,
+            max_concurrent=offer.max_concurrent or contract.max_concurrent,
+            trust=offer.trust,
+        )
+        self.in_flight = 0
+
+    def record(self, instance: str, service: str, version: str) -> OfferRecord:
+        """What is announced of it now."""
+        issued = now_ms()
+        return OfferRecord(
+            capability=self.offer.capability,
+            instance=instance,
+            schema_hash=self.contract.schema_hash,
+            params=self.offer.params,
+            max_concurrent=self.offer.max_concurrent,
+            in_flight=self.in_flight,
+            issued_at=issued,
+            expires_at=issued + LIFETIME_MS,
+            trust=self.offer.trust,
+            service=service,
+            version=version,
+        )
+
+    def __str__(self) -> str:
+        params = " ".join(
+            f"{name}={value}" for name, value in self.offer.params.items() if isinstance(value, str)
+        )
+        return f"{self.offer.capability} {params}".strip()

@@ -1,0 +1,120 @@
+"""The process of one service: `python -m hearthnet.service.run NAME --home DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final
+
+from hearthnet.bus.bus import Bus
+from hearthnet.config import Home, load_config
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
+from hearthnet.service.base import Service
+from hearthnet.service.context import NodeContext
+from hearthnet.service.host import Host
+from hearthnet.service.status import Status
+
+GROUP: Final = "hearthnet.services"
+LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
+DRAIN_SECONDS: Final = 2.5
+_log = logging.getLogger(__name__)
+
+
+def load(name: str) -> Service:
+    """The installed service called `name`; `not_found` where there is none."""
+    for entry in entry_points(group=GROUP, name=name):
+        service: Service = entry.load()()
+        return service
+    raise HearthNetError("not_found", f"no service {name!r} is installed; install hearthnet-{name}")
+
+
+async def serve(service: Service, home: Home, status: Status, stop: asyncio.Event) -> None:
+    """Runs `service` on the node of `home` until `stop` is set."""
+    url = read_node_state(home).server.url
+    status.starting("joining the bus", 0, 1)
+    bus = await Bus.join(home, url, service.name)
+    node = NodeContext(home, load_config(home), url, service.name, bus, status)
+    try:
+        await service.start(node)
+        await _host(service, Host(service, bus.peer), status, stop)
+    finally:
+        await service.stop()
+        await node.close()
+
+
+async def _host(service: Service, host: Host, status: Status, stop: asyncio.Event) -> None:
+    changed = asyncio.Event()
+    service.on_offers_changed(changed.set)
+    await host.open()
+    status.ready(host.offers, service.note)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        while not stopping.done():
+            changing = asyncio.create_task(changed.wait())
+            await asyncio.wait({changing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            changing.cancel()
+            if changed.is_set():
+                changed.clear()
+                await host.refresh()
+                status.ready(host.offers, service.note)
+    finally:
+        stopping.cancel()
+        await host.close(DRAIN_SECONDS)
+
+
+def _hold_lifeline() -> None:
+    """Ends this process at once when its supervisor is gone: the other end of the pipe closes with it."""
+    number = os.environ.pop(LIFELINE_VARIABLE, "")
+    if number.isdigit():
+        threading.Thread(target=_watch, args=(int(number),), name="lifeline", daemon=True).start()
+
+
+def _watch(descriptor: int) -> None:
+    while os.read(descriptor, 64):
+        pass
+    os._exit(1)
+
+
+async def _main(name: str, home: Home, status: Status) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        await serve(load(name), home, status, stop)
+    except HearthNetError as error:
+        _log.error("%s: %s", error.code, error)
+        status.failed(error.message)
+        return error.exit_status
+    except Exception as error:
+        _log.exception("the service failed")
+        status.failed(f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one service until SIGTERM; the exit status says how it ended."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hearthnet.service.run", description="Runs one service of a node."
+    )
+    parser.add_argument("name")
+    parser.add_argument("--home", type=Path, default=None)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    _hold_lifeline()
+    return asyncio.run(_main(options.name, Home.resolve(options.home), Status.inherited()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""One call on its way through its handler, and how it is answered (wire.md, "Frame", "Streams")."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus.peer import Peer
+from hearthnet.errors import HearthNetError
+from hearthnet.service.admission import Admitted
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.stream import Stream
+from hearthnet.times import now_ms
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame
+from hearthnet.wire.header import Header, Kind
+from hearthnet.wire.stream import KEEPALIVE_MS
+
+_log = logging.getLogger(__name__)
+ALIVE: Final = "alive"
+_LATEST_DEADLINE_MS: Final = 3_600_000
+
+
+class Outbox:
+    """Answers to one call: where they go follows from the authenticated header alone."""
+
+    def __init__(self, peer: Peer, header: Header, *, signed: bool) -> None:
+        self._peer = peer
+        self._to = header
+        self._signed = signed
+        self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
+        self._last_ms = now_ms()
+
+    async def reply(self, body: dict[str, Any], code: str = "") -> None:
+        """The one reply to a call."""
+        await self._send("reply", body, code=code, signed=self._signed)
+
+    async def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+        """One frame of a stream; the terminal `error` carries its code."""
+        code = str(data.get("error", "internal_error")) if event == "error" else ""
+        await self._send("frame", data, seq=seq, event=event, code=code)
+
+    async def alive_if_due(self) -> None:
+        """A sign of life, where nothing was sent for 5 s."""
+        if now_ms() - self._last_ms >= KEEPALIVE_MS:
+            await self._send("frame", {}, event=ALIVE)
+
+    async def _send(self, kind: Kind, body: dict[str, Any], *, signed: bool = False, **fields: Any) -> None:
+        self._last_ms = now_ms()
+        header = self._peer.header(
+            kind, self._to.id, to=self._to.sender, to_instance=self._to.from_instance, **fields
+        )
+        data = msgspec.json.encode(body)
+        inner = frames.signed(header, data, self._peer.identity) if signed else frames.plain(header, data)
+        await self._peer.link.publish(self._subject, frames.box(inner, self._peer.keys.to(self._to.sender)))
+
+
+class Running:
+    """A call that was admitted. `run` ends in exactly one reply, or exactly one terminal frame."""
+
+    def __init__(self, peer: Peer, frame: Frame, admitted: Admitted) -> None:
+        self.header = frame.header
+        self.task: asyncio.Task[None] | None = None
+        self._admitted = admitted
+        self._evidence = frame.evidence
+        contract = admitted.endpoint.contract
+        self.outbox = Outbox(peer, frame.header, signed=contract.side_effects)
+        streaming = frame.header.kind == "open"
+        self.stream = Stream(contract, self.outbox.frame if streaming else None)
+
+    async def run(self) -> None:
+        """Runs the handler inside the caller's deadline and answers."""
+        admitted, started = self._admitted, time.monotonic()
+        admitted.hosted.in_flight += 1
+        try:
+            seconds = min(max(self.header.deadline, 1), _LATEST_DEADLINE_MS) / 1000
+            until = asyncio.get_running_loop().time() + seconds
+            async with asyncio.timeout_at(until):
+                reply = await self._handle(until)
+            await self._succeed(reply, int((time.monotonic() - started) * 1000))
+        except TimeoutError:
+            await self._fail(HearthNetError("timeout", f"{self.header.capability} did not finish in time"))
+        except asyncio.CancelledError:
+            await self._cancelled()
+            raise
+        except Exception as error:
+            await self._fail(as_wire_error(error, self.header.capability))
+        finally:
+            admitted.hosted.in_flight -= 1
+
+    def lost_caller(self) -> bool:
+        """Whether there is nobody left to answer to."""
+        return self.stream.lost_caller()
+
+    async def _handle(self, until: float) -> Reply:
+        admitted = self._admitted
+        endpoint = admitted.endpoint
+        body = endpoint.contract.with_defaults(admitted.body)
+        call: Call[Any, Any] = Call(
+            header=self.header,
+            contract=endpoint.contract,
+            body=admitted.body,
+            params=msgspec.convert(body["params"], endpoint.params_type),
+            input=msgspec.convert(body["input"], endpoint.input_type),
+            principal=admitted.principal,
+            approval=admitted.approval,
+            evidence=self._evidence,
+            until=until,
+        )
+        streams = endpoint.contract.stream_schema is not None
+        reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
+        return msgspec.convert(reply, Reply)
+
+    async def _succeed(self, reply: Reply, ms: int) -> None:
+        contract, approval = self._admitted.endpoint.contract, self._admitted.approval
+        meta = {**reply.meta, "ms": ms}
+        if approval is not None:
+            meta |= {"approval": approval.id, "arguments_digest": approval.arguments_digest}
+        if not self.stream.unary:
+            contract.check_frame("done", meta)
+            await self.stream.end("done", meta)
+            return
+        body = {"output": msgspec.to_builtins(reply.output), "meta": meta}
+        contract.check_reply(body)
+        await self.outbox.reply(body)
+
+    async def _fail(self, error: HearthNetError) -> None:
+        if self.stream.unary:
+            await self.outbox.reply(error.to_body(), code=error.code)
+        else:
+            await self.stream.end("error", error.to_body())
+
+    async def _cancelled(self) -> None:
+        _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
+        await self._fail(HearthNetError("partition", f"{self.header.capability} was stopped at the provider"))
+
+
+def as_wire_error(error: Exception, capability: str) -> HearthNetError:
+    """What crosses the wire of a handler's exception: its own code, or `internal_error` with the id of the
+    log entry."""
+    if isinstance(error, HearthNetError):
+        return error
+    incident = ids.new_ulid()
+    _log.error("incident %s in %s", incident, capability, exc_info=error)
+    return HearthNetError(
+        "internal_error",
+        f"{capability} failed; its log has the reason under {incident}",
+        details={"incident": incident},
+    )

@@ -1,0 +1,84 @@
+"""The provider's side of a stream: waits for the window, hears the caller (wire.md, "Streams")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.wire.stream import Outgoing
+
+_MOST_INPUTS: Final = 64
+Publish = Callable[[int, str, dict[str, Any]], Awaitable[None]]
+
+
+class Stream:
+    """What a handler of a streaming capability sends its frames to.
+
+    For a caller that asked for one reply instead, frames are checked and dropped: its answer is the
+    handler's `Reply`.
+    """
+
+    def __init__(self, contract: Contract, publish: Publish | None) -> None:
+        self._contract = contract
+        self._publish = publish
+        self._outgoing = Outgoing(now_ms())
+        self._room = asyncio.Event()
+        self._inputs: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_INPUTS)
+
+    @property
+    def unary(self) -> bool:
+        """Whether the caller wants one reply and no frames."""
+        return self._publish is None
+
+    async def send(self, event: str, data: dict[str, Any]) -> None:
+        """Sends one frame; waits while 16 are unacknowledged. `bad_request` where it does not fit the
+        contract."""
+        self._contract.check_frame(event, data)
+        if self._publish is None:
+            return
+        while not self._outgoing.may_send:
+            self._room.clear()
+            await self._room.wait()
+        await self._publish(self._outgoing.next_seq(event), event, data)
+
+    async def progress(self, stage: str, current: int, total: int) -> None:
+        """Tells how far the work is."""
+        await self.send("progress", {"stage": stage, "current": current, "total": total})
+
+    async def receive(self) -> dict[str, Any]:
+        """The caller's next input."""
+        return await self._inputs.get()
+
+    async def end(self, event: str, data: dict[str, Any]) -> None:
+        """Sends the terminal frame, which no window holds back."""
+        if self._publish is not None and not self._outgoing.ended:
+            await self._publish(self._outgoing.next_seq(event), event, data)
+
+    def on_ack(self, body: bytes) -> None:
+        """An acknowledgement, which is also a sign of life."""
+        try:
+            upto = msgspec.json.decode(body, type=dict[str, int]).get("upto", 0)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HearthNetError("bad_request", f"malformed ack: {error}") from error
+        self._outgoing.acknowledge(upto, now_ms())
+        self._room.set()
+
+    def on_input(self, body: bytes) -> None:
+        """An input for the handler; `capacity_exceeded` where it takes none of those that came before."""
+        self._outgoing.heard(now_ms())
+        try:
+            self._inputs.put_nowait(msgspec.json.decode(body, type=dict[str, Any]))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HearthNetError("bad_request", f"malformed input: {error}") from error
+        except asyncio.QueueFull as error:
+            raise HearthNetError("capacity_exceeded", "too much input waits for the handler") from error
+
+    def lost_caller(self) -> bool:
+        """Whether the caller counts as gone."""
+        return self._publish is not None and self._outgoing.lost_caller(now_ms())

@@ -1,0 +1,63 @@
+"""Offers: one capability of one process, as announced and as answered to a find (wire.md, "Offers,
+routing, health").
+
+An offer travels in a signed frame, so its node is the frame's sender and nothing in it needs a second
+signature.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.wire.frame import FrameError
+
+LIFETIME_MS: Final = 30_000
+REPUBLISH_MS: Final = 20_000
+FIND_JITTER_MS: Final = 50
+
+
+class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a process offers. `capability` is `name@major.minor`; times are milliseconds since the epoch.
+
+    `trust` raises the contract's demand, `self` for what never leaves its node. `max_concurrent` and
+    `in_flight` count
+    calls of this process. `service` and `version` name the program, for people.
+    """
+
+    capability: str
+    instance: str
+    schema_hash: str
+    params: dict[str, Any]
+    max_concurrent: int
+    in_flight: int
+    issued_at: int
+    expires_at: int
+    trust: str = ""
+    service: str = ""
+    version: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """The body of an `offer` frame. `withdrawn`: these offers end now."""
+
+    offers: tuple[OfferRecord, ...]
+    withdrawn: bool = False
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Notice)
+
+
+def encode(notice: Notice) -> bytes:
+    """The body of an `offer` frame."""
+    return _ENCODER.encode(notice)
+
+
+def decode(body: bytes) -> Notice:
+    """The notice in `body`; `FrameError` for anything else."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FrameError(f"malformed offer: {error}") from error
