@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.helpers.leaving import MARK, in_ci
+from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.nats_server import NatsServer
 
 
@@ -32,6 +34,14 @@ def nats_server(tmp_path: Path) -> Iterator[Callable[..., NatsServer]]:
     yield start
     for server in started:
         server.stop()
+
+
+@pytest_asyncio.fixture
+async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
+    """A community of one with its real server; services are hosted in the test's process."""
+    started = await start_mesh(tmp_path)
+    yield started
+    started.server.stop()
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> list[tuple[str, str]]:
