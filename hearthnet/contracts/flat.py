@@ -69,16 +69,20 @@ class Flat:
 
 
 def _closed(schema: Any) -> Any:
-    """A copy of `schema` in which each object that lists its fields allows no others, unless it says so."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
+    """A copy of `schema` in which each object that lists its fields allows no others, unless it says so.
+
+    Only what describes the value itself is closed; what merely tests it (`if`, `contains`, `not`) stays open.
+    """
     if not isinstance(schema, dict):
         return schema
-    copy = {key: value if key in _VALUES else _closed(value) for key, value in schema.items()}
-    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
-        copy.setdefault("additionalProperties", False)
-    return copy
-
-
-_VALUES: Final = frozenset({"default", "const", "enum", "examples"})
-"""Keywords that hold values, not schemas."""
+    closed = dict(schema)
+    if "properties" in schema:
+        closed["properties"] = {name: _closed(inner) for name, inner in schema["properties"].items()}
+        if schema.get("type") == "object":
+            closed.setdefault("additionalProperties", False)
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"])
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            closed[keyword] = [_closed(inner) for inner in schema[keyword]]
+    return closed

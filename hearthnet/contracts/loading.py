@@ -45,7 +45,7 @@ class Contracts:
         """Up to three names that somebody who wrote `name` may have meant, the likeliest first."""
         from difflib import get_close_matches
 
-        return get_close_matches(name.partition("@")[0], self._known, n=3, cutoff=0.5)
+        return get_close_matches(name.partition("@")[0], self._known, n=3, cutoff=0.6)
 
     def get(self, identifier: str) -> Contract:
         """The contract of exactly `name@major.minor`.

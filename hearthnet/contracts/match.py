@@ -45,6 +45,8 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
 _RULES: Final[dict[RuleName, Callable[[Any, list[Any]], bool]]] = {
     "equal": lambda wanted, offered: offered == [wanted],
     "in": lambda wanted, offered: wanted in offered,
-    "at_most": lambda wanted, offered: len(offered) == 1 and wanted <= offered[0],
+    "at_most": lambda wanted, offered: any(
+        isinstance(most, int | float) and wanted <= most for most in offered
+    ),
     "subset": lambda wanted, offered: all(item in offered for item in wanted),
 }

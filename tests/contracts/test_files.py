@@ -1,0 +1,134 @@
+"""Every file in contracts/: its shape, its schemas, its examples, and that it changes only on purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hearthnet.canonical import content_hash
+from hearthnet.contracts import Contract, compare, compile_schema, contracts
+from hearthnet.errors import CODES, HearthNetError
+from tests.contracts import golden
+
+FOLDER = Path(__file__).resolve().parents[2] / "contracts"
+ALL = list(contracts())
+EXAMPLES = [(contract, index) for contract in ALL for index in range(len(contract.examples))]
+
+every_contract = pytest.mark.parametrize("contract", ALL, ids=[contract.id for contract in ALL])
+every_example = pytest.mark.parametrize(
+    ("contract", "index"), EXAMPLES, ids=[f"{contract.id}-{index}" for contract, index in EXAMPLES]
+)
+
+
+def raw(contract: Contract) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((FOLDER / f"{contract.id}.json").read_bytes())
+    return content
+
+
+def schemas(contract: Contract) -> list[dict[str, Any]]:
+    parts = [contract.request_schema, contract.response_schema, contract.offer_params]
+    return parts + list((contract.stream_schema or {}).values())
+
+
+def objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a schema, itself included."""
+    if isinstance(schema, dict):
+        yield schema
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from objects(inner)
+
+
+@pytest.mark.req("CONTRACT-1")
+@every_contract
+def test_the_file_has_the_shape_of_a_contract(contract: Contract) -> None:
+    shape = compile_schema(json.loads((FOLDER / "_meta.json").read_bytes()))
+    assert shape.errors(raw(contract)) == []
+    assert set(contract.errors) <= CODES
+
+
+@pytest.mark.req("CONTRACT-1")
+def test_a_file_without_examples_or_with_an_unknown_field_has_not() -> None:
+    shape = compile_schema(json.loads((FOLDER / "_meta.json").read_bytes()))
+    content = raw(ALL[0])
+    assert [problem.path for problem in shape.errors({**content, "examples": []})][:1] == ["/examples"]
+    assert [problem.rule for problem in shape.errors({**content, "notes": ""})] == ["additionalProperties"]
+
+
+@pytest.mark.req("CONTRACT-1")
+@every_contract
+def test_every_schema_is_json_schema_2020_12_and_stands_alone(contract: Contract) -> None:
+    for schema in schemas(contract):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert not [part for part in objects(schema) if "$ref" in part]
+
+
+@pytest.mark.req("CONTRACT-1")
+@every_contract
+def test_a_model_finds_every_field_of_a_request_described(contract: Contract) -> None:
+    fields = contract.tool_schema(None, frozenset())["properties"]
+    assert [name for name, schema in fields.items() if "description" not in schema] == []
+
+
+@pytest.mark.req("CONTRACT-1")
+@every_contract
+def test_match_names_fields_of_the_request_and_params_of_the_offer(contract: Contract) -> None:
+    for path, rule in contract.match.items():
+        section, name = path.split(".")
+        assert name in contract.request_schema["properties"][section]["properties"]
+        assert {rule.offer, rule.also or rule.offer} <= set(contract.offer_params["properties"])
+
+
+@pytest.mark.req("CONTRACT-2")
+@every_example
+def test_the_example_is_accepted_or_refused_where_it_says(contract: Contract, index: int) -> None:
+    example = contract.examples[index]
+    if "path" not in example:
+        contract.check_request(example["request"])
+        return
+    with pytest.raises(HearthNetError) as caught:
+        contract.check_request(example["request"])
+    assert (caught.value.code, caught.value.details["path"]) == (example["error"], example["path"])
+
+
+@pytest.mark.req("CONTRACT-2")
+@every_example
+def test_what_the_example_takes_as_given_is_possible(contract: Contract, index: int) -> None:
+    given = contract.examples[index].get("given", {})
+    for post in given.get("posts", []):
+        contracts().get("market.post@1.0").check_request({"params": {}, "input": post})
+    if "document" in given:
+        cid = contract.examples[index]["request"]["input"]["doc_cid"]
+        assert content_hash(given["document"].encode()) == cid
+
+
+@pytest.mark.req("CONTRACT-2")
+@every_example
+def test_a_second_validator_agrees(contract: Contract, index: int) -> None:
+    example = contract.examples[index]
+    other = jsonschema.Draft202012Validator(contract.request_schema)
+    assert other.is_valid(example["request"]) is ("path" not in example)
+
+
+@pytest.mark.req("CONTRACT-3")
+def test_schema_hashes_are_those_looked_at() -> None:
+    hint = "schemas changed; if that is wanted: python -m tests.contracts.golden"
+    assert golden.hashes() == json.loads(golden.HASHES.read_text(encoding="utf-8")), hint
+
+
+@pytest.mark.req("CONTRACT-3")
+@pytest.mark.parametrize("old", golden.released(), ids=lambda contract: str(contract.id))
+def test_a_released_contract_stays_and_its_minors_only_add(old: Contract) -> None:
+    now = [contract for contract in ALL if contract.capability.serves(old.capability)]
+    assert now, f"{old.id} was released and must stay as long as its major does"
+    for contract in now:
+        found = compare(old, contract)
+        if contract.id == old.id:
+            hint = "make it a new version or, while unreleased: python -m tests.contracts.golden --release"
+            assert found.kind == "equal", f"{old.id} changed ({found.kind}): {found.reasons}; {hint}"
+        else:
+            assert found.kind != "breaking", f"{contract.id} breaks callers of {old.id}: {found.reasons}"

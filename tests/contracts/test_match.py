@@ -1,0 +1,76 @@
+"""Which offers a request fits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.contracts import MatchRule, contracts
+from hearthnet.contracts.match import fits
+
+OFFER = {"model": "small", "models": ["small", "tiny"], "ctx": 2048, "modalities": ["text"]}
+CHAT = contracts().get("llm.chat@2.0")
+QUERY = contracts().get("rag.query@1.0")
+
+
+def chat(**params: object) -> dict[str, dict[str, object]]:
+    return {"params": params, "input": {}}
+
+
+@pytest.mark.req("CONTRACT-7")
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, True),
+        ({"model": "small"}, True),
+        ({"model": "tiny"}, True),
+        ({"model": "large"}, False),
+        ({"ctx": 2048}, True),
+        ({"ctx": 2049}, False),
+        ({"modalities": ["text"]}, True),
+        ({"modalities": []}, True),
+        ({"modalities": ["text", "vision"]}, False),
+        ({"model": "tiny", "ctx": 4096}, False),
+    ],
+)
+def test_a_model_is_chosen_by_name_context_and_abilities(params: dict[str, object], expected: bool) -> None:
+    assert CHAT.fits(chat(**params), OFFER) is expected
+
+
+@pytest.mark.req("CONTRACT-7")
+def test_an_offer_that_does_not_say_it_cannot_be_held_to_it() -> None:
+    assert CHAT.fits(chat(), {})
+    for wanted in ({"model": "small"}, {"ctx": 1}, {"modalities": ["text"]}):
+        assert not CHAT.fits(chat(**wanted), {})
+    assert not CHAT.fits(chat(ctx=1), {"ctx": "a lot"})
+
+
+@pytest.mark.req("CONTRACT-7")
+@given(st.text(), st.text())
+def test_a_corpus_fits_the_offer_of_the_same_name_only(wanted: str, offered: str) -> None:
+    assert QUERY.fits({"params": {"corpus": wanted}, "input": {}}, {"corpus": offered}) is (wanted == offered)
+
+
+@pytest.mark.req("CONTRACT-7")
+def test_a_field_of_the_input_can_decide_too() -> None:
+    match = {"input.to": MatchRule(rule="in", offer="languages")}
+    assert fits(match, {"params": {}, "input": {"to": "de"}}, {"languages": ["de", "en"]})
+    assert not fits(match, {"params": {}, "input": {"to": "fr"}}, {"languages": ["de", "en"]})
+    assert fits(match, {"params": {}}, {"languages": []})
+
+
+@pytest.mark.req("CONTRACT-7")
+@given(
+    st.lists(st.sampled_from("abcd")),
+    st.lists(st.sampled_from("abcd"), min_size=1),
+    st.integers(),
+    st.integers(),
+)
+def test_subset_and_at_most_are_what_they_are_called(
+    wants: list[str], has: list[str], need: int, most: int
+) -> None:
+    subset = {"params.all": MatchRule(rule="subset", offer="has")}
+    at_most = {"params.need": MatchRule(rule="at_most", offer="most")}
+    assert fits(subset, {"params": {"all": wants}}, {"has": has}) is (set(wants) <= set(has))
+    assert fits(at_most, {"params": {"need": need}}, {"most": most}) is (need <= most)

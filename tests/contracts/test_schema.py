@@ -1,0 +1,128 @@
+"""Compiled schemas: what they refuse, and how they say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.contracts import Problem, compile_schema
+from hearthnet.contracts.schema import pointer
+from hearthnet.errors import HearthNetError
+
+CHOICE = {"anyOf": [{"enum": ["auto", "none"]}, {"type": "object", "required": ["name"]}]}
+PARTS = {
+    "oneOf": [
+        {"type": "object", "required": ["text"], "properties": {"type": {"const": "text"}}},
+        {"type": "object", "required": ["cid"], "properties": {"type": {"const": "image"}}},
+    ]
+}
+
+
+@pytest.mark.req("CONTRACT-4")
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        ({"enum": ["a", "b", "c", "d"]}, "x", Problem("", "enum", '"x" is not one of "a", "b", "c", "d"')),
+        ({"const": 1}, 2, Problem("", "const", "2 is not 1")),
+        (
+            {"contains": {"const": 1}},
+            [2],
+            Problem("", "contains", "no item is of the kind that the list must contain"),
+        ),
+        (CHOICE, {}, Problem("", "required", '"name" is a required property')),
+        (CHOICE, 5, Problem("", "anyOf", '5 is not one of "auto", "none", and 5 is not of type "object"')),
+        (PARTS, {"type": "image"}, Problem("", "required", '"cid" is a required property')),
+        ({"items": PARTS}, [{"type": "text"}], Problem("/0", "required", '"text" is a required property')),
+        (
+            {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
+            3,
+            Problem(
+                "", "oneOf", "3 is valid under more than one of the schemas listed in the 'oneOf' keyword"
+            ),
+        ),
+        (
+            {"properties": {"a/b~": {"maximum": 1}}},
+            {"a/b~": 2},
+            Problem("/a~1b~0", "maximum", "2 is greater than the maximum of 1"),
+        ),
+    ],
+)
+def test_the_message_names_what_the_sender_has_to_know(schema: Any, value: Any, problem: Problem) -> None:
+    assert compile_schema(schema).errors(value) == [problem]
+
+
+@pytest.mark.req("CONTRACT-4")
+def test_a_long_value_is_cut_out_of_the_middle_of_its_message() -> None:
+    (problem,) = compile_schema({"maxLength": 10}).errors("x" * 100_000)
+    assert len(problem.message) < 260
+    assert problem.message.endswith("is longer than 10 characters")
+
+
+def test_all_problems_are_listed() -> None:
+    check = compile_schema({"required": ["a", "b"], "properties": {"c": {"type": "null"}}})
+    assert sorted(problem.rule for problem in check.errors({"c": 1})) == ["required", "required", "type"]
+    assert check.errors({"a": 1, "b": 1, "c": None}) == []
+
+
+@pytest.mark.parametrize("value", [b"bytes", object(), {1: 2}])
+def test_what_is_not_json_does_not_fit(value: Any) -> None:
+    check = compile_schema({})
+    assert not check.accepts(value)
+    (problem,) = check.errors(value)
+    assert (problem.path, problem.rule) == ("", "type")
+
+
+@pytest.mark.req("CONTRACT-9")
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "objekt"}, {"pattern": "("}, {"$ref": "#/nowhere"}, {"required": "a"}, 5, b"", {"a": object()}],
+)
+def test_what_is_no_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
+    with pytest.raises(HearthNetError, match=r"not a JSON Schema \(2020-12\): ") as caught:
+        compile_schema(schema)
+    assert caught.value.code == "bad_request"
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.req("CONTRACT-9")
+@pytest.mark.parametrize("place", ["http://127.0.0.1:9/x", "file:///etc/hostname", "other.json"])
+def test_a_schema_never_makes_us_fetch_anything(place: str) -> None:
+    with pytest.raises(HearthNetError, match="not a JSON Schema"):
+        compile_schema({"$ref": place})
+
+
+@pytest.mark.req("CONTRACT-9")
+def test_a_schema_deeper_than_any_real_one_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(300):
+        schema = {"properties": {"a": schema}}
+    with pytest.raises(HearthNetError, match="Recursion limit"):
+        compile_schema(schema)
+
+
+@pytest.mark.req("CONTRACT-9")
+@pytest.mark.timeout(10)
+def test_a_pattern_cannot_hold_us_up() -> None:
+    for pattern in ("^(a+)+$", "^(?=a)(a+)+$"):
+        check = compile_schema({"pattern": pattern})
+        assert not check.accepts("a" * 60 + "b")
+        assert len(check.errors("a" * 60 + "b")) == 1
+
+
+@given(st.recursive(st.integers() | st.text() | st.none(), lambda inner: st.lists(inner), max_leaves=8))
+def test_accepts_and_errors_and_a_second_validator_agree(value: Any) -> None:
+    schema = {
+        "items": {"anyOf": [{"type": "string", "maxLength": 3}, {"type": ["array", "null"], "maxItems": 2}]}
+    }
+    check = compile_schema(schema)
+    assert check.accepts(value) is (check.errors(value) == [])
+    assert check.accepts(value) is jsonschema.Draft202012Validator(schema).is_valid(value)
+
+
+def test_a_pointer_escapes_as_rfc_6901_says() -> None:
+    assert pointer([]) == ""
+    assert pointer(["a", 0, "m~n/o"]) == "/a/0/m~0n~1o"
