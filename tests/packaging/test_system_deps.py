@@ -1,0 +1,45 @@
+"""`make system-deps` installs what is missing, and only that; the package manager here only says its calls."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.processes import bare_environment
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_APT = '#!/bin/sh\necho "apt-get $*"\n'
+_DPKG = '#!/bin/sh\ncase "$*" in *make*) echo "install ok installed";; *) exit 1;; esac\n'
+
+
+def install(folder: Path, packages: str) -> list[str]:
+    """What the script says with `packages` in system-deps.txt, run as root or with a sudo that just runs."""
+    commands = {"apt-get": _APT, "dpkg-query": _DPKG, "sudo": '#!/bin/sh\nexec "$@"\n'}
+    for name, text in commands.items():
+        command = folder / "bin" / name
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(text)
+        command.chmod(0o755)
+    (folder / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "system_deps.sh", folder / "tools")
+    (folder / "system-deps.txt").write_text(packages)
+    environment = bare_environment()
+    environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
+    script = str(folder / "tools" / "system_deps.sh")
+    done = subprocess.run(["bash", script], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
+    said = install(tmp_path, "# a comment\nmake\n\nfirst-missing  # why\nsecond-missing\n")
+    assert said[0] == "system packages: installing first-missing second-missing"
+    assert said[1] == "apt-get update -qq"
+    assert said[2].endswith("first-missing second-missing")
+
+
+@pytest.mark.parametrize("packages", ["", "# nothing\n", "make\n"])
+def test_nothing_missing_means_nothing_done(packages: str, tmp_path: Path) -> None:
+    assert install(tmp_path, packages) == ["system packages: all there"]

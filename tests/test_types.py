@@ -1,0 +1,37 @@
+"""Names of capabilities and how versions fit (conventions.md 1 and 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Capability, parse_capability, split_name
+
+
+@pytest.mark.parametrize("text", ["rag.query@1.0", "llm.chat@2.10", "rag.list_corpora@1.0", "a.b-c.d@0.1"])
+def test_a_capability_is_written_as_it_was_read(text: str) -> None:
+    assert str(parse_capability(text)) == text
+
+
+def test_the_version_may_be_left_out_only_where_that_is_said() -> None:
+    assert split_name("rag.query") == ("rag.query", None)
+    assert split_name("rag.query@1.2") == ("rag.query", (1, 2))
+    with pytest.raises(HearthNetError, match="needs its version"):
+        parse_capability("rag.query")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "rag", "rag.", "Rag.query", "rag.query@1", "rag.query@1.0 ", "rag.*", "rag.>"]
+)
+def test_other_forms_are_refused(text: str) -> None:
+    with pytest.raises(HearthNetError, match="not a capability") as caught:
+        split_name(text)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.parametrize(
+    ("offered", "serves"), [("1.0", False), ("1.1", True), ("1.2", True), ("2.1", False), ("0.9", False)]
+)
+def test_an_offer_serves_the_same_major_from_that_minor_on(offered: str, serves: bool) -> None:
+    assert parse_capability(f"rag.query@{offered}").serves(Capability("rag.query", 1, 1)) is serves
+    assert not Capability("rag.ingest", 1, 1).serves(Capability("rag.query", 1, 1))
