@@ -12,8 +12,8 @@ from hearthnet.canonical import canonical_json, content_hash, digest
 from hearthnet.errors import HearthNetError
 
 SAFE = 2**53 - 1
-# A whole number beyond 53 bits is written without a point, as the specification asks, and read back as an integer,
-# which has no canonical form: such floats are left to the peer that must not send them.
+# A whole float beyond 53 bits is written without a point, as the specification asks, and read back as an integer,
+# which has no canonical form: nobody should send one.
 FRACTIONS = st.floats(-SAFE, SAFE)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-SAFE, SAFE) | FRACTIONS | st.text(),

@@ -1,4 +1,4 @@
-"""`make system-deps` installs what is missing, and only that; the package manager here only says its calls."""
+"""`make system-deps` installs what is missing and only that; the package manager here just says its calls."""
 
 from __future__ import annotations
 
