@@ -12,7 +12,7 @@ from hearthnet.canonical import canonical_json, content_hash, digest
 from hearthnet.errors import HearthNetError
 
 SAFE = 2**53 - 1
-# A whole float beyond 53 bits is written without a point, as the specification asks, and read back as an integer,
+# A whole float beyond 53 bits is written without a point, as the standard asks, and read back as an integer,
 # which has no canonical form: nobody should send one.
 FRACTIONS = st.floats(-SAFE, SAFE)
 VALUES = st.recursive(
