@@ -1,6 +1,6 @@
 """JSON Schema 2020-12, compiled: a fast yes or no, and on no the place, the rule and a line for a person.
 
-One validator does both (docs/decisions/0010): a second one, asked only after a failure, would cost its import
+One validator does both (docs/decisions/0003): a second one, asked only after a failure, would cost its import
 at the worst moment and run foreign patterns on an engine without a limit. References outside a schema are
 refused, never fetched.
 """

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import Contract, compare, contracts
+from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.compare import compare
 
 QUERY = contracts().get("rag.query@1.0")
 CHAT = contracts().get("llm.chat@2.0")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.contracts import contracts, request_of, unmet
+from hearthnet.contracts import contracts
+from hearthnet.contracts.examples import request_of, unmet
 
 
 @pytest.mark.req("CONTRACT-2")

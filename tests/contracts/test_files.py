@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 
 from hearthnet.canonical import content_hash
-from hearthnet.contracts import Contract, compare, compile_schema, contracts
+from hearthnet.contracts import Contract, compile_schema, contracts
+from hearthnet.contracts.compare import compare
 from hearthnet.errors import CODES, HearthNetError
 from tests.contracts import golden
 
