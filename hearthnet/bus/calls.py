@@ -16,6 +16,8 @@ from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.wire import subjects
 
 MOST_ATTEMPTS: Final = 5
 _BACKOFF_SECONDS: Final = 0.1
@@ -52,19 +54,14 @@ class Candidates:
 
     async def next(self) -> OfferView:
         """The next process to ask; raises why none is left: the last refusal, or `not_found`."""
-        contract, body, own = self._request.contract, self._request.body, self._peer.node_id
-
-        def untried(offers: list[OfferView]) -> list[OfferView]:
-            found = router.candidates(contract, body, offers, own)
-            return [view for view in found if (view.node, view.offer.instance) not in self._tried]
-
+        contract, own = self._request.contract, self._peer.node_id
         # The own node's answer is enough: it comes first, so that the others need not be waited for.
         known = await self._discovery.offers(
-            contract.capability, lambda offers: any(view.node == own for view in untried(offers))
+            contract.capability, lambda offers: any(view.node == own for view in self._untried(offers))
         )
-        views = untried(known)
+        views = self._untried(known)
         if not views or self._attempts >= MOST_ATTEMPTS:
-            raise self._why or router.no_candidate(contract, body, known)
+            raise self._why or router.no_candidate(contract, self._request.body, known)
         self._attempts += 1
         self._tried.add((views[0].node, views[0].offer.instance))
         return views[0]
@@ -76,9 +73,18 @@ class Candidates:
             self._discovery.registry.drop_instance(view.node, view.offer.instance)
         return self._attempts < MOST_ATTEMPTS
 
+    def others(self) -> bool:
+        """Whether another process that is known can be asked at once."""
+        known = self._discovery.registry.offers(subjects.topic(self._request.contract.capability), now_ms())
+        return bool(self._untried(known))
+
     def again(self) -> None:
         """Lets every process be asked once more, after a pause."""
         self._tried.clear()
+
+    def _untried(self, offers: list[OfferView]) -> list[OfferView]:
+        found = router.candidates(self._request.contract, self._request.body, offers, self._peer.node_id)
+        return [view for view in found if (view.node, view.offer.instance) not in self._tried]
 
 
 async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
@@ -96,12 +102,9 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
         except HearthNetError as error:
             if not (_repeatable(request, error) and candidates.mark(view, error)):
                 raise
-            pause = _pause(error)
-            if clock() + pause >= until:
-                raise
-            if error.code != "capacity_exceeded" and not isinstance(error, NobodyThere):
+            if not candidates.others():
                 candidates.again()
-            await _settled(peer, pause, until, error)
+                await _settled(peer, _pause(error), until, error)
 
 
 async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> Reply:
@@ -128,7 +131,7 @@ def _repeatable(request: Request, error: HearthNetError) -> bool:
 
 def _pause(error: HearthNetError) -> float:
     wait = _BACKOFF_SECONDS if error.retry_after_ms is None else error.retry_after_ms / 1000
-    return 0.0 if isinstance(error, NobodyThere) else wait * random.uniform(0.5, 1.5)
+    return wait * random.uniform(0.5, 1.5)
 
 
 async def _settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:

@@ -93,8 +93,14 @@ class Host:
     def _start(self, running: Running) -> None:
         call_id = running.header.id
         self._running[call_id] = running
+        running.take_place()
         running.task = self._tasks.start(running.run(), f"call {call_id}")
-        running.task.add_done_callback(lambda _: self._running.pop(call_id, None))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            running.free_place()
+            self._running.pop(call_id, None)
+
+        running.task.add_done_callback(ended)
 
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)

@@ -76,8 +76,7 @@ class Running:
 
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
-        admitted, started = self._admitted, time.monotonic()
-        admitted.hosted.in_flight += 1
+        started = time.monotonic()
         try:
             seconds = min(max(self.header.deadline, 1), _LATEST_DEADLINE_MS) / 1000
             until = asyncio.get_running_loop().time() + seconds
@@ -91,8 +90,14 @@ class Running:
             raise
         except Exception as error:
             await self._fail(as_wire_error(error, self.header.capability))
-        finally:
-            admitted.hosted.in_flight -= 1
+
+    def take_place(self) -> None:
+        """Counts against the offer's places from now on, so that calls which come together are counted."""
+        self._admitted.hosted.in_flight += 1
+
+    def free_place(self) -> None:
+        """Counts no more."""
+        self._admitted.hosted.in_flight -= 1
 
     def lost_caller(self) -> bool:
         """Whether there is nobody left to answer to."""

@@ -1,0 +1,147 @@
+"""The market service (capabilities.md, "market"; wire.md, "Effects happen once").
+
+The event log is the only writer: a post or an end is an append, and the view follows the log, whoever
+appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.service.events import EventLog, Recorded
+from hearthnet.times import now_ms
+from hearthnet_market.posts import (
+    CREATED,
+    EXPIRED,
+    ExpireInput,
+    ListInput,
+    NoParams,
+    PostInput,
+    SearchInput,
+    check_expiry,
+    sweep_id,
+)
+from hearthnet_market.view import View
+
+_log = logging.getLogger(__name__)
+STREAM: Final = "MARKET"
+PREFIX: Final = "mk.post"
+SWEEP_SECONDS: Final = 60.0
+_SWEPT_AT_ONCE: Final = 100
+
+
+class MarketService(Service):
+    """Posts of the community: list, search, post, expire."""
+
+    name: ClassVar[str] = "market"
+    sweep_seconds: ClassVar[float] = SWEEP_SECONDS
+
+    _node: NodeContext
+    _view: View
+    _events: EventLog
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._woken = asyncio.Event()
+        self._catching_up = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens the view and brings it up to the log."""
+        self._node = node
+        self._view = await asyncio.to_thread(View, node.data / "view.db")
+        self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community)
+        await self._catch_up()
+        await self._events.watch(self._woken)
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._sweep())]
+
+    def offers(self) -> list[Offer]:
+        """All four capabilities."""
+        return [Offer(capability=f"market.{verb}@1.0") for verb in ("list", "search", "post", "expire")]
+
+    async def stop(self) -> None:
+        """Closes the view; what it lacks it reads from the log at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if hasattr(self, "_view"):
+            await asyncio.to_thread(self._view.close)
+
+    @capability("market.list@1.0")
+    async def list_posts(self, call: Call[NoParams, ListInput]) -> Reply:
+        """Current posts, newest first; with `since_lamport` also what ended since."""
+        posts, lamport = await asyncio.to_thread(self._view.current, call.input, now_ms())
+        output: dict[str, Any] = {"posts": posts, "max_lamport": lamport}
+        if call.input.since_lamport:
+            output["removed"] = await asyncio.to_thread(self._view.removed, call.input.since_lamport)
+        return Reply(output)
+
+    @capability("market.search@1.0")
+    async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
+        """Current posts by the words they share with the query; meanings need an `embed.text` in the mesh."""
+        posts, lamport = await asyncio.to_thread(self._view.search, call.input.query, call.input.k, now_ms())
+        return Reply({"posts": posts, "max_lamport": lamport}, {"degraded": True})
+
+    @capability("market.post@1.0")
+    async def post(self, call: Call[NoParams, PostInput]) -> Reply:
+        """Puts a post on the market, once for each client id of its author."""
+        return await self._record(call, CREATED, msgspec.to_builtins(call.input))
+
+    @capability("market.expire@1.0")
+    async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
+        """Ends a post early. A repetition gets the first outcome, so it is looked up before the post is."""
+        wanted = call.input
+        author = await asyncio.to_thread(self._view.author, wanted.event_id)
+        if author is not None:
+            level = self._node.bus.peer.roster.level(call.principal)
+            check_expiry(author, call.principal, level, wanted.reason)
+        elif not await self._events.known(call):
+            raise HearthNetError("not_found", f"there is no current post {wanted.event_id}; see: market.list")
+        data = {"client_id": wanted.client_id, "target_event_id": wanted.event_id, "reason": wanted.reason}
+        return await self._record(call, EXPIRED, data)
+
+    async def _record(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Reply:
+        recorded: Recorded = await self._events.append(call, event_type, data)
+        await self._catch_up()
+        return Reply(
+            {"event_id": recorded.event.event_id, "lamport": recorded.lamport},
+            {"repeated": recorded.repeated},
+        )
+
+    async def _catch_up(self) -> None:
+        """Takes in what the log has and the view has not: after it, what this process wrote can be read."""
+        async with self._catching_up:
+            after = await asyncio.to_thread(self._view.lamport)
+            async for batch in self._events.read(after):
+                await asyncio.to_thread(self._view.apply, batch)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            await self._guarded(self._catch_up(), "following the log")
+
+    async def _sweep(self) -> None:
+        """Records the end of posts past their time, as a call of this node like any other."""
+        while True:
+            await asyncio.sleep(self.sweep_seconds)
+            await self._guarded(self._sweep_once(), "sweeping")
+
+    async def _sweep_once(self) -> None:
+        for event_id in await asyncio.to_thread(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
+            ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
+            await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
+
+    async def _guarded(self, work: Any, what: str) -> None:
+        from nats.errors import Error
+
+        try:
+            await work
+        except (HearthNetError, Error, TimeoutError) as error:
+            _log.warning("%s: %s; tried again later", what, error)

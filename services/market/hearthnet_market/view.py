@@ -1,0 +1,193 @@
+"""The view of the market: what the event log says, in SQLite, derived and rebuildable (architecture.md).
+
+Every method blocks for as long as SQLite does; callers run them in a thread. One connection, one lock.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.service.events import Event, Recorded
+from hearthnet.times import from_rfc3339, rfc3339
+from hearthnet_market.posts import CREATED, EXPIRED, ListInput
+
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE post (
+  id INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, lamport INTEGER NOT NULL, author TEXT NOT NULL,
+  category TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, location TEXT, tags TEXT NOT NULL,
+  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, ended_lamport INTEGER
+) STRICT;
+CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
+CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
+CREATE VIRTUAL TABLE post_text USING fts5 (title, body, tags, tokenize = 'porter unicode61');
+CREATE TABLE place (lamport INTEGER NOT NULL) STRICT;
+INSERT INTO place VALUES (0);
+"""
+_COLUMNS: Final = "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at"
+_UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_WORD: Final = re.compile(r"\w+")
+
+
+class View:
+    """The posts that are current, and what ended, up to a place in the log."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._database = _open(path)
+
+    def close(self) -> None:
+        """Closes the database."""
+        with self._lock:
+            self._database.close()
+
+    def lamport(self) -> int:
+        """The last event taken in."""
+        with self._lock:
+            return self._lamport()
+
+    def apply(self, batch: list[Recorded]) -> None:
+        """Takes in events in the order of the log, all or none; those taken in before change nothing."""
+        with self._lock, self._database:
+            last = self._lamport()
+            for recorded in batch:
+                if recorded.lamport > last:
+                    self._take(recorded.event, recorded.lamport)
+            self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (batch[-1].lamport,))
+
+    def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
+        """Current posts, newest first, and the place up to which they are true."""
+        where = ["ended_lamport IS NULL", "expires_at > ?", "lamport > ?"]
+        values: list[int | str] = [now_ms, wanted.since_lamport]
+        if wanted.category is not None:
+            where.append("category = ?")
+            values.append(wanted.category)
+        for tag in wanted.tags:
+            where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
+            values.append(tag)
+        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport DESC LIMIT ?"
+        with self._lock:
+            rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
+            return [_post(row) for row in rows], self._lamport()
+
+    def removed(self, since: int) -> list[str]:
+        """The posts that ended after place `since` and were there before."""
+        sql = "SELECT event_id FROM post WHERE ended_lamport > ? AND lamport <= ? ORDER BY ended_lamport"
+        with self._lock:
+            return [row[0] for row in self._database.execute(sql, (since, since))]
+
+    def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
+        """Current posts that share a word with `query`, best first, each with `score` (higher is better)."""
+        words = " OR ".join(f'"{word}"' for word in dict.fromkeys(_WORD.findall(query.lower())))
+        sql = f"""
+            SELECT {_COLUMNS}, score FROM post JOIN (
+              SELECT rowid AS id, -bm25(post_text, 3.0, 1.0, 2.0) AS score
+              FROM post_text WHERE post_text MATCH ?
+            ) USING (id)
+            WHERE ended_lamport IS NULL AND expires_at > ? ORDER BY score DESC, lamport DESC LIMIT ?"""
+        with self._lock:
+            rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
+            return [_post(row) | {"score": round(row[-1], 4)} for row in rows], self._lamport()
+
+    def author(self, event_id: str) -> str | None:
+        """Who wrote the post that is still current, None where there is none."""
+        sql = "SELECT author FROM post WHERE event_id = ? AND ended_lamport IS NULL"
+        with self._lock:
+            row = self._database.execute(sql, (event_id,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def overdue(self, now_ms: int, limit: int) -> list[str]:
+        """Posts past their time that nobody ended yet."""
+        sql = """
+            SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
+            ORDER BY lamport LIMIT ?"""
+        with self._lock:
+            return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
+
+    def _lamport(self) -> int:
+        return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])
+
+    def _take(self, event: Event, lamport: int) -> None:
+        if event.event_type == CREATED:
+            self._create(event, lamport)
+        elif event.event_type == EXPIRED:
+            self._end(str(event.data["target_event_id"]), lamport)
+
+    def _create(self, event: Event, lamport: int) -> None:
+        data, created = event.data, from_rfc3339(event.wall_clock)
+        location, tags = data.get("location"), list(data.get("tags") or [])
+        row = self._database.execute(
+            f"INSERT INTO post ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                event.event_id,
+                lamport,
+                event.author,
+                data["category"],
+                data["title"],
+                data["body"],
+                None if location is None else msgspec.json.encode(location).decode(),
+                msgspec.json.encode(tags).decode(),
+                created,
+                created + int(data["ttl_seconds"]) * 1000,
+            ),
+        )
+        self._database.execute(
+            "INSERT INTO post_text (rowid, title, body, tags) VALUES (?, ?, ?, ?)",
+            (row.lastrowid, data["title"], data["body"], " ".join(tags)),
+        )
+
+    def _end(self, event_id: str, lamport: int) -> None:
+        sql = "UPDATE post SET ended_lamport = ? WHERE event_id = ? AND ended_lamport IS NULL RETURNING id"
+        for row in self._database.execute(sql, (lamport, event_id)).fetchall():
+            self._database.execute("DELETE FROM post_text WHERE rowid = ?", row)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The view at `path`; one that is damaged or of another version is derived anew from the log."""
+    try:
+        return _connect(path)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode not in _UNREADABLE:
+            raise
+        return _anew(path)
+
+
+def _anew(path: Path) -> sqlite3.Connection:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+    elif version != _VERSION:
+        database.close()
+        return _anew(path)
+    return database
+
+
+def _post(row: tuple[Any, ...]) -> dict[str, Any]:
+    event_id, lamport, author, category, title, body, location, tags, created, expires = row[:10]
+    return {
+        "event_id": event_id,
+        "lamport": lamport,
+        "author": author,
+        "category": category,
+        "title": title,
+        "body": body,
+        "location": None if location is None else msgspec.json.decode(location),
+        "tags": msgspec.json.decode(tags),
+        "created_at": rfc3339(created),
+        "expires_at": rfc3339(expires),
+    }
