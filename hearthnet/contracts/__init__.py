@@ -2,8 +2,8 @@
 
     contracts().get("rag.query@1.0").check_request(body)
 
-Pure but for reading those files. Nothing here knows a capability by name. The modules `compare` and `examples`
-serve those who change or try contracts, not a running node, and are imported by their own names.
+Pure but for reading those files. Nothing here knows a capability by name. The modules `compare` and
+`examples` serve those who change or try contracts, not a running node, and are imported by their own names.
 """
 
 from __future__ import annotations
