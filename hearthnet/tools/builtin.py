@@ -1,0 +1,94 @@
+"""The tools that HearthNet brings, bound to capabilities (conventions.md 15).
+
+Their schemas come from the contracts; here is only what a model needs on top: when to use which, and what
+may be left out. A contract that changes changes its tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.contracts import contracts
+from hearthnet.tools.names import unknown_tool
+from hearthnet.tools.types import ToolDefinition
+
+
+class _Recipe(msgspec.Struct, frozen=True):
+    """A tool as it is declared here. `hidden` are optional fields that only confuse a model."""
+
+    capability: str
+    description: str
+    hidden: frozenset[str] = frozenset()
+
+
+_RECIPES: Final[dict[str, _Recipe]] = {
+    "search_corpus": _Recipe(
+        "rag.query@1.0",
+        "Searches a collection of documents and returns the passages that fit best, with their titles. Use "
+        "it before answering any question of fact. Give the key words of the question, not a sentence.",
+        frozenset({"filter", "include_text"}),
+    ),
+    "list_corpora": _Recipe(
+        "rag.list_corpora@1.0",
+        "Lists the document collections there are to search, with their size and language.",
+    ),
+    "list_marketplace": _Recipe(
+        "market.list@1.0",
+        "Lists what neighbours currently offer, need or announce. Use it to see what is there; to look for "
+        "one thing, search instead.",
+        frozenset({"since_lamport"}),
+    ),
+    "search_marketplace": _Recipe(
+        "market.search@1.0", "Searches what neighbours currently offer, need or announce, by key words."
+    ),
+    "market_post": _Recipe(
+        "market.post@1.0",
+        "Publishes an offer, a request, news or an emergency for all neighbours to read. Use it only when "
+        "the user wants something published, in the user's own words. The user is asked before anything "
+        "is sent.",
+        frozenset({"location"}),
+    ),
+    "market_expire": _Recipe(
+        "market.expire@1.0",
+        "Ends one of the user's own posts before its time, by the event_id that listing or searching "
+        "shows. The user is asked before anything is sent.",
+    ),
+}
+_GENERATED: Final = "client_id"
+
+
+def builtin_names() -> list[str]:
+    """The names of all built-in tools."""
+    return list(_RECIPES)
+
+
+def builtin_tools(
+    names: Iterable[str], bound_params: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[ToolDefinition]:
+    """The built-in tools called `names`, the values in `bound_params[name]` fixed and hidden from the model.
+
+    Raises `not_found` for a name there is not, the nearest ones in `alt`; `bad_request` for a param there
+    is not.
+    """
+    fixed = bound_params or {}
+    return [_tool(name, dict(fixed.get(name, {}))) for name in names]
+
+
+def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
+    recipe = _RECIPES.get(name)
+    if recipe is None:
+        raise unknown_tool(name, _RECIPES)
+    contract = contracts().get(recipe.capability)
+    generated = frozenset({_GENERATED} if contract.idempotent == "client_id" else ())
+    return ToolDefinition(
+        name=name,
+        description=recipe.description,
+        parameters_schema=contract.tool_schema(bound, recipe.hidden - bound.keys() | generated),
+        bound_capability=contract.name,
+        bound_version=(contract.major, contract.minor),
+        side_effects=contract.side_effects,
+        bound_params=bound,
+    )

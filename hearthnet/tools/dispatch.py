@@ -1,0 +1,115 @@
+"""Runs one tool call over the bus, under the run's authority, to an outcome (tools.md, "One turn" 5, 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.calls import LOST
+from hearthnet.tools.events import Dispatch, ToolFailed, ToolReturned
+from hearthnet.tools.ports import BusPort, Clock
+from hearthnet.tools.toolbox import BoundTool, Toolbox
+from hearthnet.trust.approval import Approval
+
+OnProgress = Callable[[dict[str, Any]], None]
+
+ATTEMPTS_OF_EFFECTS: Final = 2
+_GRACE_SECONDS: Final = 1.0
+_log: Final = logging.getLogger("hearthnet.tools")
+
+
+class Dispatcher:
+    """Sends the calls of one run."""
+
+    def __init__(
+        self, bus: BusPort, toolbox: Toolbox, authority: RunAuthority, run: str, clock: Clock
+    ) -> None:
+        self._bus = bus
+        self._toolbox = toolbox
+        self._authority = authority
+        self._run = run
+        self._clock = clock
+
+    async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
+        """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
+        try:
+            output, meta = await self._attempts(call, on_progress)
+        except HearthNetError as error:
+            return self._failed(call, error.code, error.message)
+        except Exception:
+            incident = ids.new_ulid()
+            _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
+            return self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
+        return ToolReturned(
+            now=self._clock.now_ms(), tool_call_id=call.tool_call_id, output=output, meta=meta
+        )
+
+    def _failed(self, call: Dispatch, code: str, message: str) -> ToolFailed:
+        return ToolFailed(
+            now=self._clock.now_ms(), tool_call_id=call.tool_call_id, code=code, message=message
+        )
+
+    async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
+        """Sends `call`; once more where its reply is lost and the provider knows a repetition."""
+        tool = self._toolbox[call.name]
+        approval = await self._approval(tool, call)
+        left = ATTEMPTS_OF_EFFECTS if tool.repeatable_effect else 1
+        while True:
+            left -= 1
+            try:
+                return await self._send(tool, call, approval, on_progress)
+            except HearthNetError as error:
+                if not left or error.code not in LOST:
+                    raise
+                _log.warning("no reply to call %s of run %s; repeating it", call.tool_call_id, self._run)
+
+    async def _approval(self, tool: BoundTool, call: Dispatch) -> Approval | None:
+        """Signed where the provider asks for it: a caller may confirm what the contract calls harmless."""
+        if not tool.contract.side_effects:
+            return None
+        return await self._authority.approve(tool, call, self._bus, self._clock.now_ms())
+
+    async def _send(
+        self, tool: BoundTool, call: Dispatch, approval: Approval | None, on_progress: OnProgress
+    ) -> tuple[Any, dict[str, Any]]:
+        seconds = call.timeout_ms / 1000
+        try:
+            async with asyncio.timeout(seconds + _GRACE_SECONDS):
+                if tool.contract.stream_schema is not None:
+                    return await self._stream(tool, call, seconds, on_progress)
+                reply = await self._bus.call(
+                    call.capability,
+                    call.body,
+                    timeout=seconds,
+                    token=self._authority.token(tool, self._clock.now_ms()),
+                    run=self._run,
+                    approval=approval,
+                    idempotency_key=call.client_id if tool.effect else "",
+                )
+                return reply.output, reply.meta
+        except TimeoutError:
+            raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
+
+    async def _stream(
+        self, tool: BoundTool, call: Dispatch, seconds: float, on_progress: OnProgress
+    ) -> tuple[Any, dict[str, Any]]:
+        """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
+        frames: list[dict[str, Any]] = []
+        final: dict[str, Any] = {}
+        token = self._authority.token(tool, self._clock.now_ms())
+        async with self._bus.stream(
+            call.capability, call.body, timeout=seconds, token=token, run=self._run
+        ) as stream:
+            async for frame in stream:
+                if frame.event == "progress":
+                    on_progress(frame.data)
+                elif frame.event == "done":
+                    final = frame.data
+                else:
+                    frames.append({"event": frame.event, "data": frame.data})
+        return {"frames": frames, "final": final}, final

@@ -1,0 +1,219 @@
+"""What goes into the tool loop and what comes out: closed unions of frozen values (tools.md, "Shape").
+
+Every event carries `now`, milliseconds since the epoch, because the loop has no clock. Actions are carried
+out in the order they come; exactly one of a run's actions is terminal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hearthnet.tools.types import Decision, Pending, ToolChoice
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    now: int
+
+
+# --- events: the model --------------------------------------------------------------------------------------
+
+
+class Display(_Event, frozen=True, kw_only=True, tag=True):
+    """A frame of the model that only passes through: `notice` or `progress`."""
+
+    event: str
+    data: dict[str, Any]
+
+
+class Token(_Event, frozen=True, kw_only=True, tag=True):
+    """A piece of the answer."""
+
+    text: str
+    logprob: float | None = None
+
+
+class CallDelta(_Event, frozen=True, kw_only=True, tag=True):
+    """A piece of a call, for display. `id` as the model gave it, empty where it gave none."""
+
+    id: str
+    name: str
+    arguments_delta: str
+
+
+class CallComplete(_Event, frozen=True, kw_only=True, tag=True):
+    """A complete call.
+
+    `arguments` is whatever the model sent; whether it is an object is the loop's to judge.
+    """
+
+    id: str
+    name: str
+    arguments: Any
+
+
+class ModelDone(_Event, frozen=True, kw_only=True, tag=True):
+    """The model's turn is over. `meta` is the data of its `done` frame."""
+
+    meta: dict[str, Any]
+
+
+class ModelFailed(_Event, frozen=True, kw_only=True, tag=True):
+    """The model's turn ended in an error; `error` is the error object of the wire."""
+
+    error: dict[str, Any]
+
+
+ModelEvent = Display | Token | CallDelta | CallComplete | ModelDone | ModelFailed
+
+# --- events: everything else --------------------------------------------------------------------------------
+
+
+class Start(_Event, frozen=True, kw_only=True, tag=True):
+    """The run begins."""
+
+
+class ToolProgress(_Event, frozen=True, kw_only=True, tag=True):
+    """A dispatched call reports how far it is."""
+
+    tool_call_id: str
+    data: dict[str, Any]
+
+
+class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
+    """A dispatched call has its result: the reply's `output` and `meta`."""
+
+    tool_call_id: str
+    output: Any
+    meta: dict[str, Any]
+
+
+class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
+    """A dispatched call failed with a wire code, `timeout` included."""
+
+    tool_call_id: str
+    code: str
+    message: str
+
+
+class Decided(_Event, frozen=True, kw_only=True, tag=True):
+    """A person decided."""
+
+    confirmation_id: str
+    decision: Decision
+
+
+class Undecided(_Event, frozen=True, kw_only=True, tag=True):
+    """Nobody is there to ask, or nobody answered."""
+
+    confirmation_id: str
+
+
+class Tick(_Event, frozen=True, kw_only=True, tag=True):
+    """Time has passed; sent when `ToolLoop.next_deadline` is reached."""
+
+
+class Cancel(_Event, frozen=True, kw_only=True, tag=True):
+    """The caller wants the run to end now."""
+
+
+CallEvent = ToolProgress | ToolReturned | ToolFailed
+PersonEvent = Decided | Undecided
+Event = ModelEvent | CallEvent | PersonEvent | Start | Tick | Cancel
+
+
+# --- actions ------------------------------------------------------------------------------------------------
+
+
+class Emit(msgspec.Struct, frozen=True, tag=True):
+    """Send this frame upstream."""
+
+    event: str
+    data: dict[str, Any]
+
+
+class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Send the model these messages. One request is under way at a time."""
+
+    messages: list[dict[str, Any]]
+    tool_choice: ToolChoice
+    iteration: int
+
+
+class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Run this call. `arguments_digest` is set where a person confirmed exactly this `body`."""
+
+    tool_call_id: str
+    name: str
+    capability: str
+    body: dict[str, Any]
+    client_id: str
+    timeout_ms: int
+    arguments_digest: str = ""
+
+
+class AskPerson(msgspec.Struct, frozen=True, tag=True):
+    """Ask whether this call may run; the answer comes back as `Decided` or `Undecided`."""
+
+    pending: Pending
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True):
+    """Stop working on this call; an outcome that still comes is ignored."""
+
+    tool_call_id: str
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Terminal: the answer is there. `message` is the assistant's, `done` the data of the `done` frame."""
+
+    message: dict[str, Any]
+    done: dict[str, Any]
+
+
+class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Terminal: the run waits for decisions that nobody here can make."""
+
+    run: str
+    text: str
+    pending: list[Pending]
+
+
+class Fail(msgspec.Struct, frozen=True, tag=True):
+    """Terminal: the model could not be heard out. `error` is the error object of the wire."""
+
+    error: dict[str, Any]
+
+
+Terminal = Finish | Suspend | Fail
+Action = Emit | AskModel | Dispatch | AskPerson | Abort | Terminal
+
+
+def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None:
+    """What a frame of `llm.chat` stands for; None for a frame this version does not know (resolution 33)."""
+    match event:
+        case "token":
+            return Token(now=now, text=str(data.get("text", "")), logprob=data.get("logprob"))
+        case "tool_call":
+            return CallComplete(
+                now=now,
+                id=str(data.get("id") or ""),
+                name=str(data.get("name", "")),
+                arguments=data.get("arguments"),
+            )
+        case "tool_call_delta":
+            return CallDelta(
+                now=now,
+                id=str(data.get("id") or ""),
+                name=str(data.get("name", "")),
+                arguments_delta=str(data.get("arguments_delta", "")),
+            )
+        case "done":
+            return ModelDone(now=now, meta=data)
+        case "error":
+            return ModelFailed(now=now, error=data)
+        case "notice" | "progress":
+            return Display(now=now, event=event, data=data)
+        case _:
+            return None

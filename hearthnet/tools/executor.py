@@ -1,0 +1,224 @@
+"""Runs tools for a model: one call, or a whole conversation (tools.md; the public API of the M21 seed).
+
+    executor = ToolExecutor(bus, builtin_tools(["search_corpus"], {"search_corpus": {"corpus": "system"}}))
+    message = await executor.run_chat_with_tools(body, stream_to=show)
+
+The executor works for the node whose bus it is given: it mints that node's run tokens and signs its
+approvals. Only `decide`, or a call of `dispatch_confirmed`, makes it sign one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.tools import derive
+from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.calls import UNKNOWN, failure
+from hearthnet.tools.dispatch import Dispatcher
+from hearthnet.tools.events import Dispatch, ToolReturned
+from hearthnet.tools.loop import ToolLoop
+from hearthnet.tools.ports import BusPort, Clock, Decide, Listener
+from hearthnet.tools.run import ToolRun
+from hearthnet.tools.state import Limits, new_run
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox
+from hearthnet.tools.transcript import error_text
+from hearthnet.tools.types import (
+    REQUIRES_CONFIRMATION,
+    Approve,
+    Decision,
+    Deny,
+    Edit,
+    Pending,
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+    ToolError,
+    ToolResult,
+)
+
+_UNFORCED: Final = frozenset({"auto", "none", "required"})
+
+
+class ToolExecutor:
+    """The tools of one conversation, and what it takes to run them."""
+
+    def __init__(
+        self,
+        bus: BusPort,
+        tools: list[ToolDefinition],
+        *,
+        max_iterations: int = 6,
+        per_tool_timeout_seconds: float = DEFAULT_TOOL_SECONDS,
+        max_parallel: int = 4,
+        limits: Limits | None = None,
+    ) -> None:
+        """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
+
+        Raises `bad_request` for a tool that cannot be offered, `not_found` for one bound to no known
+        capability.
+        """
+        self._bus = bus
+        self._toolbox = Toolbox(tools)
+        self._per_tool_seconds = per_tool_timeout_seconds
+        self._limits = msgspec.structs.replace(
+            limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
+        )
+        self._clock = Clock()
+        self._run = ids.new_ulid()
+        self._dispatcher = self._new_dispatcher(self._run)
+
+    @property
+    def native_definitions(self) -> list[dict[str, Any]]:
+        """The tools in the form that `llm.chat` takes: name, description, parameters_schema."""
+        return self._toolbox.native_definitions
+
+    # --- one call
+
+    async def dispatch(self, call: ToolCall) -> ToolResult:
+        """Runs one call that has no side effects; whatever goes wrong is in the result.
+
+        Raises `ToolError("requires_confirmation")` for a call with side effects: show its `pending`, then
+        `dispatch_confirmed`. The loop does all of this by itself.
+        """
+        prepared = self._prepare(call, call.arguments)
+        if isinstance(prepared, ToolResult):
+            return prepared
+        tool, ready = prepared
+        if tool.effect:
+            raise ToolError(REQUIRES_CONFIRMATION, self._pending(call, tool, ready))
+        return await self._send(call, tool, ready)
+
+    async def dispatch_confirmed(self, call: ToolCall, decision: Decision | None = None) -> ToolResult:
+        """Runs one call that a person has decided about; without `decision` the person said yes."""
+        decision = decision or Approve()
+        if isinstance(decision, Deny):
+            return _error(call, error_text("denied", decision.reason or "the user said no"))
+        arguments = decision.arguments if isinstance(decision, Edit) else call.arguments
+        prepared = self._prepare(call, arguments)
+        if isinstance(prepared, ToolResult):
+            return prepared
+        return await self._send(call, *prepared)
+
+    def _prepare(self, call: ToolCall, arguments: dict[str, Any]) -> tuple[BoundTool, Prepared] | ToolResult:
+        tool = self._toolbox.find(call.name)
+        if tool is None:
+            return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
+        prepared = tool.prepare(arguments, derive.client_id(self._run, call.id))
+        if isinstance(prepared, str):
+            return _error(call, prepared)
+        return tool, prepared
+
+    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> Pending:
+        return Pending(
+            confirmation_id=derive.confirmation_id(self._run, call.id),
+            run=self._run,
+            tool_call_id=call.id,
+            name=tool.definition.name,
+            capability=tool.capability,
+            arguments=call.arguments,
+            body=ready.body,
+            arguments_digest=ready.arguments_digest,
+            client_id=derive.client_id(self._run, call.id),
+            expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
+        )
+
+    async def _send(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> ToolResult:
+        dispatch = Dispatch(
+            tool_call_id=call.id,
+            name=tool.definition.name,
+            capability=tool.capability,
+            body=ready.body,
+            client_id=derive.client_id(self._run, call.id),
+            timeout_ms=tool.timeout_ms(self._per_tool_seconds),
+            arguments_digest=ready.arguments_digest,
+        )
+        outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
+        if isinstance(outcome, ToolReturned):
+            return ToolResult(call.id, call.name, outcome.output, False)
+        return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
+
+    # --- a conversation
+
+    async def run_chat_with_tools(
+        self,
+        chat_request_body: dict[str, Any],
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+    ) -> dict[str, Any]:
+        """Asks the model, runs the tools it calls, asks again, until it answers; returns the last message.
+
+        `stream_to` gets each frame `{"event", "data", "seq"}`. `decide` is asked about every call with side
+        effects; without it, or where it gives None, the message is what was said so far, with
+        `requires_follow_up`, `run` and `pending` (tools.md, "One turn" 6). Raises the model's
+        `HearthNetError` where there is no answer at all.
+        """
+        outcome = await self.open_run(chat_request_body, stream_to=stream_to, decide=decide).drive()
+        if not outcome.pending:
+            return outcome.message
+        pending = [msgspec.to_builtins(one) for one in outcome.pending]
+        return {**outcome.message, "requires_follow_up": True, "run": outcome.run, "pending": pending}
+
+    def open_run(
+        self,
+        chat_request_body: dict[str, Any],
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+    ) -> ToolRun:
+        """A run that has not begun: `drive` it for its whole outcome, `cancel` it from elsewhere.
+
+        Raises `bad_request` for a body without messages, `not_found` for a demanded tool that is not
+        declared.
+        """
+        given = dict(chat_request_body.get("input") or {})
+        messages = given.pop("messages", None)
+        if not isinstance(messages, list) or not messages:
+            raise HearthNetError(
+                "bad_request", "the request has no messages", details={"path": "/input/messages"}
+            )
+        choice = self._choice(given.pop("tool_choice", "auto"))
+        if len(self._toolbox):
+            given["tools"] = self.native_definitions
+        run = ids.new_ulid()
+        state = new_run(run, messages, choice, self._limits)
+        return ToolRun(
+            ToolLoop(state, self._toolbox, self._per_tool_seconds),
+            self._bus,
+            self._new_dispatcher(run),
+            {"params": dict(chat_request_body.get("params") or {}), "input": given},
+            stream_to=stream_to,
+            decide=decide,
+            clock=self._clock,
+        )
+
+    def _choice(self, wanted: ToolChoice) -> ToolChoice:
+        """The tool choice of the first turn, in the model's names."""
+        if isinstance(wanted, dict):
+            name = str(wanted.get("name", ""))
+            tool = self._toolbox.find(name)
+            if tool is None:
+                raise self._toolbox.unknown(name)
+            return {"name": tool.safe_name}
+        if wanted not in _UNFORCED:
+            raise HearthNetError(
+                "bad_request",
+                f"{wanted!r} is no tool choice; write auto, none, required or a tool's name as {{name}}",
+                details={"path": "/input/tool_choice", "rule": "enum"},
+            )
+        if wanted == "required" and not len(self._toolbox):
+            raise HearthNetError("bad_request", "a tool is required, but none is declared")
+        return wanted
+
+    def _new_dispatcher(self, run: str) -> Dispatcher:
+        peer = self._bus.peer
+        authority = RunAuthority(peer.identity, peer.community, run)
+        return Dispatcher(self._bus, self._toolbox, authority, run, self._clock)
+
+
+def _error(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, text, True)

@@ -1,0 +1,274 @@
+"""The tool loop: events in, actions out (tools.md, "Shape" and "One turn").
+
+The rules in words. The tables that bind them are `TRANSITIONS` and `CALL_TRANSITIONS` in state.py; what
+happens to a single call is in calls.py.
+
+- A run *asks* the model. While it talks, its text passes upstream, and each complete tool call is taken up
+  at once.
+- A call is judged in this order, and the first failure is its result: the budget allows it; the tool is
+  declared; the arguments fit. A call without side effects then waits for one of the `max_parallel` places.
+  One with side effects is first shown to a person, with the exact body and its digest; only a yes puts it
+  in the queue. A no, an edit, a yes: each concerns one call, in any order, while others run. An edit is a
+  yes to other arguments, which must be valid; if they are not, the question comes again and says why, at
+  most `MAX_EDITS` times.
+- When the model is done and called nothing, its text is the answer and the run *ends*. Otherwise the run
+  *works* until every call of the turn has exactly one result; these go back together, in the order of the
+  calls, and the model is asked again, from now on free to choose (a tool that stayed demanded would be
+  called for ever).
+- When the rounds, the calls or the time are used up, what has not started is refused, reads that run are
+  stopped, the model is told so and asked once more, with tools forbidden. If it calls one nevertheless,
+  that call is ignored and its text is the answer. What a person confirmed is carried out all the same: a
+  yes is not taken back by a clock, and a call that waits for a person costs no time.
+- When all that is open waits for people whom nobody here can ask, the run is *suspended*: its state holds
+  everything.
+- Cancel and a broken model end the run from anywhere. Each open call gets a result even then, so that the
+  transcript can be continued; of an effect that was under way it says that its outcome is unknown.
+
+What comes too late (a frame after the end, the outcome of an abandoned call, a second decision) changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import msgspec
+
+from hearthnet.tools import transcript
+from hearthnet.tools.calls import Calls, over
+from hearthnet.tools.events import (
+    Action,
+    AskModel,
+    CallComplete,
+    CallDelta,
+    Cancel,
+    Decided,
+    Display,
+    Emit,
+    Event,
+    Fail,
+    Finish,
+    ModelDone,
+    ModelEvent,
+    ModelFailed,
+    Start,
+    Suspend,
+    Tick,
+    Token,
+    ToolFailed,
+    ToolProgress,
+    ToolReturned,
+    Undecided,
+)
+from hearthnet.tools.state import CallPhase, CallState, Phase, RunState, Step
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, Toolbox
+from hearthnet.tools.types import ToolChoice
+
+
+class ToolLoop:
+    """One run.
+
+    Feed it events and carry out what it returns; after a terminal action it does nothing any more.
+    """
+
+    def __init__(
+        self, state: RunState, toolbox: Toolbox, per_tool_seconds: float = DEFAULT_TOOL_SECONDS
+    ) -> None:
+        self.state = state
+        self._out: list[Action] = []
+        self._calls = Calls(state, toolbox, per_tool_seconds, self._out)
+
+    def feed(self, event: Event) -> list[Action]:
+        """What has to be done because of `event`, in this order. Never raises."""
+        if self.state.phase in (Phase.SUSPENDED, Phase.ENDED):
+            return []
+        self._pass_time(event.now)
+        self._take(event)
+        self._go_on()
+        actions = self._out[:]
+        self._out.clear()
+        return actions
+
+    def next_deadline(self) -> int | None:
+        """When a `Tick` is due, in milliseconds since the epoch; None where only events move the run on."""
+        state = self.state
+        if state.phase not in (Phase.ASKING, Phase.WORKING):
+            return None
+        pending = [call for call in state.calls if call.phase is CallPhase.PENDING]
+        due = [call.expires_at for call in pending]
+        due += [call.shown_at + state.limits.patience_ms for call in pending if not call.undecided]
+        if state.busy and not state.limit:
+            due.append(state.now + state.limits.wall_clock_ms - state.spent_ms)
+        return min(due, default=None)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Token() | CallDelta() | Display() | CallComplete() | ModelDone() | ModelFailed():
+                if self.state.phase is Phase.ASKING:
+                    self._hear(event)
+            case ToolProgress() | ToolReturned() | ToolFailed():
+                self._calls.hear_tool(event)
+            case Decided() | Undecided():
+                self._calls.hear_person(event)
+            case Tick():
+                self._calls.lose_patience()
+            case Start():
+                if self.state.phase is Phase.READY:
+                    self._ask_model(Step.STARTED)
+            case Cancel():
+                self._cancel()
+            case _:
+                assert_never(event)
+
+    # --- the model's turn
+
+    def _ask_model(self, step: Step) -> None:
+        state = self.state
+        state.step(step)
+        choice: ToolChoice = state.tool_choice if state.iteration == 0 else "auto"
+        state.closing = bool(state.limit) or choice == "none"
+        state.iteration += 1
+        state.calls, state.text, state.aliases = [], [], {}
+        if state.limit:
+            state.messages.append(transcript.limit_note(state.limit, state.limits))
+        count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
+        self._emit("iteration", {**count, "final": state.closing})
+        choice = "none" if state.closing else choice
+        self._out.append(
+            AskModel(messages=list(state.messages), tool_choice=choice, iteration=state.iteration)
+        )
+
+    def _hear(self, event: ModelEvent) -> None:
+        match event:
+            case Token():
+                self.state.text.append(event.text)
+                self._emit("token", {"text": event.text, "logprob": event.logprob})
+            case Display():
+                self._emit(event.event, event.data)
+            case CallDelta():
+                if not self.state.closing:
+                    self._calls.show_delta(event)
+            case CallComplete():
+                self._hear_call(event)
+            case ModelDone():
+                self._end_turn(event.meta)
+            case ModelFailed():
+                self._fail(event.error)
+            case _:
+                assert_never(event)
+
+    def _hear_call(self, event: CallComplete) -> None:
+        if self.state.closing:
+            text = f"the model called {event.name[:80]!r}, but no tool may be called any more; ignored"
+            self._emit("notice", {"code": "tool_call_ignored", "text": text})
+        else:
+            self._calls.take(event)
+
+    def _end_turn(self, meta: dict[str, Any]) -> None:
+        state = self.state
+        state.meta = meta
+        state.tokens_in += _count(meta, "tokens_in")
+        state.tokens_out += _count(meta, "tokens_out")
+        if state.calls:
+            state.step(Step.CALLED)
+        else:
+            state.step(Step.ANSWERED)
+            self._finish(str(meta.get("stop_reason", "end")))
+
+    # --- time
+
+    def _pass_time(self, now: int) -> None:
+        """Counts the time in which a machine was at work; a clock that jumps back stands still."""
+        state = self.state
+        if state.busy:
+            state.spent_ms += max(0, now - state.now)
+        state.now = max(state.now, now)
+
+    def _enforce_clock(self) -> None:
+        state = self.state
+        if state.limit or state.spent_ms < state.limits.wall_clock_ms:
+            return
+        state.limit = "wall_clock"
+        for call in state.calls:
+            if not call.effect and call.phase in (CallPhase.QUEUED, CallPhase.RUNNING):
+                self._calls.abandon(call, over(state))
+
+    # --- what follows
+
+    def _go_on(self) -> None:
+        """Takes every step that the state now allows."""
+        state = self.state
+        if state.phase in (Phase.ASKING, Phase.WORKING):
+            self._enforce_clock()
+            self._calls.dispatch_queued()
+        if state.phase is not Phase.WORKING:
+            return
+        unsettled = [call for call in state.calls if call.open]
+        if not unsettled:
+            self._next_turn()
+        elif all(call.phase is CallPhase.PENDING and call.undecided for call in unsettled):
+            self._suspend(unsettled)
+
+    def _next_turn(self) -> None:
+        state = self.state
+        self._keep_turn()
+        if not state.limit and state.iteration >= state.limits.max_iterations:
+            state.limit = "max_iterations"
+        self._ask_model(Step.SETTLED)
+
+    def _suspend(self, unsettled: list[CallState]) -> None:
+        state = self.state
+        state.step(Step.PARKED)
+        pending = [self._calls.pending(call) for call in unsettled]
+        shown = [msgspec.to_builtins(one) for one in pending]
+        self._emit("suspended", {"run": state.run, "requires_follow_up": True, "pending": shown})
+        self._out.append(Suspend(run=state.run, text="".join(state.text), pending=pending))
+
+    def _cancel(self) -> None:
+        self._give_up("cancelled: the run was cancelled")
+        self.state.step(Step.CANCELLED)
+        self._finish("cancelled")
+
+    def _fail(self, error: dict[str, Any]) -> None:
+        self._give_up("cancelled: the model failed before this call had ended")
+        self._keep_turn()
+        self.state.step(Step.FAILED)
+        self._emit("error", error)
+        self._out.append(Fail(error))
+
+    def _give_up(self, text: str) -> None:
+        for call in self.state.calls:
+            if call.open:
+                self._calls.abandon(call, text)
+
+    def _keep_turn(self) -> dict[str, Any]:
+        """Adds the turn to the transcript, each call with its result; returns the assistant's words."""
+        state = self.state
+        message = {"role": "assistant", "content": "".join(state.text)}
+        state.messages += transcript.turn(message["content"], state.calls) if state.calls else [message]
+        return message
+
+    def _finish(self, stop_reason: str) -> None:
+        state = self.state
+        done = {
+            **state.meta,
+            "run": state.run,
+            "stop_reason": stop_reason,
+            "limit": state.limit if state.closing and state.limit else None,
+            "iterations": state.iteration,
+            "tokens_in": state.tokens_in,
+            "tokens_out": state.tokens_out,
+            "ms": state.spent_ms,
+            "tools": msgspec.to_builtins(state.records),
+        }
+        message = self._keep_turn()
+        self._emit("done", done)
+        self._out.append(Finish(message=message, done=done))
+
+    def _emit(self, event: str, data: dict[str, Any]) -> None:
+        self._out.append(Emit(event, data))
+
+
+def _count(meta: dict[str, Any], name: str) -> int:
+    value = meta.get(name)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,97 @@
+"""What a run needs from outside: a part of the bus, the person to ask, the listener, the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.tools.types import Decision, Pending
+from hearthnet.trust.approval import Approval
+from hearthnet.trust.keys import Identity
+
+Decide = Callable[[Pending], Awaitable[Decision | None]]
+"""Asks a person; None where nobody is there. Called for several calls at once when a model makes several."""
+
+Listener = Callable[[dict[str, Any]], Awaitable[None]]
+"""Takes one frame `{"event", "data", "seq"}`."""
+
+
+class AnswerPort(Protocol):
+    """A reply of the bus."""
+
+    @property
+    def output(self) -> Any: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+class FramePort(Protocol):
+    """A frame of a stream of the bus."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+
+
+class StreamPort(Protocol):
+    """A stream of the bus: opened and left as a context manager, read as an iterator."""
+
+    async def __aenter__(self) -> AsyncIterator[FramePort]: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class PeerPort(Protocol):
+    """Who the owner of the runs is."""
+
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def community(self) -> str: ...
+
+
+class BusPort(Protocol):
+    """The part of `hearthnet.bus.bus.Bus` that runs use."""
+
+    @property
+    def peer(self) -> PeerPort: ...
+
+    async def call(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the bus has it
+        token: str = "",
+        run: str = "",
+        approval: Approval | None = None,
+        idempotency_key: str = "",
+    ) -> AnswerPort: ...
+
+    def stream(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        token: str = "",
+        run: str = "",
+    ) -> StreamPort: ...
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]: ...
+
+
+class Clock:
+    """Milliseconds since the epoch that never jump: a computer that learns the time must not end a run."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """The time at which the clock was made, and what has passed since."""
+        return (self._offset_ns + time.monotonic_ns()) // 1_000_000

@@ -1,0 +1,217 @@
+"""A run's state and the tables of what may follow what (tools.md, "One turn").
+
+The whole run is one value, `RunState`, so that it can be saved and taken up elsewhere. Two tables say all
+that can happen. A *step* is not an event: one event can cause none (a token), one (a call is complete) or
+several (the last result of a turn arrives: the call is settled, the turn is settled, the model is asked).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.tools.types import CallRecord, CallStatus, ToolChoice
+
+
+class Phase(StrEnum):
+    """Where a run stands."""
+
+    READY = "ready"
+    ASKING = "asking"
+    WORKING = "working"
+    SUSPENDED = "suspended"
+    ENDED = "ended"
+
+
+class Step(StrEnum):
+    """What moves a run on."""
+
+    STARTED = "started"
+    ANSWERED = "answered"
+    CALLED = "called"
+    SETTLED = "settled"
+    PARKED = "parked"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TRANSITIONS: Final[dict[Phase, dict[Step, Phase]]] = {
+    Phase.READY: {Step.STARTED: Phase.ASKING, Step.CANCELLED: Phase.ENDED},
+    Phase.ASKING: {
+        Step.CALLED: Phase.WORKING,
+        Step.ANSWERED: Phase.ENDED,
+        Step.FAILED: Phase.ENDED,
+        Step.CANCELLED: Phase.ENDED,
+    },
+    Phase.WORKING: {
+        Step.SETTLED: Phase.ASKING,
+        Step.PARKED: Phase.SUSPENDED,
+        Step.CANCELLED: Phase.ENDED,
+    },
+    Phase.SUSPENDED: {},
+    Phase.ENDED: {},
+}
+
+
+class CallPhase(StrEnum):
+    """Where one tool call stands."""
+
+    PROPOSED = "proposed"
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    SETTLED = "settled"
+
+
+class CallStep(StrEnum):
+    """What moves a call on."""
+
+    REFUSED = "refused"
+    ADMITTED = "admitted"
+    SHOWN = "shown"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    DISPATCHED = "dispatched"
+    RETURNED = "returned"
+    ABANDONED = "abandoned"
+
+
+CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
+    CallPhase.PROPOSED: {
+        CallStep.REFUSED: CallPhase.SETTLED,
+        CallStep.ADMITTED: CallPhase.QUEUED,
+        CallStep.SHOWN: CallPhase.PENDING,
+    },
+    CallPhase.PENDING: {
+        CallStep.APPROVED: CallPhase.QUEUED,
+        CallStep.DENIED: CallPhase.SETTLED,
+        CallStep.EXPIRED: CallPhase.SETTLED,
+        CallStep.ABANDONED: CallPhase.SETTLED,
+    },
+    CallPhase.QUEUED: {CallStep.DISPATCHED: CallPhase.RUNNING, CallStep.ABANDONED: CallPhase.SETTLED},
+    CallPhase.RUNNING: {CallStep.RETURNED: CallPhase.SETTLED, CallStep.ABANDONED: CallPhase.SETTLED},
+    CallPhase.SETTLED: {},
+}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may use.
+
+    Times are in milliseconds; waiting for a person alone does not count as `wall_clock_ms`.
+    """
+
+    max_iterations: int = 6
+    max_calls: int = 24
+    max_parallel: int = 4
+    max_result_bytes: int = 32_768
+    wall_clock_ms: int = 300_000
+    patience_ms: int = 300_000
+    confirmation_ttl_ms: int = 86_400_000
+
+
+class CallState(msgspec.Struct, kw_only=True):
+    """One tool call of the current turn.
+
+    `id` is ours and unique in the run; `model_name` is safe to send back.
+    """
+
+    id: str
+    name: str
+    model_name: str
+    arguments: dict[str, Any]
+    phase: CallPhase = CallPhase.PROPOSED
+    capability: str = ""
+    body: dict[str, Any] = {}
+    client_id: str = ""
+    arguments_digest: str = ""
+    timeout_ms: int = 0
+    effect: bool = False
+    confirmation_id: str = ""
+    shown_at: int = 0
+    expires_at: int = 0
+    undecided: bool = False
+    edits: int = 0
+    problem: str = ""
+    dispatched_at: int = 0
+    content: str = ""
+    is_error: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the call still lacks its result."""
+        return self.phase is not CallPhase.SETTLED
+
+    def step(self, step: CallStep) -> None:
+        """Moves on, as the table says."""
+        self.phase = CALL_TRANSITIONS[self.phase][step]
+
+
+class RunState(msgspec.Struct, kw_only=True):
+    """All of a run.
+
+    `messages` is the transcript so far; `calls`, `text` and `aliases` belong to the current turn.
+    """
+
+    run: str
+    messages: list[dict[str, Any]]
+    tool_choice: ToolChoice
+    limits: Limits
+    phase: Phase = Phase.READY
+    iteration: int = 0
+    closing: bool = False
+    limit: str = ""
+    calls: list[CallState] = []
+    text: list[str] = []
+    aliases: dict[str, str] = {}
+    used_ids: set[str] = set()
+    call_count: int = 0
+    records: list[CallRecord] = []
+    tokens_in: int = 0
+    tokens_out: int = 0
+    meta: dict[str, Any] = {}
+    spent_ms: int = 0
+    now: int = 0
+
+    def step(self, step: Step) -> None:
+        """Moves on, as the table says."""
+        self.phase = TRANSITIONS[self.phase][step]
+
+    @property
+    def busy(self) -> bool:
+        """Whether a machine is at work, rather than only a person thinking."""
+        at_work = (CallPhase.QUEUED, CallPhase.RUNNING)
+        return self.phase is Phase.ASKING or any(call.phase in at_work for call in self.calls)
+
+    def record(self, call: CallState, status: CallStatus, size: int) -> CallRecord:
+        """Notes how `call` ended."""
+        ms = max(0, self.now - call.dispatched_at) if call.dispatched_at else 0
+        record = CallRecord(tool_call_id=call.id, name=call.name, status=status, ms=ms, bytes=size)
+        self.records.append(record)
+        return record
+
+
+def new_run(run: str, messages: list[dict[str, Any]], tool_choice: ToolChoice, limits: Limits) -> RunState:
+    """A run that has not started. Call ids in `messages` count as used."""
+    used = {
+        str(call.get("id", ""))
+        for message in messages
+        for call in message.get("tool_calls", ())
+        if isinstance(call, dict)
+    }
+    return RunState(run=run, messages=list(messages), tool_choice=tool_choice, limits=limits, used_ids=used)
+
+
+def mermaid() -> str:
+    """Both tables as the state diagrams of docs/tools.md."""
+    return "\n\n".join(_diagram(table) for table in (TRANSITIONS, CALL_TRANSITIONS))
+
+
+def _diagram(table: dict[Any, dict[Any, Any]]) -> str:
+    lines = [
+        f"    {start} --> {end}: {step}" for start, steps in table.items() for step, end in steps.items()
+    ]
+    first, last = next(iter(table)), list(table)[-1]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {first}", *lines, f"    {last} --> [*]"])

@@ -1,0 +1,79 @@
+"""The words the model reads: its own turn, results, notes about limits (tools.md, "One turn" 3, 7, 8).
+
+A tool's result is data. It stands in a message of role `tool` as JSON text, so that whatever it contains
+stays inside a JSON string; an error begins with its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.tools.state import CallState, Limits
+
+MAX_MESSAGE: Final = 500
+_ENCODE: Final = msgspec.json.Encoder(order=None).encode
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON text of a result."""
+    return _ENCODE(value).decode("utf-8")
+
+
+def fit(text: str, max_bytes: int) -> str:
+    """`text`; if it has more than `max_bytes` of UTF-8, a JSON object of that size: head and note."""
+    raw = text.encode("utf-8")
+    if len(raw) <= max_bytes:
+        return text
+
+    def cut(length: int) -> str:
+        head = raw[:length].decode("utf-8", "ignore")
+        note = f"only the first {length} of {len(raw)} bytes are shown; ask for less"
+        return json_text({"truncated": True, "note": note, "head": head})
+
+    low, high = 0, max_bytes
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(cut(middle).encode("utf-8")) <= max_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return cut(low)
+
+
+def error_text(code: str, message: str) -> str:
+    """`code: message`, on one line and of bounded length, since the message may be a stranger's."""
+    return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
+
+
+def turn(text: str, calls: Iterable[CallState]) -> list[dict[str, Any]]:
+    """The assistant's message with its calls, and one message per result, in the order of the calls."""
+    settled = list(calls)
+    said = {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [
+            {"id": call.id, "name": call.model_name, "arguments": call.arguments} for call in settled
+        ],
+    }
+    results = [
+        {"role": "tool", "tool_call_id": call.id, "content": call.content, "is_error": call.is_error}
+        for call in settled
+    ]
+    return [said, *results]
+
+
+def limit_note(limit: str, limits: Limits) -> dict[str, Any]:
+    """What the model is told, as a user, when it may call no more tools (resolution 16)."""
+    reasons = {
+        "max_iterations": f"{limits.max_iterations} rounds of tool calls",
+        "max_calls": f"{limits.max_calls} tool calls",
+        "wall_clock": f"{limits.wall_clock_ms // 1000} seconds",
+    }
+    text = (
+        f"[The limit of {reasons[limit]} for this question is reached. No further tool can be called. "
+        "Finish now: answer with what the results above say, and say what is missing.]"
+    )
+    return {"role": "user", "content": text}
