@@ -26,7 +26,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the
     caller's
-    process, so that a reply reaches that process alone (docs/decisions/0003). `seq` counts a stream's
+    process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a stream's
     frames from 1; 0 is
     outside the sequence (keep-alive). `code` is set on a reply or frame that carries an error object.
     """

@@ -14,7 +14,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.types import Capability
 
 EVERYTHING: Final = "_all.v0"
-"""Asked for in place of a capability by those who list the mesh (docs/decisions/0004)."""
+"""Asked for in place of a capability by those who list the mesh (docs/decisions/0005)."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 
 
