@@ -1,0 +1,64 @@
+"""The commands and their help; each command's module is imported when it is needed (docs/decisions/0020)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+from click import UsageError
+
+from hearthnet.cli.suggest import unknown
+
+_COMMANDS: Final = ("up", "status", "ask", "ingest", "caps", "call", "logs", "models", "version")
+_HELP: Final = """Share what the computers of a household can do.
+
+Start a node with `hearthnet up`. Then ask it something in another terminal:
+
+\b
+  hearthnet ask "How do I make rainwater safe to drink?" --corpus system
+"""
+_EPILOG: Final = """\b
+Exit codes: 0 ok, 1 other error, 2 usage, 3 node not running, 4 refused,
+5 not found, 6 timeout or partition, 7 confirmation needed and nobody to ask,
+8 capacity or rate limit, 130 interrupted.
+"""
+
+
+class Commands(click.Group):
+    """The commands of `hearthnet`, in the order in which a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, for the help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name: the attribute `command` of the module `hearthnet.cli.NAME`."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"hearthnet.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in click; an unknown command is answered with the nearest ones."""
+        name = args[0]
+        if not name.startswith("-") and name not in _COMMANDS:
+            raise UsageError(unknown("command", name, _COMMANDS, "").message, ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Commands,
+    name="hearthnet",
+    help=_HELP,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Alone, it prints its help."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

@@ -1,0 +1,61 @@
+"""The JSON that a person or a script passes in: read strictly, errors with line and column."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from hearthnet.cli.text import one_line
+from hearthnet.errors import HearthNetError
+
+_FORM = '{"params": {...}, "input": {...}}'
+
+
+def read_body(source: str) -> Any:
+    """The JSON value in `source`: the text itself, `@` and a file's name, or `-` for stdin.
+
+    `bad_request` with line and column for malformed JSON; `not_found` for a file that is not there.
+    """
+    text, where = _text(source)
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise _malformed(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except ValueError as error:
+        raise _malformed(f"{where}: {error}") from error
+    except RecursionError as error:
+        raise _malformed(f"{where}: nested too deeply") from error
+
+
+def _text(source: str) -> tuple[str, str]:
+    if source != "-" and not source.startswith("@"):
+        return source, "--body"
+    where = "stdin" if source == "-" else one_line(source[1:])
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source[1:]).read_bytes()
+        return data.decode("utf-8-sig"), where
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"there is no file {where}") from error
+    except UnicodeDecodeError as error:
+        raise _malformed(f"{where}: byte {error.start + 1} is not UTF-8") from error
+    except OSError as error:
+        raise HearthNetError("bad_request", f"cannot read {where}: {error.strerror}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{one_line(twice)!r} stands twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _malformed(message: str) -> HearthNetError:
+    return HearthNetError("bad_request", f"malformed JSON in {message}; it must be {_FORM}")

@@ -1,0 +1,122 @@
+"""`hearthnet call`: one capability, called as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.body import read_body
+from hearthnet.cli.options import home_option, json_option, settings_of
+from hearthnet.cli.render import as_lines
+from hearthnet.cli.text import as_json, many_lines, one_line
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Reply, StreamFrame
+    from hearthnet.config import Home
+    from hearthnet.contracts import Contract
+
+
+@click.command("call")
+@click.argument("name")
+@click.option(
+    "--body",
+    required=True,
+    metavar="JSON|@FILE|-",
+    help='The request, {"params": {...}, "input": {...}}; - reads it from stdin.',
+)
+@home_option
+@json_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds to wait. Default: what the contract says.",
+)
+@click.pass_context
+def command(
+    context: click.Context, name: str, body: str, home: Home, json: bool, timeout: float | None
+) -> None:
+    """Call a capability and print its reply, or its frames as they come.
+
+    NAME is a capability, such as market.list or rag.query@1.0.
+
+    With --json the reply body {"output", "meta"} stands alone on stdout, or one frame
+    {"event", "data", "seq"} a line.
+    """
+    import asyncio
+
+    from hearthnet.bus import find_contract
+
+    request = read_body(body)
+    contract = find_contract(name)
+    fill_client_id(contract, request)
+    contract.check_request(request)
+    if streams(contract, request):
+        settings_of(context).frames = json
+        asyncio.run(_stream(home, name, request, timeout, json))
+    else:
+        reply = asyncio.run(_call(home, name, request, timeout))
+        _show(reply, json)
+
+
+def streams(contract: Contract, request: dict[str, Any]) -> bool:
+    """Whether the answer comes in frames: it does, where there are any, unless `stream` is false."""
+    return contract.stream_schema is not None and request["input"].get("stream", True) is not False
+
+
+def fill_client_id(contract: Contract, request: Any) -> None:
+    """Gives a call that happens once per client_id a new one where it has none, and says so."""
+    from hearthnet.ids import new_ulid
+
+    wanted = contract.idempotent == "client_id"
+    given = request.get("input") if isinstance(request, dict) else None
+    if wanted and isinstance(given, dict) and "client_id" not in given:
+        given["client_id"] = new_ulid()
+        terminal.aside(f"client_id {given['client_id']} (the same one again has no second effect)")
+
+
+async def _call(home: Home, name: str, request: dict[str, Any], seconds: float | None) -> Reply:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.call(name, request, timeout_seconds=seconds)
+
+
+def _show(reply: Reply, json: bool) -> None:
+    from hearthnet import ids
+
+    if json:
+        terminal.json_page(reply.body)
+        return
+    for line in as_lines(reply.output):
+        terminal.line(line)
+    terminal.line(terminal.styled(f"from {ids.short_id(reply.provider)}: {as_json(reply.meta)}", "dim"))
+
+
+async def _stream(home: Home, name: str, request: dict[str, Any], seconds: float | None, json: bool) -> None:
+    from hearthnet.bus import Bus
+
+    text_open = False
+    async with (
+        await Bus.connect(home, name="cli") as bus,
+        bus.stream(name, request, timeout_seconds=seconds) as stream,
+    ):
+        async for frame in stream:
+            if json:
+                terminal.json_line({"event": frame.event, "data": frame.data, "seq": frame.seq})
+            else:
+                text_open = _show_frame(frame, text_open)
+
+
+def _show_frame(frame: StreamFrame, text_open: bool) -> bool:
+    """Prints a frame, text as it is; returns whether a line of text is still open."""
+    text = frame.data.get("text")
+    if frame.event == "token" and isinstance(text, str):
+        terminal.write(many_lines(text))
+        return not text.endswith("\n") if text else text_open
+    if text_open:
+        terminal.line()
+    terminal.write(terminal.styled(f"{one_line(frame.event)} {as_json(frame.data)}", "dim") + "\n")
+    return False

@@ -1,0 +1,129 @@
+"""`hearthnet caps`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import as_json, one_line, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hearthnet.bus import OfferView
+    from hearthnet.config import Home
+    from hearthnet.contracts import Contract
+
+_HEADINGS = ("capability", "node", "service", "busy", "offers")
+_VALUE_WIDTH = 60
+
+
+@click.command("caps")
+@click.argument("name", required=False)
+@home_option
+@json_option
+def command(name: str | None, home: Home, json: bool) -> None:
+    """List what the mesh offers: capabilities, who offers them, and with which parameters.
+
+    NAME, such as rag.query or rag.query@1.0, lists the offers of one capability.
+    """
+    import asyncio
+
+    views = asyncio.run(offers_of(home, name))
+    if name is not None and not views:
+        raise _nothing(name)
+    if json:
+        terminal.json_page(offers_as_json(views))
+    elif views:
+        _show(views)
+    else:
+        terminal.line("nobody offers anything yet; see: hearthnet status")
+
+
+async def offers_of(home: Home, name: str | None) -> list[OfferView]:
+    """The offers in the mesh of the node in `home`, all or those of one capability."""
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.offers(name)
+
+
+def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
+    """What `caps --json` prints."""
+    return [_as_json(view) for view in views]
+
+
+def _nothing(name: str) -> Exception:
+    from hearthnet.bus import find_contract
+    from hearthnet.errors import HearthNetError
+
+    contract = find_contract(name)
+    return HearthNetError("not_found", f"nobody in the mesh offers {contract.id} now; see: hearthnet status")
+
+
+def _as_json(view: OfferView) -> dict[str, Any]:
+    offer = view.offer
+    contract = contract_of(str(view.capability))
+    return {
+        "capability": str(view.capability),
+        "node": view.node,
+        "instance": offer.instance,
+        "service": offer.service,
+        "version": offer.version,
+        "params": offer.params,
+        "trust": offer.trust or (contract.trust_required if contract else None),
+        "side_effects": contract.side_effects if contract else None,
+        "summary": contract.summary if contract else None,
+        "max_concurrent": offer.max_concurrent,
+        "in_flight": offer.in_flight,
+        "issued_at": offer.issued_at,
+        "expires_at": offer.expires_at,
+    }
+
+
+def _show(views: list[OfferView]) -> None:
+    from hearthnet import ids
+
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                one_line(str(view.capability)),
+                ids.short_id(view.node),
+                one_line(view.offer.service) or "-",
+                f"{view.offer.in_flight}/{view.offer.max_concurrent}",
+                shown_params(view.params),
+            )
+            for view in views
+        ],
+    )
+    terminal.line()
+    for capability in dict.fromkeys(str(view.capability) for view in views):
+        contract = contract_of(capability)
+        terminal.line(
+            f"{one_line(capability)}: {contract.summary if contract else 'not known to this version'}"
+        )
+
+
+def shown_params(params: Mapping[str, Any]) -> str:
+    """The params of an offer for people: `corpus=system, k_max=20`."""
+    return ", ".join(f"{one_line(name)}={_value(value)}" for name, value in params.items()) or "-"
+
+
+def _value(value: Any) -> str:
+    text = one_line(value) if isinstance(value, str) else as_json(value)
+    return shorten(text, _VALUE_WIDTH)
+
+
+def contract_of(capability: str) -> Contract | None:
+    """The contract of an offered capability, None where it came with a newer version of HearthNet."""
+    from hearthnet.contracts import contracts
+    from hearthnet.errors import HearthNetError
+
+    try:
+        return contracts().get(capability)
+    except HearthNetError:
+        return None

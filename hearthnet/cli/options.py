@@ -1,0 +1,60 @@
+"""Options that several commands share, and what the end of a command has to know of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+
+
+@dataclass
+class Settings:
+    """How errors are to be reported, once a command has failed."""
+
+    json: bool = False
+    frames: bool = False
+    """stdout holds frames and nothing else."""
+    home: Path | None = None
+
+
+def home_at(path: Path | None) -> Home:
+    """The data folder that the option `--home` means, HEARTHNET_HOME where it is not given."""
+    from hearthnet.config import Home
+
+    return Home.resolve(path)
+
+
+def settings_of(context: click.Context) -> Settings:
+    """The settings of this invocation."""
+    return context.ensure_object(Settings)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Notes in the settings what was asked for, before the command runs; `--home` becomes a `Home`."""
+    setattr(settings_of(context), str(parameter.name), value)
+    return home_at(value) if parameter.name == "home" else value
+
+
+home_option: Final = click.option(
+    "--home",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    callback=_remember,
+    is_eager=True,
+    help="The node's data folder. Default: $HEARTHNET_HOME, else the user's data folder.",
+)
+json_option: Final = click.option(
+    "--json", is_flag=True, callback=_remember, is_eager=True, help="Print JSON, for scripts."
+)
+frames_option: Final = click.option(
+    "--frames",
+    is_flag=True,
+    callback=_remember,
+    is_eager=True,
+    help="Print one JSON frame a line on stdout, and nothing else.",
+)

@@ -1,0 +1,104 @@
+"""From arguments to an exit code: where errors become a line and a number (resolutions.md, "exit codes").
+
+No traceback ever reaches a person. What nobody foresaw is written to `logs/cli.log` under an id, and the line
+names that id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from click import Abort, ClickException, UsageError
+
+from hearthnet.cli import terminal
+from hearthnet.cli.app import app
+from hearthnet.cli.options import Settings, home_at
+from hearthnet.cli.text import one_line
+from hearthnet.errors import INTERRUPTED, OK, OTHER, HearthNetError
+
+PROGRAM: Final = "hearthnet"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit code; what it has to say is printed when this returns."""
+    terminal.prepare()
+    settings = Settings()
+    try:
+        code = _invoke(list(arguments), settings)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        code = OTHER
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.flush()
+    return code
+
+
+def _invoke(arguments: list[str], settings: Settings) -> int:
+    try:
+        outcome = app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=settings)
+    except HearthNetError as error:
+        return report(error, settings)
+    except ClickException as error:
+        return _misused(error)
+    except (KeyboardInterrupt, Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return report(_unforeseen(error, settings), settings)
+    return outcome if isinstance(outcome, int) else OK
+
+
+def _misused(error: ClickException) -> int:
+    context = error.ctx if isinstance(error, UsageError) else None
+    command = PROGRAM if context is None else context.command_path
+    message = one_line(error.format_message()).removesuffix(".")
+    terminal.complain(f"{message[:1].lower()}{message[1:]} (see: {command} --help)")
+    return error.exit_code
+
+
+def report(error: HearthNetError, settings: Settings) -> int:
+    """One line on stderr; with --json the error object on stdout too. Returns the exit code."""
+    if settings.frames:
+        terminal.json_line({"event": "error", "data": error.to_body()})
+    elif settings.json:
+        terminal.json_line(error.to_body())
+    sys.stdout.flush()
+    terminal.complain(one_line(error.message))
+    return error.exit_status
+
+
+def _unforeseen(error: Exception, settings: Settings) -> HearthNetError:
+    import traceback
+
+    from hearthnet.ids import new_ulid
+    from hearthnet.times import now_ms
+    from hearthnet.up.log_file import LogFile
+
+    incident = new_ulid()
+    path = home_at(settings.home).log("cli")
+    text = f"{now_ms()} {incident} {' '.join(sys.argv[1:2])}\n{''.join(traceback.format_exception(error))}"
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        LogFile(path).write(text.encode("utf-8", "backslashreplace"))
+    where = (
+        f"details in {path}"
+        if path.exists()
+        else f"{type(error).__name__}: {error}; {path} cannot be written"
+    )
+    return HearthNetError(
+        "internal_error",
+        f"something went wrong that should not have: {incident} ({where})",
+        details={"incident": incident},
+    )
+
+
+def _silence(stream: TextIO) -> None:
+    """What is still buffered for a reader that has gone goes nowhere, instead of failing at exit."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

@@ -1,0 +1,79 @@
+"""Where words go: stdout for what was asked for, stderr for the rest; colour only where someone looks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TextIO
+
+from hearthnet.cli.text import as_json
+
+Style = Literal["bold", "dim", "green", "yellow", "red"]
+_CODES: Final[dict[Style, str]] = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "red": "31"}
+
+
+def prepare() -> None:
+    """Text that the terminal's encoding cannot show is written as codes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def styled(text: str, style: Style, stream: TextIO | None = None) -> str:
+    """`text` in a style, where `stream` (stdout) is a terminal and NO_COLOR is not set."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_tty(stream or sys.stdout)
+    return text if plain or not text else f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def is_tty(stream: TextIO) -> bool:
+    """Whether a person may be looking at `stream`, or typing into it."""
+    with contextlib.suppress(ValueError, AttributeError):
+        return stream.isatty()
+    return False
+
+
+def line(text: str = "") -> None:
+    """One line on stdout."""
+    sys.stdout.write(f"{text}\n")
+
+
+def write(text: str) -> None:
+    """`text` on stdout, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def aside(text: str) -> None:
+    """One line on stderr, beside what was asked for."""
+    sys.stderr.write(f"{text}\n")
+
+
+def complain(message: str) -> None:
+    """The one line of an error."""
+    aside(f"hearthnet: {message}")
+
+
+def json_line(value: Any) -> None:
+    """`value` as one line of JSON on stdout, at once."""
+    write(as_json(value) + "\n")
+
+
+def json_page(value: Any) -> None:
+    """`value` as JSON on stdout: indented where a person looks, one line for a program."""
+    line(as_json(value, indent=2 if is_tty(sys.stdout) else None))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns on stdout, as wide as what is in them; cells must be escaped already."""
+    cells = [list(row) for row in rows]
+    widths = [max(len(row[column]) for row in [headings, *cells]) for column in range(len(headings))]
+    line(styled(_row(headings, widths), "bold"))
+    for row in cells:
+        line(_row(row, widths))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()

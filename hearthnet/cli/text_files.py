@@ -1,0 +1,79 @@
+"""Which files a person means by paths: texts in folders, and exactly what is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hearthnet.cli.text import one_line
+from hearthnet.errors import HearthNetError
+
+MEDIA_TYPES: Final = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file to read. `name` is what it is called in messages and in the corpus."""
+
+    path: Path
+    name: str
+
+    @property
+    def media_type(self) -> str:
+        """What kind of text its name promises."""
+        return MEDIA_TYPES.get(self.path.suffix.lower(), "text/plain")
+
+    def read(self) -> bytes:
+        """Its bytes; `bad_request` in one line where they cannot be read, or are no UTF-8 text."""
+        try:
+            data = self.path.read_bytes()
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _refused(self, f"is no text: byte {error.start + 1} is not UTF-8") from error
+        except OSError as error:
+            raise _refused(self, f"cannot be read: {error.strerror}") from error
+        if "\0" in text:
+            raise _refused(self, "is no text: it has NUL bytes")
+        if not text.strip():
+            raise _refused(self, "is empty")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the paths stand for: texts in order, each once, and files in folders of other kinds."""
+
+    texts: list[TextFile]
+    skipped: list[str]
+
+
+def find(paths: list[Path]) -> Found:
+    """Named files as they are, whatever they are called; folders with all below them, hidden ones left out.
+
+    `not_found` where a path does not exist.
+    """
+    texts: dict[Path, TextFile] = {}
+    skipped: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise HearthNetError("not_found", f"there is no file or folder {one_line(str(path))}")
+        for file in _below(path) if path.is_dir() else [path]:
+            name = str(file.relative_to(path.parent)) if path.is_dir() else file.name
+            if not path.is_dir() or file.suffix.lower() in MEDIA_TYPES:
+                texts.setdefault(file.resolve(), TextFile(file, name))
+            else:
+                skipped.append(str(file))
+    return Found(list(texts.values()), skipped)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
+
+
+def _refused(file: TextFile, reason: str) -> HearthNetError:
+    return HearthNetError("bad_request", f"{one_line(file.name)} {reason}", details={"path": str(file.path)})

@@ -1,0 +1,19 @@
+"""`hearthnet version`."""
+
+from __future__ import annotations
+
+import click
+
+from hearthnet import __version__
+from hearthnet.cli import terminal
+from hearthnet.cli.options import json_option
+
+
+@click.command("version")
+@json_option
+def command(json: bool) -> None:
+    """Show the version."""
+    if json:
+        terminal.json_page({"version": __version__})
+    else:
+        terminal.line(f"hearthnet {__version__}")
