@@ -1,0 +1,262 @@
+"""The index: documents go in, each in one transaction; corpora and what they hold come out.
+
+Methods block and may be called from any thread; one thread writes at a time, and readers never wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from hearthnet_rag.chunking import cut, estimate_tokens
+from hearthnet_rag.database import (
+    FILE,
+    as_wire_error,
+    connect,
+    make_passages_table,
+    open_database,
+    passages_table,
+    stopped,
+)
+from hearthnet_rag.documents import Document
+from hearthnet_rag.words import analysed
+
+
+class Ingested(msgspec.Struct, frozen=True):
+    """What an ingestion made: passages, their estimated tokens, and the id it has for ever."""
+
+    doc_cid: str
+    chunks: int
+    tokens: int
+    event_id: str
+
+
+class CorpusInfo(msgspec.Struct, frozen=True):
+    """One corpus in figures; `size_bytes` is that of its text, `language_majority` None where not known."""
+
+    name: str
+    docs: int
+    chunks: int
+    size_bytes: int
+    language_majority: str | None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A document and what goes with it into a corpus. `metadata` is shown with each passage."""
+
+    doc_cid: str
+    document: Document
+    event_id: str
+    year: int | None = None
+    metadata: dict[str, Any] = {}
+
+
+class Index:
+    """The index of one folder. `moved_aside` names a damaged file that was found there instead of one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._writer, self.moved_aside = open_database(folder)
+        self._file = folder / FILE
+        self._writing = threading.Lock()
+        self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        """Ends what is being written, undone, and closes; a call that still reads may finish."""
+        self._closing.set()
+        self._writer.interrupt()
+        with self._writing:
+            self._writer.close()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._readers.get_nowait().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def find(self, corpus: str, doc_cid: str) -> Ingested | None:
+        """What an earlier ingestion of `doc_cid` into `corpus` made."""
+        with self.reading() as connection:
+            return _find(connection, corpus, doc_cid)
+
+    def add(self, corpus: str, entry: Entry) -> Ingested:
+        """Adds a document to `corpus`, which is made if need be, in one transaction.
+
+        A document that is there already stays as it is. `capacity_exceeded` where the disk is full,
+        `partition` where the index is closed meanwhile.
+        """
+        rows = list(self._rows(entry.document))
+        with self._transaction() as connection:
+            earlier = _find(connection, corpus, entry.doc_cid)
+            if earlier is not None:
+                return earlier
+            return _insert(connection, _corpus_for(connection, corpus), entry, rows)
+
+    def remove(self, corpus: str, doc_cids: list[str]) -> None:
+        """Forgets documents of `corpus`; one that is not there is none to forget."""
+        with self._transaction() as connection:
+            for doc_cid in doc_cids:
+                _remove(connection, corpus, doc_cid)
+
+    def documents(self, corpus: str) -> list[str]:
+        """The CIDs of the documents in `corpus`."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                """
+                SELECT doc_cid FROM documents JOIN corpora ON corpora.id = corpus
+                WHERE name = ? ORDER BY doc_cid
+                """,
+                (corpus,),
+            )
+            return [row["doc_cid"] for row in rows]
+
+    def corpora(self) -> list[CorpusInfo]:
+        """What corpora there are, by name."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                """
+                SELECT name, count(*) AS docs, sum(chunks) AS chunks, sum(size_bytes) AS size_bytes,
+                    (SELECT language FROM documents AS d WHERE d.corpus = corpora.id AND language IS NOT NULL
+                     GROUP BY language ORDER BY count(*) DESC, language LIMIT 1) AS language_majority
+                FROM corpora JOIN documents ON corpus = corpora.id GROUP BY corpora.id ORDER BY name
+                """
+            )
+            return [CorpusInfo(**dict(row)) for row in rows]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the index for the time of the block; to read with only."""
+        try:
+            connection = self._readers.get_nowait()
+        except queue.Empty:
+            connection = connect(self._file)
+        try:
+            connection.execute("BEGIN")
+            yield connection
+        except sqlite3.DatabaseError as error:
+            raise as_wire_error(error, self._file) from error
+        finally:
+            self._return(connection)
+
+    def _return(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if self._closing.is_set():
+            connection.close()
+        else:
+            self._readers.put(connection)
+
+    def _rows(self, document: Document) -> Iterator[_Row]:
+        for passage in cut(document.body, document.headings):
+            if self._closing.is_set():
+                raise stopped()
+            yield _row(document, passage.path, passage.headings, document.body[passage.start : passage.end])
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._writing:
+            if self._closing.is_set():
+                raise stopped()
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                raise as_wire_error(error, self._file) from error
+            finally:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+
+
+class _Row(msgspec.Struct, frozen=True):
+    heading: str | None
+    text: str
+    tokens: int
+    stems: tuple[str, str, str]
+
+
+def _row(document: Document, path: tuple[str, ...], headings: tuple[str, ...], text: str) -> _Row:
+    above = path[1:] if path[:1] == (document.title,) else path
+    titles = (heading for heading in dict.fromkeys((*path, *headings)) if heading != document.title)
+    return _Row(
+        heading=" / ".join(above) or None,
+        text=text.strip(),
+        tokens=estimate_tokens(text),
+        stems=(analysed(document.title), analysed(" ".join(titles)), analysed(text)),
+    )
+
+
+def _find(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> Ingested | None:
+    row = connection.execute(
+        """
+        SELECT doc_cid, chunks, tokens, event_id FROM documents JOIN corpora ON corpora.id = corpus
+        WHERE name = ? AND doc_cid = ?
+        """,
+        (corpus, doc_cid),
+    ).fetchone()
+    return Ingested(**dict(row)) if row is not None else None
+
+
+def _corpus_for(connection: sqlite3.Connection, name: str) -> int:
+    row = connection.execute("SELECT id FROM corpora WHERE name = ?", (name,)).fetchone()
+    if row is not None:
+        return int(row["id"])
+    made = connection.execute("INSERT INTO corpora (name) VALUES (?)", (name,)).lastrowid or 0
+    make_passages_table(connection, made)
+    return made
+
+
+def _insert(connection: sqlite3.Connection, corpus: int, entry: Entry, rows: list[_Row]) -> Ingested:
+    document = entry.document
+    made = Ingested(entry.doc_cid, len(rows), sum(row.tokens for row in rows), entry.event_id)
+    number = connection.execute(
+        """
+        INSERT INTO documents
+            (corpus, doc_cid, title, language, year, metadata, size_bytes, chunks, tokens, event_id)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """,
+        (
+            corpus, entry.doc_cid, document.title, document.language, entry.year,
+            json.dumps(entry.metadata, ensure_ascii=False), len(document.body.encode()),
+            made.chunks, made.tokens, made.event_id,
+        ),
+    ).lastrowid  # fmt: skip
+    table = passages_table(corpus)
+    for index, row in enumerate(rows):
+        chunk = connection.execute(
+            "INSERT INTO chunks (document, number, heading, text) VALUES (?, ?, ?, ?)",
+            (number, index, row.heading, row.text),
+        ).lastrowid
+        connection.execute(
+            f"INSERT INTO {table} (rowid, title, heading, text) VALUES (?, ?, ?, ?)", (chunk, *row.stems)
+        )
+    return made
+
+
+def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> None:
+    row = connection.execute(
+        """
+        SELECT documents.id AS id, corpus FROM documents JOIN corpora ON corpora.id = corpus
+        WHERE name = ? AND doc_cid = ?
+        """,
+        (corpus, doc_cid),
+    ).fetchone()
+    if row is None:
+        return
+    table = passages_table(row["corpus"])
+    connection.execute(
+        f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM chunks WHERE document = ?)", (row["id"],)
+    )
+    connection.execute("DELETE FROM chunks WHERE document = ?", (row["id"],))
+    connection.execute("DELETE FROM documents WHERE id = ?", (row["id"],))

@@ -1,0 +1,209 @@
+"""The rag service (capabilities.md, "rag"): search in corpora, add to them, list them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar, Final, Literal
+
+import msgspec
+
+from hearthnet.canonical import content_hash
+from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.times import now_ms
+from hearthnet.trust.approval import check_time
+from hearthnet_rag.index import Ingested
+from hearthnet_rag.journal import Record
+from hearthnet_rag.library import Library
+from hearthnet_rag.search import PERSONAL, Filter, Hit, no_such_corpus
+from hearthnet_rag.starter import CORPUS as SYSTEM
+
+_log = logging.getLogger(__name__)
+K_MAX: Final = 20
+REBUILDING: Final = "rebuilding the search index"
+
+
+class CorpusParams(msgspec.Struct, frozen=True):
+    """Which corpus a call is about."""
+
+    corpus: str
+
+
+class QueryInput(msgspec.Struct, frozen=True):
+    """What to look for, and how much of it to return."""
+
+    query: str
+    k: int = 5
+    filter: Filter = Filter()
+    include_text: bool = True
+
+
+class IngestInput(msgspec.Struct, frozen=True):
+    """Which stored document to add, and what is known of it beyond its text."""
+
+    doc_cid: str
+    title: str | None = None
+    language: str | None = None
+    media_type: Literal["text/markdown", "text/plain"] = "text/plain"
+    metadata: dict[str, Any] = {}
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No params, no input."""
+
+
+class RagService(Service):
+    """Search in the documents of the household."""
+
+    name: ClassVar[str] = "rag"
+
+    _node: NodeContext
+    _library: Library
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._corpora: list[str] = []
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens the index, brings the starter corpus up to date, and rebuilds what damage has cost."""
+        self._node = node
+        self._library = await asyncio.to_thread(Library, node.data)
+        await asyncio.to_thread(self._library.read_starter, node.progress)
+        await self._restore()
+        await self._look()
+
+    def offers(self) -> list[Offer]:
+        """One to query for each corpus, one to add, one to list; `personal` is for this node only."""
+        return [
+            *(_query_offer(corpus) for corpus in self._corpora),
+            Offer(capability="rag.ingest@1.0", params={"corpora_available": self._writable()}),
+            Offer(capability="rag.list_corpora@1.0"),
+        ]
+
+    async def stop(self) -> None:
+        """Closes the index; an ingestion under way is undone."""
+        if hasattr(self, "_library"):
+            await asyncio.to_thread(self._library.close)
+
+    @capability("rag.query@1.0")
+    async def query(self, call: Call[CorpusParams, QueryInput]) -> Reply:
+        """The passages of one corpus that fit the query best."""
+        corpus, wanted = call.params.corpus, call.input
+        self._check_seen(call, corpus)
+        hits = await asyncio.to_thread(self._library.search, corpus, wanted.query, wanted.k, wanted.filter)
+        chunks = [_chunk(rank, hit, wanted.include_text) for rank, hit in enumerate(hits, start=1)]
+        return Reply(output={"chunks": chunks}, meta={"corpus": corpus, "embedding_model": None})
+
+    @capability("rag.ingest@1.0")
+    async def ingest(self, call: Call[CorpusParams, IngestInput]) -> Reply:
+        """Adds a stored document to a corpus; what was added before is answered as it was then."""
+        corpus = call.params.corpus
+        self._check_writable(call, corpus)
+        made = await asyncio.to_thread(self._library.find, corpus, call.input.doc_cid)
+        if made is None:
+            if call.approval is not None:
+                check_time(call.approval, now_ms())
+            data = await self._blob(call.input.doc_cid)
+            made = await asyncio.to_thread(self._library.ingest, _record(corpus, call.input), data)
+            await self._look()
+        return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
+
+    @capability("rag.list_corpora@1.0")
+    async def list_corpora(self, call: Call[Nothing, Nothing]) -> Reply:
+        """What corpora this node holds; `personal` is shown to the node itself only."""
+        corpora = await asyncio.to_thread(self._library.corpora)
+        shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._is_self(call)]
+        return Reply(output={"corpora": shown})
+
+    async def _blob(self, cid: str) -> bytes:
+        store = await self._node.store()
+        data = await store.get_blob(cid)
+        if content_hash(data) != cid:
+            raise HearthNetError("internal_error", f"the stored bytes of {cid} are damaged; store them again")
+        return data
+
+    async def _look(self) -> None:
+        """Learns what corpora there are, and says so where that has changed."""
+        corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.corpora)]
+        if corpora != self._corpora:
+            self._corpora = corpora
+            self.offers_changed()
+
+    async def _restore(self) -> None:
+        """Adds again what the journal names and the index lacks, and notes what came of it."""
+        lost = await asyncio.to_thread(lambda: list(self._library.lost()))
+        missing = 0
+        for number, record in enumerate(lost):
+            self._node.progress(REBUILDING, number, len(lost))
+            try:
+                await asyncio.to_thread(self._library.restore, record, await self._blob(record.doc_cid))
+            except HearthNetError as error:
+                missing += 1
+                _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
+        if self._library.moved_aside is not None:
+            self.note = _rebuilt(self._library.moved_aside.name, len(lost) - missing, missing)
+
+    def _writable(self) -> list[str]:
+        return [corpus for corpus in self._corpora if corpus not in {SYSTEM, PERSONAL}]
+
+    def _check_seen(self, call: Call[Any, Any], corpus: str) -> None:
+        seen = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
+        if corpus not in seen:
+            raise no_such_corpus(corpus, seen)
+
+    def _check_writable(self, call: Call[Any, Any], corpus: str) -> None:
+        if corpus == SYSTEM:
+            raise HearthNetError(
+                "unauthorized",
+                "corpus system comes with HearthNet and is read-only; choose another name for your documents",
+                details={"path": "/params/corpus"},
+            )
+        if corpus == PERSONAL and not self._is_self(call):
+            raise HearthNetError(
+                "unauthorized", "corpus personal takes documents from its own node only",
+                details={"path": "/params/corpus"},
+            )  # fmt: skip
+
+    def _is_self(self, call: Call[Any, Any]) -> bool:
+        return call.principal == self._node.identity.node_id
+
+
+def _query_offer(corpus: str) -> Offer:
+    params = {"corpus": corpus, "embedding_model": None, "k_max": K_MAX}
+    return Offer(capability="rag.query@1.0", params=params, trust="self" if corpus == PERSONAL else "")
+
+
+def _record(corpus: str, wanted: IngestInput) -> Record:
+    return Record(
+        corpus=corpus,
+        doc_cid=wanted.doc_cid,
+        event_id=new_ulid(),
+        media_type=wanted.media_type,
+        title=wanted.title,
+        language=wanted.language,
+        metadata=wanted.metadata,
+    )
+
+
+def _chunk(rank: int, hit: Hit, with_text: bool) -> dict[str, Any]:
+    chunk = {"rank": rank, "score": round(hit.score, 6), "text": hit.text, "metadata": hit.metadata}
+    if not with_text:
+        del chunk["text"]
+    return chunk
+
+
+def _outcome(made: Ingested) -> dict[str, Any]:
+    return {"doc_cid": made.doc_cid, "chunks_indexed": made.chunks, "tokens_indexed": made.tokens}
+
+
+def _ingest_meta(corpus: str, made: Ingested) -> dict[str, Any]:
+    return {"corpus": corpus, "ingest_event_id": made.event_id, "embedding_model": None}
+
+
+def _rebuilt(moved_to: str, restored: int, missing: int) -> str:
+    lost = f"; {missing} could not be read any more" if missing else ""
+    return (
+        f"the search index was damaged: kept as {moved_to}, rebuilt with {restored} of your documents{lost}"
+    )
