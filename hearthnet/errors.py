@@ -31,7 +31,9 @@ MINE: Final = frozenset(
         "not_federated",
     }
 )
-PEER: Final = frozenset({"not_found", "not_implemented", "internal_error", "thread_missing", "outcome_unknown"})
+PEER: Final = frozenset(
+    {"not_found", "not_implemented", "internal_error", "thread_missing", "outcome_unknown"}
+)
 WORLD: Final = frozenset(
     {
         "timeout",

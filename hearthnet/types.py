@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 
 from hearthnet.errors import HearthNetError
 
-_FORM: Final = re.compile(r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)(?:@(?P<major>\d{1,4})\.(?P<minor>\d{1,4}))?")
+_FORM: Final = re.compile(
+    r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)(?:@(?P<major>\d{1,4})\.(?P<minor>\d{1,4}))?"
+)
 
 
 class Capability(NamedTuple):
@@ -30,7 +32,8 @@ def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
     found = _FORM.fullmatch(text)
     if found is None:
         raise HearthNetError(
-            "bad_request", f"{text[:80]!r} is not a capability; write a name such as rag.query or rag.query@1.0"
+            "bad_request",
+            f"{text[:80]!r} is not a capability; write a name such as rag.query or rag.query@1.0",
         )
     version = (int(found["major"]), int(found["minor"])) if found["major"] is not None else None
     return found["name"], version
