@@ -1,8 +1,52 @@
+"""`hearthnet ask`: a question, answered by a language model that may call tools (tools.md)."""
+
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
+from hearthnet.cli.options import frames_option, home_option, settings_of
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+
 
 @click.command("ask")
-def command(text: str) -> None:
-    pass
+@click.argument("text")
+@click.option("--corpus", metavar="NAME", help="Search this collection of documents first, such as system.")
+@click.option(
+    "--tool", "tools", multiple=True, metavar="NAME", help="Call this tool first. Several: any of them."
+)
+@click.option("--model", metavar="NAME", help="The model to ask. Default: the best one that is offered.")
+@click.option(
+    "--yes-to",
+    multiple=True,
+    metavar="CAPABILITY",
+    help="Approve calls of exactly this capability without asking, such as market.post.",
+)
+@frames_option
+@home_option
+@click.pass_context
+def command(
+    context: click.Context,
+    text: str,
+    corpus: str | None,
+    tools: tuple[str, ...],
+    model: str | None,
+    yes_to: tuple[str, ...],
+    frames: bool,
+    home: Home,
+) -> int:
+    """Ask a language model, and let it call tools.
+
+    Shows each tool call, the answer as it comes, and its sources. Whatever has a side effect is shown first,
+    with all it would send, to be approved, edited or refused. Where nobody can be asked, nothing is sent, and
+    the exit code is 7. Ctrl-C stops the model.
+    """
+    import asyncio
+
+    from hearthnet.cli.question import Question, ask
+
+    question = Question(text=text, corpus=corpus, tools=tools, model=model, yes_to=yes_to)
+    return asyncio.run(ask(home, question, settings_of(context)))

@@ -1,0 +1,76 @@
+"""The arguments of a tool as fields that a person can type, from its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hearthnet.cli.text import one_line
+
+_REMOVED: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument. Whether its value is valid is judged with all the others, by the whole schema."""
+
+    name: str
+    schema: dict[str, Any]
+    required: bool
+
+    @property
+    def hint(self) -> str:
+        """What may be typed, where that is not obvious: ` (offer, request)`."""
+        choices = self.schema.get("enum")
+        if isinstance(choices, list):
+            return f" ({', '.join(one_line(str(choice)) for choice in choices)})"
+        return " (separated by commas)" if self._is_list_of_text else ""
+
+    def apply(self, typed: str, arguments: dict[str, Any]) -> None:
+        """Puts what was typed into `arguments`: nothing keeps the value, `-` takes it away.
+
+        ValueError says why neither.
+        """
+        text = typed.strip()
+        if not text:
+            return
+        if text == _REMOVED:
+            if self.required:
+                raise ValueError(f"{self.name} cannot be left out")
+            arguments.pop(self.name, None)
+        else:
+            arguments[self.name] = self._parse(text)
+
+    @property
+    def _is_list_of_text(self) -> bool:
+        items = self.schema.get("items")
+        return (
+            self.schema.get("type") == "array" and isinstance(items, dict) and items.get("type") == "string"
+        )
+
+    def _parse(self, text: str) -> Any:
+        if self.schema.get("type") == "string" or "enum" in self.schema:
+            return _quoted(text)
+        if self._is_list_of_text and not text.startswith("["):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not a value that {self.name} can have: {error}") from error
+
+
+def fields(schema: dict[str, Any]) -> list[Field]:
+    """The fields of a tool's flat schema, in its order."""
+    required = schema.get("required", [])
+    return [Field(name, inner, name in required) for name, inner in schema.get("properties", {}).items()]
+
+
+def _quoted(text: str) -> str:
+    """Text as it was typed; in double quotes it is JSON, for those who need a line break."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return text
+    return text

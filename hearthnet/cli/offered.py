@@ -1,0 +1,136 @@
+"""Which model and which tools a question gets, from what the mesh offers (tools.md; conventions.md 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hearthnet.bus import OfferView
+from hearthnet.cli.model_offer import ModelOffer
+from hearthnet.cli.suggest import unknown
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.types import ToolChoice, ToolDefinition
+
+SEARCH: Final = "search_corpus"
+DEFAULT_TOOLS: Final = (SEARCH, "list_corpora", "list_marketplace", "search_marketplace")
+"""What a model that can choose is given when nothing is named: reading only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked of whom."""
+
+    model: ModelOffer
+    tools: tuple[ToolDefinition, ...]
+    choice: ToolChoice
+
+    def request(self, text: str) -> dict[str, Any]:
+        """The body of the chat request."""
+        wanted = {"tool_choice": self.choice} if self.tools else {}
+        messages = [{"role": "user", "content": text}]
+        return {"params": {"model": self.model.name}, "input": {"messages": messages, **wanted}}
+
+
+class Offered:
+    """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file."""
+
+    def __init__(self, views: Sequence[OfferView], own: str, config: Path) -> None:
+        self._views = views
+        self._own = own
+        self._config = config
+
+    def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
+        """The model and the tools; `not_found` for what nobody offers, with the nearest names."""
+        names = list(dict.fromkeys(tools))
+        if corpus is not None:
+            self._check_corpus(corpus)
+            names = names if SEARCH in names else [SEARCH, *names]
+        chosen = self._model(model, with_tools=bool(names))
+        if not names:
+            return self._free(chosen)
+        definitions = self._tools(names, corpus or self._only_corpus(names, chosen))
+        return Plan(chosen, definitions, self._first(names, corpus, chosen))
+
+    @property
+    def corpora(self) -> list[str]:
+        """The collections there are to search."""
+        found = {view.params.get("corpus") for view in self._views if view.capability.name == "rag.query"}
+        return sorted(name for name in found if isinstance(name, str))
+
+    def _check_corpus(self, corpus: str) -> None:
+        if corpus not in self.corpora:
+            raise unknown("corpus", corpus, self.corpora, "nobody offers one; see: hearthnet status")
+
+    def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:
+        """The model called `wanted`, else the best: one that calls tools well, then one of this node."""
+        found = [
+            (ModelOffer(view.params), view.node != self._own)
+            for view in self._views
+            if view.capability.name == "llm.chat"
+        ]
+        if wanted is not None:
+            known = [name for model, _ in found for name in model.names]
+            found = [one for one in found if wanted in one[0].names]
+            if not found:
+                raise unknown("model", wanted, known, self._no_model())
+        if not found:
+            raise HearthNetError("not_found", f"no language model is offered: {self._no_model()}")
+        able = [one for one in found if one[0].tools != "no"]
+        if with_tools and not able:
+            raise HearthNetError(
+                "not_found", f"{found[0][0].name} cannot call tools; ask without, or connect another model"
+            )
+        return min(able or found, key=lambda one: (one[0].by_name_only, bool(one[0].advice), one[1]))[0]
+
+    def _no_model(self) -> str:
+        return f"fetch the built-in one with `hearthnet models install`, or connect one in {self._config}"
+
+    def _free(self, model: ModelOffer) -> Plan:
+        """Nothing was named: a model that can choose gets the default tools that somebody offers."""
+        if model.tools != "yes":
+            return Plan(model, (), "auto")
+        there = {view.capability.name for view in self._views}
+        tools = [tool for tool in builtin_tools(DEFAULT_TOOLS) if tool.bound_capability in there]
+        return Plan(model, tuple(tools), "auto")
+
+    def _tools(self, names: list[str], corpus: str | None) -> tuple[ToolDefinition, ...]:
+        bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
+        definitions = builtin_tools(names, bound)
+        there = {view.capability.name for view in self._views}
+        for tool in definitions:
+            if tool.bound_capability not in there:
+                raise HearthNetError(
+                    "not_found",
+                    f"the tool {tool.name} needs {tool.bound_capability}, and nobody offers it now; see: "
+                    "hearthnet caps",
+                )
+        return tuple(definitions)
+
+    def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
+        """The corpus to search where none is named: the only one; of several, the model may choose."""
+        if SEARCH not in names:
+            return None
+        corpora = self.corpora
+        if len(corpora) > 1 and model.by_name_only:
+            raise HearthNetError(
+                "bad_request",
+                f"{model.name} cannot choose a corpus; name one with --corpus: {', '.join(corpora)}",
+                alt=corpora,
+            )
+        return corpora[0] if len(corpora) == 1 else None
+
+    def _first(self, names: list[str], corpus: str | None, model: ModelOffer) -> ToolChoice:
+        """What is demanded on the first turn."""
+        if corpus is not None:
+            return {"name": SEARCH}
+        if len(names) == 1:
+            return {"name": names[0]}
+        if model.by_name_only:
+            raise HearthNetError(
+                "bad_request",
+                f"{model.name} cannot choose among tools; name one with --tool, or another --model",
+            )
+        return "required"

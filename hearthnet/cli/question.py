@@ -1,0 +1,136 @@
+"""One question from the command line: connected, run, shown, and summed up in an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hearthnet.bus import Bus
+from hearthnet.cli import terminal
+from hearthnet.cli.confirm import Person
+from hearthnet.cli.offered import Offered, Plan
+from hearthnet.cli.options import Settings
+from hearthnet.cli.show import Show
+from hearthnet.config import Home
+from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, exit_code
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.types import Pending
+
+if TYPE_CHECKING:
+    from hearthnet.tools.run import Outcome, ToolRun
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked for, as it stands on the command line."""
+
+    text: str
+    corpus: str | None = None
+    tools: tuple[str, ...] = ()
+    model: str | None = None
+    yes_to: tuple[str, ...] = ()
+
+
+async def ask(home: Home, question: Question, settings: Settings) -> int:
+    """Asks `question` of the node in `home`, and returns the exit code.
+
+    Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
+    """
+    async with await Bus.connect(home, name="cli ask") as bus:
+        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file)
+        plan = offered.plan(question.corpus, question.tools, question.model)
+        person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
+        run = Run(settings, plan, person)
+        return await run.drive(bus, question.text)
+
+
+@dataclass
+class Run:
+    """One run of the tool loop with its listeners."""
+
+    settings: Settings
+    plan: Plan
+    person: Person
+    effects: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Calls that a person had to decide about: how each ended, and the text of its result."""
+
+    async def drive(self, bus: Bus, text: str) -> int:
+        """Runs to the end and returns the exit code; SIGINT and SIGTERM cancel."""
+        show = Show(self.plan)
+        if not self.settings.frames:
+            show.opening()
+
+        async def hear(frame: dict[str, Any]) -> None:
+            self._note(frame)
+            if self.settings.frames:
+                terminal.json_line({"event": frame["event"], "data": frame["data"]})
+                self.settings.frames = frame["event"] != "error"
+            else:
+                show.frame(frame["event"], frame["data"])
+
+        run = ToolExecutor(bus, list(self.plan.tools)).open_run(
+            self.plan.request(text), stream_to=hear, decide=self.person.decide
+        )
+        with _cancelled_by_signals(run):
+            outcome = await run.drive()
+        if not self.settings.frames:
+            show.ending()
+        return self._exit_code(outcome)
+
+    def _note(self, frame: dict[str, Any]) -> None:
+        data = frame["data"]
+        if frame["event"] == "confirmation_required":
+            self.effects[data["tool_call_id"]] = ("", "")
+        elif frame["event"] == "tool_result" and data["tool_call_id"] in self.effects:
+            self.effects[data["tool_call_id"]] = (data["status"], str(data["content"]))
+
+    def _exit_code(self, outcome: Outcome) -> int:
+        if outcome.pending:
+            for pending in outcome.pending:
+                terminal.complain(_how_to_go_on(pending))
+            return UNCONFIRMED
+        if outcome.done is not None and outcome.done["stop_reason"] == "cancelled":
+            return INTERRUPTED
+        codes = [_code_of_effect(status, text) for status, text in self.effects.values()]
+        return next((code for code in codes if code != OK), OK)
+
+
+def _code_of_effect(status: str, text: str) -> int:
+    """What a script must know of an effect that was asked for: whether it happened, else why not."""
+    if status == "completed":
+        return OK
+    if status in {"denied", "expired"}:
+        return REFUSED
+    return exit_code(text.partition(":")[0]) if status == "failed" else OTHER
+
+
+def _how_to_go_on(pending: Pending) -> str:
+    name = pending.capability.partition("@")[0]
+    return (
+        f"{pending.capability} needs a yes, and nobody was there to give it: nothing was sent. Ask again in "
+        f"a terminal, or with --yes-to {name}"
+    )
+
+
+@contextlib.contextmanager
+def _cancelled_by_signals(run: ToolRun) -> Iterator[None]:
+    """The first SIGINT or SIGTERM cancels the run in order; the second one ends this process."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+        run.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,111 @@
+"""A run as a person sees it: tool calls as they happen, the answer as it comes, then the sources."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import Any, Final
+
+from hearthnet.cli import terminal
+from hearthnet.cli.offered import Plan
+from hearthnet.cli.sources import Passage, passages, sources
+from hearthnet.cli.text import as_json, duration, many_lines, one_line, shorten, size
+
+_RESULT_WIDTH: Final = 200
+_PROSE_WIDTH: Final = 100
+_ENDINGS: Final = {
+    "max_tokens": "the answer is cut off: the model reached its limit of tokens",
+    "cancelled": "cancelled",
+    "refusal": "the model refused to answer",
+}
+
+
+class Show:
+    """Prints one run. Everything that comes from elsewhere is escaped on its way."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._text_open = False
+        self._found: list[Passage] = []
+
+    def opening(self) -> None:
+        """What a person should know of the model before reading its answer."""
+        if advice := self._plan.model.advice:
+            terminal.line(terminal.styled(one_line(advice), "yellow"))
+
+    def frame(self, event: str, data: dict[str, Any]) -> None:
+        """One frame of the run."""
+        match event:
+            case "token":
+                self._token(str(data["text"]))
+            case "tool_call":
+                self._note(f"tool {one_line(str(data['name']))} {as_json(data['arguments'])}")
+            case "tool_progress":
+                self._note(
+                    f"  {one_line(str(data.get('stage', '')))} {data.get('current')}/{data.get('total')}"
+                )
+            case "tool_result":
+                self._result(data)
+            case "notice":
+                self._note(f"note: {one_line(str(data.get('text', '')))}")
+            case "done":
+                self._done(data)
+
+    def ending(self) -> None:
+        """The sources of what was found, each document once."""
+        self._close_text()
+        documents = sources(self._found)
+        if documents:
+            terminal.line()
+            terminal.line(terminal.styled("Sources", "bold"))
+        for number, document in enumerate(documents, start=1):
+            dated = f" ({one_line(document.date)})" if document.date else ""
+            terminal.line(f"[{number}] {one_line(document.title)}{dated}")
+            for source in document.sources:
+                terminal.line(f"    {one_line(source)}")
+
+    def _token(self, text: str) -> None:
+        terminal.write(many_lines(text))
+        self._text_open = not text.endswith("\n") if text else self._text_open
+
+    def _result(self, data: dict[str, Any]) -> None:
+        took = f"{duration(data['ms'])}, {size(data['bytes'])}"
+        if data["is_error"]:
+            self._note(f"  {data['status']} ({took}): {one_line(str(data['content']))}")
+            return
+        found = passages(data["content"])
+        if not found:
+            self._note(f"  {data['status']} ({took}): {shorten(as_json(data['content']), _RESULT_WIDTH)}")
+            return
+        self._note(f"  {data['status']} ({took}): {len(found)} passages")
+        self._found += found
+        if self._plan.model.advice:
+            self._passages(found)
+
+    def _passages(self, found: list[Passage]) -> None:
+        """The passages themselves, for a model whose words are not to be relied on."""
+        for passage in found:
+            heading = f": {one_line(passage.heading)}" if passage.heading else ""
+            terminal.line()
+            terminal.line(terminal.styled(f"  {one_line(passage.title)}{heading}", "bold"))
+            for line in many_lines(passage.text).splitlines():
+                terminal.line(textwrap.fill(line, _PROSE_WIDTH, initial_indent="  ", subsequent_indent="  "))
+        terminal.line()
+        sys.stdout.flush()
+
+    def _done(self, data: dict[str, Any]) -> None:
+        self._close_text()
+        ending = _ENDINGS.get(data["stop_reason"])
+        if ending is not None:
+            self._note(f"({ending})")
+        if data.get("limit"):
+            self._note(f"(no further tools: the limit {one_line(str(data['limit']))} was reached)")
+
+    def _note(self, text: str) -> None:
+        self._close_text()
+        terminal.write(terminal.styled(text, "dim") + "\n")
+
+    def _close_text(self) -> None:
+        if self._text_open:
+            terminal.line()
+            self._text_open = False
