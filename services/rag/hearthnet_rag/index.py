@@ -72,12 +72,13 @@ class Index:
     def close(self) -> None:
         """Ends what is being written, undone, and closes; a call that still reads may finish."""
         self._closing.set()
-        self._writer.interrupt()
-        with self._writing:
-            self._writer.close()
         with contextlib.suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
+        self._writer.interrupt()
+        with self._writing:
+            self._writer.execute("SELECT 1")  # an interruption lasts until a statement begins
+            self._writer.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,33 @@
+"""An empty index, and documents to put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hearthnet.canonical import content_hash
+from hearthnet.ids import new_ulid
+from hearthnet_rag.documents import read_document
+from hearthnet_rag.index import Entry, Index
+
+MakeEntry = Callable[..., Entry]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """An empty index."""
+    with Index(tmp_path / "rag") as opened:
+        yield opened
+
+
+@pytest.fixture
+def entry() -> MakeEntry:
+    """`entry(text, year=…, **metadata)`: a Markdown document as the index takes it."""
+
+    def make(text: str, year: int | None = None, **metadata: object) -> Entry:
+        data = text.encode()
+        return Entry(content_hash(data), read_document(data), new_ulid(), year, metadata)
+
+    return make

@@ -1,0 +1,205 @@
+"""The index: one transaction a document, duplicates, removal, figures, and files that are damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet_rag import index as index_module
+from hearthnet_rag.chunking import Passage, cut
+from hearthnet_rag.database import FILE, VERSION
+from hearthnet_rag.index import CorpusInfo, Index, Ingested
+from hearthnet_rag.search import search
+from tests.services.rag.conftest import MakeEntry
+
+LONG = "# Barrels\n\n" + "Keep the lid on the barrel so that nothing falls in.\n\n" * 300
+
+
+def raw(folder: Path) -> sqlite3.Connection:
+    return sqlite3.connect(folder / FILE)
+
+
+@pytest.mark.req("RAG-4")
+def test_a_repetition_returns_the_first_outcome(index: Index, entry: MakeEntry) -> None:
+    first = index.add("home", entry(LONG))
+    assert first.chunks > 1
+    assert first.tokens >= len(LONG) // 4
+    assert index.add("home", entry(LONG)) == first == index.find("home", first.doc_cid)
+    assert index.corpora()[0].docs == 1
+
+
+@pytest.mark.req("RAG-4")
+def test_the_same_document_may_be_in_two_corpora(index: Index, entry: MakeEntry) -> None:
+    first, second = index.add("home", entry("soup")), index.add("work", entry("soup"))
+    assert first.doc_cid == second.doc_cid
+    assert first.event_id != second.event_id
+    assert index.find("elsewhere", first.doc_cid) is None
+
+
+@pytest.mark.req("RAG-4")
+def test_of_two_at_the_same_time_one_is_added(index: Index, entry: MakeEntry) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda _: index.add("home", entry(LONG)), range(8)))
+    assert len(set(outcomes)) == 1
+    assert index.corpora()[0].docs == 1
+
+
+@pytest.mark.req("RAG-7")
+def test_corpora_in_figures(index: Index, entry: MakeEntry) -> None:
+    assert index.corpora() == []
+    index.add("work", entry("one"))
+    for number in range(3):
+        index.add("home", entry(f"+++\nlanguage = '{'en' if number else 'de'}'\n+++\nText {number}, größer"))
+    assert index.corpora() == [
+        CorpusInfo(name="home", docs=3, chunks=3, size_bytes=3 * 16, language_majority="en"),
+        CorpusInfo(name="work", docs=1, chunks=1, size_bytes=3, language_majority=None),
+    ]
+
+
+def test_what_is_removed_is_found_no_more(index: Index, entry: MakeEntry) -> None:
+    gone, kept = index.add("home", entry(LONG)), index.add("home", entry("# Barrels\n\nkeep"))
+    index.remove("home", [gone.doc_cid, gone.doc_cid, "blake3:none"])
+    index.remove("nowhere", [kept.doc_cid])
+    assert index.documents("home") == [kept.doc_cid]
+    assert [hit.metadata["doc_cid"] for hit in search(index, "home", "barrels", 5)] == [kept.doc_cid]
+
+
+@pytest.mark.req("RAG-6")
+def test_a_failure_in_the_middle_leaves_nothing(index: Index, entry: MakeEntry, tmp_path: Path) -> None:
+    with raw(tmp_path / "rag") as connection:
+        connection.execute(
+            "CREATE TRIGGER stop BEFORE INSERT ON chunks WHEN new.number = 2 "
+            "BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    connection.close()
+    with pytest.raises(HearthNetError, match="no; see that this user may write there") as caught:
+        index.add("home", entry(LONG))
+    assert caught.value.code == "internal_error"
+    assert index.corpora() == []
+    assert index.add("home", entry("short")).chunks == 1
+
+
+@pytest.mark.req("RAG-6")
+def test_a_full_disk_is_said_and_leaves_nothing(index: Index, entry: MakeEntry) -> None:
+    index._writer.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(HearthNetError, match="the disk is full") as caught:
+        index.add("home", entry(LONG))
+    assert caught.value.code == "capacity_exceeded"
+    assert index.corpora() == []
+
+
+@pytest.mark.req("RAG-6")
+def test_closing_undoes_what_is_being_written(
+    tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, closing = threading.Event(), threading.Event()
+
+    def slow(body: str, headings: object) -> Iterator[Passage]:
+        for passage in cut(body):
+            yield passage
+            begun.set()
+            assert closing.wait(10)
+
+    monkeypatch.setattr(index_module, "cut", slow)
+    index = Index(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(index.add, "home", entry(LONG))
+        assert begun.wait(10)
+        index.close()
+        closing.set()
+        with pytest.raises(HearthNetError, match="is stopping") as caught:
+            outcome.result(10)
+    assert caught.value.code == "partition"
+    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+    with Index(tmp_path) as reopened:
+        assert reopened.corpora() == []
+
+
+def test_a_closed_index_takes_nothing(tmp_path: Path, entry: MakeEntry) -> None:
+    index = Index(tmp_path)
+    index.close()
+    with pytest.raises(HearthNetError, match="is stopping"):
+        index.remove("home", [])
+
+
+def test_readers_may_finish_while_it_closes(tmp_path: Path, entry: MakeEntry) -> None:
+    index = Index(tmp_path)
+    with index.reading() as connection:
+        index.close()
+        assert connection.execute("SELECT count(*) FROM documents").fetchone()[0] == 0
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
+
+
+def test_readers_do_not_wait_for_the_writer(index: Index, entry: MakeEntry) -> None:
+    index.add("home", entry("before"))
+    with index._transaction() as writer:
+        writer.execute("UPDATE documents SET chunks = 99")
+        assert index.corpora()[0].chunks == 1
+    assert index.corpora()[0].chunks == 99
+
+
+def overwrite(file: Path) -> None:
+    file.write_bytes(b"this is no database, but somebody's notes\n" * 100)
+
+
+def tear(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[4096:] = bytes(byte ^ 0xFF for byte in content[4096:])
+    file.write_bytes(content)
+
+
+def outdate(file: Path) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+
+
+@pytest.mark.req("RAG-10")
+@pytest.mark.parametrize("damage", [overwrite, tear, outdate])
+def test_a_damaged_file_is_moved_aside_and_kept(tmp_path: Path, entry: MakeEntry, damage: object) -> None:
+    with Index(tmp_path) as index:
+        index.add("home", entry(LONG))
+    assert callable(damage)
+    damage(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    with Index(tmp_path) as index:
+        assert index.moved_aside is not None
+        assert index.moved_aside.read_bytes() == content
+        assert index.corpora() == []
+        assert index.add("home", entry(LONG)).chunks > 1
+    with Index(tmp_path) as index:
+        assert index.moved_aside is None
+        assert index.corpora()[0].docs == 1
+
+
+@pytest.mark.req("RAG-10")
+def test_damage_while_it_is_open_is_said_in_one_line(tmp_path: Path, entry: MakeEntry) -> None:
+    with Index(tmp_path) as index:
+        index.add("home", entry(LONG))
+        index._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        tear(tmp_path / FILE)
+        with pytest.raises(HearthNetError, match="is damaged; stop and start the node") as caught:
+            index.corpora()
+    assert caught.value.code == "internal_error"
+
+
+def test_a_folder_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rag").write_text("a file where the folder should be")
+    with pytest.raises(HearthNetError, match="rag") as caught:
+        Index(tmp_path / "rag")
+    assert caught.value.code == "internal_error"
+    (tmp_path / "other" / FILE).mkdir(parents=True)
+    with pytest.raises(HearthNetError, match="unable to open database file"):
+        Index(tmp_path / "other")
+
+
+def test_the_outcome_of_nothing_but_headings(index: Index, entry: MakeEntry) -> None:
+    made = index.add("home", entry("# Only a heading"))
+    assert made == Ingested(made.doc_cid, 1, 4, made.event_id)
