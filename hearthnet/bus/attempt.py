@@ -68,6 +68,14 @@ async def send(
     await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
 
 
+async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
+    """Sends a word about a call that runs: ack, input or cancel."""
+    instance = view.offer.instance
+    header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
+    subject = subjects.control(peer.node_id, view.node, instance, call_id)
+    await peer.link.publish(subject, frames.box(frames.plain(header, body), peer.keys.to(view.node)))
+
+
 class Answer:
     """Waits for one reply; signs of life of a slow provider push its end away."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus import router
-from hearthnet.bus.attempt import Answer, NobodyThere, Request, parse_body, send
+from hearthnet.bus.attempt import Answer, NobodyThere, Request, control, parse_body, send
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
@@ -115,6 +115,10 @@ async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> R
         left = until - asyncio.get_running_loop().time()
         await send(peer, request, view, "call", call_id, max(1, int(left * 1000)))
         frame = await answer.wait(until)
+    except asyncio.CancelledError:
+        # Nobody waits any more: the work behind it is stopped as well.
+        await control(peer, view, call_id, "cancel", b"{}")
+        raise
     finally:
         forget()
     body = parse_body(frame)

@@ -97,24 +97,25 @@ class Discovery:
         await self._follow(capability, topic)
         known = self.registry.offers(topic, now_ms())
         if not enough(known):
-            await self._find(topic, lambda: enough(self.registry.offers(topic, now_ms())))
+            await self._find(topic, self.registry, lambda: enough(self.registry.offers(topic, now_ms())))
             known = self.registry.offers(topic, now_ms())
         return known
 
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
-        await self._find(subjects.EVERYTHING, lambda: False)
-        return self.registry.everything(now_ms())
+        heard = Registry()
+        await self._find(subjects.EVERYTHING, heard, lambda: False)
+        return heard.everything(now_ms())
 
     async def _follow(self, capability: Capability, topic: str) -> None:
         if topic not in self._followed:
             self._followed.add(topic)
             await self._peer.link.subscribe(subjects.announcements_of(capability), self._on_announcement)
 
-    async def _find(self, wanted: str, enough: Callable[[], bool]) -> None:
+    async def _find(self, wanted: str, registry: Registry, enough: Callable[[], bool]) -> None:
         peer = self._peer
         header = peer.header("find", ids.new_ulid(), capability=wanted)
-        finding = Finding(self.registry, enough)
+        finding = Finding(registry, enough)
         forget = peer.replies.expect(header.id, finding)
         try:
             nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 3
 RECONNECT_SECONDS: Final = 1
+CLOSE_SECONDS: Final = 1.5
 PENDING_BYTES: Final = 256 * 1024 * 1024
 Handler = Callable[[str, bytes, bool], None]
 """Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
@@ -121,9 +122,12 @@ class Link:
         await self._client.flush()
 
     async def close(self) -> None:
-        """Sends what is waiting and closes."""
+        """Sends what is waiting and closes. A reconnection on its way is waited for: cut off, it leaks its socket."""
         from nats import errors
 
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connected.wait()
         with contextlib.suppress(errors.Error, TimeoutError):
             await self._client.flush(timeout=1)
         await self._client.close()

@@ -26,8 +26,9 @@ def candidates(
         view
         for view in offers
         if view.capability.serves(contract.capability)
-        and contract.fits(body, view.params)
         and _same_schema(contract, view)
+        and _well_formed(contract, view)
+        and contract.fits(body, view.params)
     ]
     random.shuffle(fitting)
     return sorted(
@@ -46,8 +47,9 @@ def no_candidate(contract: Contract, body: dict[str, Any], offers: list[OfferVie
         return HearthNetError(
             "schema_mismatch", f"{contract.id} is offered only with another contract; upgrade the older side"
         )
-    wanted = ", ".join(f"{rule.offer} {_value(path, body)!r}" for path, rule in contract.match.items())
-    offered = sorted({_describe(view, contract) for view in same_version})
+    asked = {rule.offer: _value(path, body) for path, rule in contract.match.items()}
+    wanted = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
+    offered = sorted({_describe(view, asked) for view in same_version})
     return HearthNetError(
         "not_found",
         f"no offer of {contract.id} fits {wanted}; offered: {'; '.join(offered)}",
@@ -60,6 +62,15 @@ def _same_schema(contract: Contract, view: OfferView) -> bool:
     return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
 
 
+def _well_formed(contract: Contract, view: OfferView) -> bool:
+    """Params come from a peer: what its contract does not allow is not compared with anything."""
+    try:
+        contract.check_offer(view.params)
+    except HearthNetError:
+        return False
+    return True
+
+
 def _value(path: str, body: dict[str, Any]) -> Any:
     value: Any = body
     for name in path.split("."):
@@ -67,5 +78,7 @@ def _value(path: str, body: dict[str, Any]) -> Any:
     return value
 
 
-def _describe(view: OfferView, contract: Contract) -> str:
-    return ", ".join(f"{rule.offer} {view.params.get(rule.offer)!r}" for rule in contract.match.values())
+def _describe(view: OfferView, asked: dict[str, Any]) -> str:
+    """What the offer says to what was asked for, or all it says where nothing was."""
+    names = [name for name, value in asked.items() if value is not None] or list(asked)
+    return ", ".join(f"{name} {view.params.get(name)!r}" for name in names)

@@ -10,14 +10,12 @@ from typing import Any, Final, Self
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.attempt import NobodyThere, Request, parse_body, send
+from hearthnet.bus.attempt import NobodyThere, Request, control, parse_body, send
 from hearthnet.bus.calls import Candidates
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Kind
 from hearthnet.wire.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
@@ -78,12 +76,16 @@ class StreamCall:
             if self._incoming.ended and self._queue.empty():
                 raise StopAsyncIteration
             try:
-                return await self._take(await self._next())
+                taken = await self._take(await self._next())
             except HearthNetError as error:
                 if not self._may_move_on(error):
                     self._incoming.ended = True
                     raise
                 await self._open()
+            else:
+                # An event of a later minor version is not for us, and does no harm (resolution 33).
+                if self._request.contract.has_event(taken.event):
+                    return taken
 
     async def send_input(self, data: dict[str, Any]) -> None:
         """Sends `data` to the running handler: a tool result, a decision, a chunk."""
@@ -141,7 +143,8 @@ class StreamCall:
     async def _take(self, frame: Frame) -> StreamFrame:
         data = parse_body(frame)
         header = frame.header
-        self._request.contract.check_frame(header.event, data)
+        if self._request.contract.has_event(header.event):
+            self._request.contract.check_frame(header.event, data)
         self._consumed = header.seq
         if header.event not in TERMINAL and self._incoming.ack_due(self._consumed):
             await self._acknowledge()
@@ -166,15 +169,8 @@ class StreamCall:
         await self._control("ack", msgspec.json.encode({"upto": self._consumed}))
 
     async def _control(self, kind: Kind, body: bytes) -> None:
-        view = self._view
-        if view is None:
-            return
-        instance = view.offer.instance
-        header = self._peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
-        subject = subjects.control(self._peer.node_id, view.node, instance, self._id)
-        await self._peer.link.publish(
-            subject, frames.box(frames.plain(header, body), self._peer.keys.to(view.node))
-        )
+        if self._view is not None:
+            await control(self._peer, self._view, self._id, kind, body)
 
     def _left_ms(self) -> int:
         return max(1, int((self._until - asyncio.get_running_loop().time()) * 1000))

@@ -55,8 +55,11 @@ class Announcer:
     async def withdraw(self) -> None:
         """Takes every offer back."""
         gone, self._hosted = self._hosted, []
-        await self._publish(gone, withdrawn=True)
-        await self._peer.link.settle()
+        try:
+            await self._publish(gone, withdrawn=True)
+            await self._peer.link.settle()
+        except HearthNetError as error:
+            _log.warning("not withdrawn, the offers will expire: %s", error)
 
     async def _subscribe(self, topic: str) -> None:
         if topic not in self._topics:

@@ -29,7 +29,7 @@ class Host:
 
     def __init__(self, service: Service, peer: Peer) -> None:
         self._service = service
-        self._peer = peer
+        self.peer = peer
         self._endpoints = endpoints(service)
         self._tasks = TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
@@ -37,6 +37,12 @@ class Host:
         self._running: dict[str, Running] = {}
         self._draining = False
         self.dropped = 0
+        self.refused = 0
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls run now."""
+        return len(self._running)
 
     @property
     def offers(self) -> list[str]:
@@ -45,7 +51,7 @@ class Host:
 
     async def open(self) -> None:
         """Listens for calls, then offers; an offer is never out before calls can reach it."""
-        link, node, instance = self._peer.link, self._peer.node_id, self._peer.instance
+        link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
         await self._announcer.open()
@@ -76,19 +82,19 @@ class Host:
         if frame is None:
             return
         try:
-            if not admission.fresh(self._peer, frame.header):
+            if not admission.fresh(self.peer, frame.header):
                 self.dropped += 1
                 return
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
-            admitted = admission.admit(self._peer, self._endpoints, self._hosted, frame)
+            admitted = admission.admit(self.peer, self._endpoints, self._hosted, frame)
         except HearthNetError as error:
             self._tasks.start(self._refuse(frame.header, error), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
             self._tasks.start(self._refuse(frame.header, wire), "refusal")
         else:
-            self._start(Running(self._peer, frame, admitted))
+            self._start(Running(self.peer, frame, admitted))
 
     def _start(self, running: Running) -> None:
         call_id = running.header.id
@@ -108,7 +114,7 @@ class Host:
         if frame is None or running is None or running.header.sender != frame.header.sender:
             return
         try:
-            if admission.fresh(self._peer, frame.header):
+            if admission.fresh(self.peer, frame.header):
                 self._control(running, frame)
         except HearthNetError as error:
             _log.warning("refused a control frame: %s", error)
@@ -125,14 +131,15 @@ class Host:
 
     def _open(self, subject: str, data: bytes) -> Frame | None:
         try:
-            return admission.open_directed(self._peer, subject, data)
+            return admission.open_directed(self.peer, subject, data)
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.warning("dropped a frame: %s", error)
             return None
 
     async def _refuse(self, header: Header, error: HearthNetError) -> None:
-        outbox = Outbox(self._peer, header, signed=False)
+        self.refused += 1
+        outbox = Outbox(self.peer, header, signed=False)
         if header.kind == "open":
             await outbox.frame(1, "error", error.to_body())
         else:

@@ -9,9 +9,10 @@ from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
 
 
 class Hosted:
-    """An offer and its load."""
+    """An offer and its load. Raises `bad_request` for params that the contract does not allow."""
 
     def __init__(self, contract: Contract, offer: Offer) -> None:
+        contract.check_offer(offer.params)
         self.contract = contract
         self.offer = Offer(
             capability=offer.capability,

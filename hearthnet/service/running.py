@@ -111,8 +111,8 @@ class Running:
             header=self.header,
             contract=endpoint.contract,
             body=admitted.body,
-            params=msgspec.convert(body["params"], endpoint.params_type),
-            input=msgspec.convert(body["input"], endpoint.input_type),
+            params=_typed(body["params"], endpoint.params_type),
+            input=_typed(body["input"], endpoint.input_type),
             principal=admitted.principal,
             approval=admitted.approval,
             evidence=self._evidence,
@@ -144,6 +144,14 @@ class Running:
     async def _cancelled(self) -> None:
         _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
         await self._fail(HearthNetError("partition", f"{self.header.capability} was stopped at the provider"))
+
+
+def _typed(value: dict[str, Any], wanted: Any) -> Any:
+    """`value` as the handler's Struct. JSON Schema takes 5.0 for an integer; a Struct does not."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the request does not fit: {error}") from error
 
 
 def as_wire_error(error: Exception, capability: str) -> HearthNetError:

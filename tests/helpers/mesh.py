@@ -1,4 +1,5 @@
-"""A node without its supervisor: a real server with a node's own configuration, and services hosted in this process.
+"""A node without its supervisor: a real server with a node's own configuration, and services hosted in
+this process.
 
 For tests below `hearthnet up`: everything on the wire is real, only the processes are one.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.link import Link
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
+from hearthnet.config import Home, load_config
 from hearthnet.service import NodeContext, Service
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status
@@ -37,6 +38,11 @@ class Mesh:
         """Another process of the node, as far as the bus can tell."""
         return await Bus.join(self.home, self.server.url, name)
 
+    def restart_server(self) -> None:
+        """Kills the server without warning and starts it again where it was."""
+        self.server.kill()
+        self.server = self.server.again()
+
     async def store(self) -> Store:
         """The node's store."""
         return await Store.join(self.home, self.server.url, "test store")
@@ -45,7 +51,7 @@ class Mesh:
     async def hosting(self, service: Service) -> AsyncIterator[Host]:
         """`service` started and offered, and stopped at the end."""
         bus = await Bus.join(self.home, self.server.url, service.name)
-        config = first_run.load_config(self.home)
+        config = load_config(self.home)
         node = NodeContext(self.home, config, self.server.url, service.name, bus, Status(None))
         await service.start(node)
         host = Host(service, bus.peer)

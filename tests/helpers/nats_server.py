@@ -67,6 +67,18 @@ class NatsServer:
         self.config.write_text(f"{head}{ports}{config}\n")
         self.process.send_signal(signal.SIGHUP)
 
+    def again(self) -> NatsServer:
+        """A server with the same settings on the same port, after this one ended."""
+        port = f"port: {self.url.rpartition(':')[2]}"
+        self.config.write_text(self.config.read_text().replace("port: -1", port, 1))
+        with self.log.open("ab") as output:
+            process = subprocess.Popen(
+                [server_binary(), "-c", self.config], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        server = NatsServer(process, self.folder, "", self.config, self.log)
+        server.url = wait_for_sync(server._announced, 10, "the server's ports file")
+        return server
+
     def stop(self, deadline_seconds: float = 5.0) -> None:
         """End it as an operator would (SIGTERM), or by force at the deadline."""
         self.process.terminate()
