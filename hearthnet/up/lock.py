@@ -15,7 +15,7 @@ from hearthnet.node_state import running_pid
 from hearthnet.up.files import file_errors
 
 # A reader of the state holds the lock shared, for some microseconds.
-_PATIENCE_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 0.3
 _PAUSE_SECONDS: Final = 0.02
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from hearthnet.errors import HearthNetError
 from hearthnet.up import launch
 from hearthnet.up.log_file import LogFile
+from hearthnet.up.pipes import reading
 
 _CHUNK: Final = 65536
 _DRAIN_SECONDS: Final = 0.3
@@ -22,10 +23,10 @@ _DRAIN_SECONDS: Final = 0.3
 class Process:
     """A running process, leader of its own session and process group. Made by `start`."""
 
-    def __init__(self, child: asyncio.subprocess.Process, log: LogFile) -> None:
+    def __init__(self, child: asyncio.subprocess.Process, output: int, log: LogFile) -> None:
         self._child = child
         self._log = log
-        self._pump = asyncio.create_task(self._copy_output())
+        self._pump = asyncio.create_task(self._copy_output(output))
         self.pid: Final = child.pid
 
     @classmethod
@@ -43,23 +44,30 @@ class Process:
         inherits just `descriptors`.
         """
         log.forget()
+        # Not a pipe of asyncio's own: its `wait` would last until the last grandchild lets go of it.
+        output, child_end = os.pipe()
         wrapper = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid())]
         try:
             child = await asyncio.create_subprocess_exec(
                 *wrapper,
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stdout=child_end,
+                stderr=child_end,
                 env={**os.environ, **(environment or {})},
                 pass_fds=tuple(descriptors),
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
+            os.close(output)
+            if not isinstance(error, OSError):
+                raise
             raise HearthNetError(
                 "capacity_exceeded", f"cannot start {command[0]}: {error.strerror}"
             ) from error
-        return cls(child, log)
+        finally:
+            os.close(child_end)
+        return cls(child, output, log)
 
     async def wait(self) -> int:
         """Waits for the end and returns the exit code, negative for a signal; then nothing of its group is
@@ -87,13 +95,14 @@ class Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    async def _copy_output(self) -> None:
-        output = self._child.stdout
-        while output is not None and (data := await output.read(_CHUNK)):
-            self._log.write(data)
+    async def _copy_output(self, output: int) -> None:
+        async with reading(output) as reader:
+            while data := await reader.read(_CHUNK):
+                self._log.write(data)
 
 
 def ending(code: int, last_line: str) -> str:
-    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of its log."""
+    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of its
+    log."""
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return f"{how}: {last_line[:200]}" if last_line else how

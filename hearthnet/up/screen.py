@@ -5,16 +5,18 @@ it.
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
-from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+from typing import Final, NamedTuple, TextIO
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from hearthnet import ids
 from hearthnet.config import HOME_VARIABLE, Home
 from hearthnet.node_state import NodeState, ServiceState
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
 
 QUESTIONS: Final = (
     'hearthnet ask "How do I make rainwater safe to drink?" --corpus system',
@@ -33,6 +35,15 @@ class Progress(NamedTuple):
     detail: str
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads any more: what is still written goes nowhere. Rich itself would end the process."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.file.fileno())
+            os.close(nowhere)
+
+
 class Screen:
     """Writes to `stream`: on a terminal one display that changes while the node starts, elsewhere plain
     lines.
@@ -41,10 +52,8 @@ class Screen:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-
         plain = not stream.isatty()
-        self._console: Console = Console(file=stream, highlight=False, width=_PLAIN_WIDTH if plain else None)
+        self._console = _Console(file=stream, highlight=False, width=_PLAIN_WIDTH if plain else None)
         self._live: Live | None = None
         self._shown: dict[str, tuple[str, str]] = {}
 
@@ -78,8 +87,6 @@ class Screen:
             self._live = None
 
     def _live_update(self, content: RenderableType) -> None:
-        from rich.live import Live
-
         with contextlib.suppress(OSError):
             if self._live is None:
                 self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -93,9 +100,6 @@ class Screen:
 
 
 def _progress_table(rows: list[Progress]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table.grid(padding=(0, 2))
     for row in rows:
         table.add_row(Text(row.name), Text(row.state, _STYLES.get(row.state, "")), Text(row.detail))
@@ -103,9 +107,6 @@ def _progress_table(rows: list[Progress]) -> RenderableType:
 
 
 def _service_table(state: NodeState) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(title=f"{state.display_name} ({ids.short_id(state.node_id)})", title_justify="left")
     for heading in ("service", "state", "capabilities", "note"):
         table.add_column(heading, overflow="fold")

@@ -172,7 +172,7 @@ class Server:
         await bus.close()
         system = await Link.connect(self.state.url, self._system, "up")
         try:
-            await _check_sync(system, self._home.server_config)
+            await check_sync(system, self._home.server_config)
         finally:
             await system.close()
         store = await Link.connect(self.state.url, identity.store_login(), "up")
@@ -194,7 +194,7 @@ class _About(msgspec.Struct):
     data: _Data
 
 
-async def _check_sync(system: Link, config: Path) -> None:
+async def check_sync(system: Link, config: Path) -> None:
     """Raises `internal_error` unless JetStream syncs every write (wire.md, "Records that must survive")."""
     reply = await system.client.request(_ABOUT_JETSTREAM, b'{"config": true}', timeout=5)
     if not msgspec.json.decode(reply.data, type=_About).data.config.sync_always:

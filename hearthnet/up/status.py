@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from hearthnet.up.pipes import LINE_BYTES, reading
+
 STATUS_VARIABLE: Final = "HEARTHNET_STATUS_FD"
 LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
-_LINE_BYTES: Final = 256 * 1024
 _DRAIN_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
@@ -65,17 +66,14 @@ class StatusPipe:
             self._reading.cancel()
 
     async def _read(self) -> None:
-        reader = asyncio.StreamReader(limit=_LINE_BYTES)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._own_end, "rb", buffering=0)
-        )
-        try:
-            while line := await reader.readline():
-                self._take(line)
-        except ValueError:
-            _log.warning("%s: a status line of more than %d bytes; heard no further", self._name, _LINE_BYTES)
-        finally:
-            transport.close()
+        async with reading(self._own_end) as reader:
+            try:
+                while line := await reader.readline():
+                    self._take(line)
+            except ValueError:
+                _log.warning(
+                    "%s: a status line of more than %d bytes; heard no further", self._name, LINE_BYTES
+                )
 
     def _take(self, line: bytes) -> None:
         try:

@@ -34,6 +34,7 @@ from hearthnet.up.services import ChildSpec
 SERVICE_GRACE_SECONDS: Final = 3.2
 SERVER_GRACE_SECONDS: Final = 1.0
 END_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Supervisor:
             for spec in specs
         )
         self._announced: dict[str, str] = {}
+        self._unwritten: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
         """Runs the node until a signal; returns the exit code. Raises what kept the node from starting."""
@@ -120,6 +122,8 @@ class Supervisor:
         self._announced = {}
         await asyncio.gather(*(child.stop(SERVICE_GRACE_SECONDS) for child in self._children))
         await self._server.stop(SERVER_GRACE_SECONDS)
+        if self._unwritten is not None:
+            self._unwritten.cancel()
         with contextlib.suppress(OSError):
             self._home.state.unlink(missing_ok=True)
         os.close(self._lifeline)
@@ -172,13 +176,17 @@ class Supervisor:
             self._screen.table(self._home, self.state)
 
     def _publish_state(self) -> None:
-        """Rewrites the state file; with a full disk the old one stays, and the log says so."""
+        """Rewrites the state file; on a full disk the old one stays until there is room."""
         if not self._server.state.url:
             return
+        if self._unwritten is not None:
+            self._unwritten.cancel()
+            self._unwritten = None
         try:
             self._write_state()
         except OSError as error:
             _log.error("cannot write %s: %s", self._home.state, error.strerror)
+            self._unwritten = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._publish_state)
 
     def _write_state(self) -> None:
         write_whole(self._home.state, msgspec.json.format(msgspec.json.encode(self.state), indent=1) + b"\n")

@@ -1,0 +1,132 @@
+"""Nodes with doubles for services, as real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import NodeState, ServiceState, read_node_state
+from hearthnet.up.first_run import Prepared, make_folders, prepare
+from tests.helpers.processes import child_environment
+from tests.helpers.waiting import wait_for_sync
+
+SCRIPT = Path(__file__).with_name("node.py")
+ROOT = SCRIPT.parents[2]
+
+
+@dataclass
+class Node:
+    """A running `hearthnet up` whose services are doubles."""
+
+    home: Home
+    process: subprocess.Popen[bytes]
+    ready_file: Path
+    output: Path
+
+    @classmethod
+    def start(cls, home: Home, *services: str) -> Node:
+        """Starts without waiting; each service is `name=behaviour,behaviour` (double.py)."""
+        output, ready_file = home.path.with_name("output"), home.path.with_name("ready.json")
+        with output.open("ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, str(SCRIPT), str(home.path), str(ready_file), *services],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=child_environment(PYTHONPATH=ROOT),
+            )
+        return cls(home, process, ready_file, output)
+
+    def ready(self) -> NodeState:
+        """Waits for the ready-file and returns what it says."""
+        return wait_for_sync(self._announced, 30, "the ready-file")
+
+    def _announced(self) -> NodeState | None:
+        if self.process.poll() is not None:
+            raise AssertionError(f"ended with {self.process.returncode}: {self.said()}")
+        if not self.ready_file.exists():
+            return None
+        state = msgspec.json.decode(self.ready_file.read_bytes(), type=NodeState)
+        # One that a killed node left behind is there until this one starts.
+        return state if state.pid == self.process.pid else None
+
+    def service(self, name: str) -> ServiceState:
+        """What the node's state says of one service."""
+        return next(service for service in read_node_state(self.home).services if service.name == name)
+
+    def reaches(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits until the state of the running node satisfies `condition`."""
+
+        def holds() -> bool:
+            try:
+                return condition()
+            except HearthNetError:
+                return False
+
+        wait_for_sync(holds, 15, f"{what}; said {self.said()}")
+
+    def said(self) -> str:
+        """What it printed so far."""
+        return self.output.read_text("utf-8")
+
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 5.0) -> int:
+        """Sends a signal and waits for the end; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+    def family(self) -> list[psutil.Process]:
+        """Every process that it has started, directly or not."""
+        found: list[psutil.Process] = psutil.Process(self.process.pid).children(recursive=True)
+        return found
+
+
+def living(family: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that still run."""
+    return [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    """A home whose settings ask for any free port; nothing else is in it yet."""
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    home = Home(path)
+    home.config_file.write_text("[server]\nport = 0\n")
+    return home
+
+
+@pytest.fixture
+def prepared(place: Home) -> Prepared:
+    """A complete home in which nothing runs."""
+    make_folders(place)
+    return prepare(place, lambda line: None)
+
+
+@pytest.fixture
+def start(place: Home) -> Iterator[Callable[..., Node]]:
+    """Starts nodes in `place`; the test ends them, or they are killed with all they have."""
+    nodes: list[Node] = []
+
+    def start_node(*services: str, home: Home = place) -> Node:
+        nodes.append(Node.start(home, *services))
+        return nodes[-1]
+
+    yield start_node
+    for node in nodes:
+        if node.process.poll() is None:
+            family = node.family()
+            node.process.kill()
+            node.process.wait(5)
+            for each in living(family):
+                os.kill(each.pid, signal.SIGKILL)

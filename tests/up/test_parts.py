@@ -1,0 +1,303 @@
+"""The small parts of the supervisor, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hearthnet.config import Config, Home, ServicesConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import NodeState, ServerState, ServiceState
+from hearthnet.trust.keys import Identity
+from hearthnet.up import child as children
+from hearthnet.up import launch
+from hearthnet.up.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS, Backoff
+from hearthnet.up.child import Child
+from hearthnet.up.log_file import LogFile, LogHandler
+from hearthnet.up.process import Process, ending
+from hearthnet.up.ready_file import ReadyFile
+from hearthnet.up.screen import Progress, Screen
+from hearthnet.up.services import ChildSpec, choose, installed
+from hearthnet.up.status import Status, StatusPipe
+from tests.helpers.waiting import wait_for
+
+DOUBLE = Path(__file__).with_name("double.py")
+STATE = NodeState(
+    pid=1,
+    node_id=Identity(bytes(32)).node_id,
+    display_name="kitchen",
+    version="0.1.0",
+    server=ServerState("nats://127.0.0.1:4222", 4222, 2),
+    services=(
+        ServiceState("rag", 3, "ready", 0, None, ("rag.query@1.0 corpus=system", "rag.ingest@1.0"), 0),
+        ServiceState("llm", None, "waiting", 2, "ended with exit code 3: no [model]", (), 0),
+    ),
+    started_at=0,
+    ready=True,
+)
+
+
+@pytest.mark.req("UP-8")
+def test_waits_double_to_half_a_minute_and_start_over_after_a_healthy_minute() -> None:
+    backoff = Backoff(lambda: 0.0)
+    assert [backoff.wait(1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert backoff.wait(HEALTHY_SECONDS) == FIRST_SECONDS
+    shaky = Backoff(random.Random(1).random)
+    waits = [shaky.wait(1) for _ in range(40)]
+    assert all(FIRST_SECONDS <= wait <= LONGEST_SECONDS for wait in waits)
+    assert len(set(waits[8:])) > 20
+
+
+@pytest.mark.req("UP-26")
+def test_a_log_rotates_and_remembers_its_end(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "x.log", limit=10)
+    for number in range(5):
+        log.write(f"line {number}\n".encode())
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["x.log", "x.log.1", "x.log.2"]
+    assert [(tmp_path / name).read_text() for name in ("x.log.2", "x.log.1", "x.log")] == [
+        "line 2\n",
+        "line 3\n",
+        "line 4\n",
+    ]
+    log.write(b"\n  \n")
+    assert log.last_line() == "line 4"
+    log.forget()
+    assert (log.last_line(), log.tail()) == ("", "")
+
+
+@pytest.mark.req("UP-18")
+def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "absent" / "x.log")
+    log.write(b"kept in memory\n")
+    assert log.last_line() == "kept in memory"
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.req("UP-26")
+def test_the_supervisors_own_log_has_tracebacks(tmp_path: Path) -> None:
+    handler = LogHandler(LogFile(tmp_path / "up.log"))
+    try:
+        raise ValueError("inner")
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, "", 1, "outer", (), sys.exc_info())
+    handler.emit(record)
+    text = (tmp_path / "up.log").read_text()
+    assert "ERROR x: outer" in text
+    assert "ValueError: inner" in text
+
+
+def test_an_ending_in_words() -> None:
+    assert ending(0, "") == "ended with exit code 0"
+    assert ending(-9, "bye") == "was killed by SIGKILL: bye"
+
+
+@pytest.mark.req("UP-7")
+def test_a_child_of_a_dead_parent_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "other")
+
+    def become(path: str, arguments: list[str]) -> None:
+        raise SystemExit(f"became {path} {arguments}")
+
+    monkeypatch.setattr(os, "execv", become)
+    assert launch.main([str(os.getpid()), "/bin/true"]) == 1
+    with pytest.raises(SystemExit, match="became /bin/true"):
+        launch.main([str(os.getppid()), "/bin/true", "x"])
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, launch.__file__, str(os.getpid()), "/no/such"], capture_output=True, check=False
+    )
+    assert done.returncode == 127
+    assert b"cannot start /no/such: No such file" in done.stderr
+
+
+@pytest.mark.req("UP-11")
+def test_a_ready_file_of_an_earlier_node_is_cleared(tmp_path: Path) -> None:
+    file = ReadyFile(tmp_path / "new" / "ready.json")
+    file.clear()
+    file.write(STATE)
+    assert msgspec.json.decode((tmp_path / "new" / "ready.json").read_bytes(), type=NodeState) == STATE
+    file.clear()
+    assert not (tmp_path / "new" / "ready.json").exists()
+    file.remove()
+
+
+@pytest.mark.req("UP-27")
+def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    everything = choose(home, Config(), ("llm", "market"))
+    assert [spec.name for spec in everything.specs] == ["llm", "market"]
+    assert everything.specs[0].command[1:] == ("-m", "hearthnet.service.run", "llm", "--home", str(tmp_path))
+    some = choose(home, Config(services=ServicesConfig(enabled=("rag", "llm", "llm"))), ("llm", "market"))
+    assert [spec.name for spec in some.specs] == ["llm"]
+    assert some.missing == ("rag",)
+    assert list(installed()) == sorted(installed())
+
+
+@pytest.mark.req("UP-3")
+def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    screen = Screen(out)
+    for current in range(3):
+        screen.progress([Progress("llm", "starting", "loading", f"loading {current}/2")])
+    screen.progress([Progress("llm", "waiting", "", "ended with exit code 3")])
+    screen.progress([Progress("llm", "ready", "", "")])
+    assert out.getvalue() == "llm: loading\nllm: waiting, ended with exit code 3\nllm: ready\n"
+    screen.table(Home(tmp_path / "a b"), STATE)
+    text = out.getvalue()
+    for part in ("kitchen", "rag.query@1.0 corpus=system", "starts again soon (restarted 2 x)", "no [model]"):
+        assert part in text
+    assert f"HEARTHNET_HOME='{tmp_path}/a b' hearthnet ask" in text
+    monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path))
+    screen.table(Home(tmp_path), STATE)
+    assert "\n  hearthnet ask" in out.getvalue()
+
+
+@pytest.mark.req("UP-3")
+def test_one_changing_display_on_a_terminal(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        screen = Screen(terminal)
+        screen.progress([Progress("llm", "starting", "loading", "loading 1/2")])
+        screen.progress([Progress("llm", "starting", "loading", "loading 2/2")])
+        screen.line("a line [in between]")
+        screen.table(Home(tmp_path), STATE)
+        text = os.read(master, 65536).decode()
+    os.close(master)
+    assert "loading 1/2" in text
+    assert "\x1b[" in text
+    assert "a line [in between]" in text
+    assert text.index("loading 2/2") < text.index("capabilities")
+
+
+def test_a_closed_output_is_no_reason_to_end(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        screen = Screen(closed)
+        screen.line("nobody hears this")
+        screen.table(Home(tmp_path), STATE)
+
+
+def test_progress_in_words() -> None:
+    assert Status("starting", "loading").progress == "loading"
+    assert Status("starting", "loading", 1, 2).progress == "loading 1/2"
+    assert Status("starting", "reading", 0.5).progress == "reading 0.5"
+
+
+def double(tmp_path: Path, *behaviours: str) -> tuple[Child, int]:
+    """A supervised double and the end of its lifeline that the supervisor holds."""
+    lifeline, held = os.pipe()
+    spec = ChildSpec("market", (sys.executable, str(DOUBLE), *behaviours))
+    child = Child(spec, LogFile(tmp_path / "market.log"), lifeline, lambda changed: None)
+    return child, held
+
+
+@pytest.mark.req("UP-9")
+@pytest.mark.asyncio
+async def test_a_silent_service_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "STALLED_SECONDS", 0.5)
+    child, held = double(tmp_path, "silent")
+    task = asyncio.create_task(child.supervise())
+    await child.settled()
+    assert child.state.state == "starting"
+    assert child.state.note == "not ready yet; hearthnet logs market"
+    task.cancel()
+    await asyncio.wait({task})
+    await child.stop(2)
+    assert (child.state.state, child.state.pid) == ("stopped", None)
+    os.close(held)
+    os.close(child._lifeline)
+
+
+@pytest.mark.req("UP-9")
+@pytest.mark.asyncio
+async def test_a_service_whose_program_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    lifeline, held = os.pipe()
+    spec = ChildSpec("gone", ("/no/such",))
+    missing = Child(spec, LogFile(tmp_path / "gone.log"), lifeline, lambda changed: None)
+    task = asyncio.create_task(missing.supervise())
+    await missing.settled()
+    assert missing.state.note == "ended with exit code 127: cannot start /no/such: No such file or directory"
+    task.cancel()
+    await asyncio.wait({task})
+    missing.kill()
+    await missing.stop(0)
+    os.close(held)
+    os.close(lifeline)
+
+
+@pytest.mark.asyncio
+async def test_a_command_line_too_long_for_the_system_is_an_error_in_words(tmp_path: Path) -> None:
+    lifeline, held = os.pipe()
+    spec = ChildSpec("big", ("/bin/true", "x" * 10_000_000))
+    child = Child(spec, LogFile(tmp_path / "big.log"), lifeline, lambda changed: None)
+    assert await child._run_once() == "cannot start /bin/true: Argument list too long"
+    os.close(lifeline)
+    os.close(held)
+
+
+@pytest.mark.asyncio
+async def test_a_status_line_without_end_is_not_heard(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Status] = []
+    pipe = StatusPipe("market", heard.append)
+    child_end = os.dup(pipe.child_end)
+    pipe.started()
+    os.write(child_end, b'{"state":"ready"}\n')
+    await wait_for(lambda: heard)
+    os.set_blocking(child_end, False)
+
+    def too_long() -> bool:
+        try:
+            os.write(child_end, b"x" * 60_000)
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:
+            return True
+        return False
+
+    await wait_for(too_long)
+    await pipe.drained()
+    os.close(child_end)
+    assert len(heard) == 1
+    assert "heard no further" in caplog.text
+
+
+@pytest.mark.req("UP-6")
+@pytest.mark.asyncio
+async def test_what_a_process_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "x.log")
+    script = "import os, subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+    process = await Process.start((sys.executable, "-c", script), log)
+    assert await process.wait() == 0
+    grandchild = int(log.last_line())
+    await wait_for(lambda: not _lives(grandchild))
+    process._signal(signal.SIGTERM)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.req("UP-11")
+def test_a_ready_file_where_none_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HearthNetError, match="cannot write"):
+        ReadyFile(tmp_path / "file" / "ready.json").write(STATE)
