@@ -1,0 +1,203 @@
+"""A scripted stand-in for the part of the bus that runs use: the model has lines, the tools do as told.
+
+It checks every call as a provider would (token, approval), with the real code of `hearthnet.trust`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self
+
+import msgspec
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.canonical import digest
+from hearthnet.contracts import contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust import token as tokens
+from hearthnet.trust.approval import Approval, Claimed, check_binding, check_time
+from hearthnet.trust.authority import Demand, effective
+from hearthnet.trust.keys import Identity
+from hearthnet.types import split_name
+
+Line = tuple[str, dict[str, Any]] | HearthNetError | Exception | asyncio.Event
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+PROVIDER = Identity(b"p" * 32).node_id
+
+
+class Answer(msgspec.Struct, frozen=True):
+    output: Any
+    meta: dict[str, Any]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    event: str
+    data: dict[str, Any]
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A call as the provider got it."""
+
+    capability: str
+    body: dict[str, Any]
+    claims: tokens.Claims
+    approval: Approval | None
+    run: str
+    idempotency_key: str
+    timeout: float | None
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.identity = Identity.generate()
+        self.community = Identity.generate().node_id
+
+
+class Script:
+    """One turn of the model, or the frames of a tool that streams."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self._lines = lines
+        self.left = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.left = True
+
+    def __aiter__(self) -> AsyncIterator[Frame]:
+        return self._frames()
+
+    async def _frames(self) -> AsyncIterator[Frame]:
+        for line in self._lines:
+            if isinstance(line, asyncio.Event):
+                await line.wait()
+            elif isinstance(line, Exception):
+                raise line
+            else:
+                yield Frame(*line)
+
+    async def __anext__(self) -> Frame:
+        raise StopAsyncIteration
+
+
+class ScriptedBus:
+    """`turns` are the model's, in order; `tools` say what a capability does; `offered` who offers it."""
+
+    def __init__(self, *turns: list[Line], tools: dict[str, Handler | list[Line]] | None = None) -> None:
+        self.peer = Peer()
+        self.turns = [Script(turn) for turn in turns]
+        self.tools = tools or {}
+        self.requests: list[dict[str, Any]] = []
+        self.calls: list[Sent] = []
+        self.offered: list[OfferView] = []
+
+    def stream(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout: float | None = None,
+        token: str = "",
+        run: str = "",
+    ) -> Script:
+        contracts().find(*split_name(capability)).check_request(body)
+        if capability == "llm.chat@2.0" and not token:
+            self.requests.append(body["input"])
+            return self.turns[len(self.requests) - 1]
+        self._accept(capability, body, token, None, run, "", timeout)
+        lines = self.tools[capability]
+        assert isinstance(lines, list)
+        return Script(lines)
+
+    async def call(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the bus has it
+        token: str = "",
+        run: str = "",
+        approval: Approval | None = None,
+        idempotency_key: str = "",
+    ) -> Answer:
+        self._accept(capability, body, token, approval, run, idempotency_key, timeout)
+        handler = self.tools[capability]
+        assert callable(handler)
+        return Answer(await handler(body), {"ms": 1})
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]:
+        return self.offered
+
+    def _accept(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        token: str,
+        approval: Approval | None,
+        run: str,
+        key: str,
+        timeout: float | None,
+    ) -> None:
+        contract = contracts().find(*split_name(capability))
+        contract.check_request(body)
+        caller, now = self.peer.identity.node_id, now_ms()
+        claims = tokens.decode(token)
+        tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now)
+        demand = Demand(
+            capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
+        )
+        authority = effective(caller, "member", claims, demand, body)
+        if authority.needs_approval:
+            if approval is None:
+                raise HearthNetError("unauthorized", "no approval")
+            check_time(approval, now)
+            claimed = Claimed(
+                community=self.peer.community,
+                principal=authority.principal,
+                actor=caller,
+                provider=PROVIDER,
+                capability=capability,
+                arguments_digest=digest(body),
+                idempotency_key=key,
+                run=run,
+                community_effect=contract.effect_scope == "community",
+            )
+            check_binding(approval, claimed)
+        self.calls.append(Sent(capability, body, claims, approval, run, key, timeout))
+
+
+def says(text: str) -> Line:
+    return ("token", {"text": text})
+
+
+def calls(name: str, arguments: dict[str, Any], call_id: str = "") -> Line:
+    return ("tool_call", {"id": call_id, "name": name, "arguments": arguments})
+
+
+def done(stop_reason: str = "end") -> Line:
+    return ("done", {"tokens_in": 3, "tokens_out": 2, "stop_reason": stop_reason, "ms": 1, "model": "m"})
+
+
+def gives(output: dict[str, Any]) -> Handler:
+    """A tool that returns at once."""
+
+    async def handler(_body: dict[str, Any]) -> dict[str, Any]:
+        return output
+
+    return handler
+
+
+def raises(*errors: Exception, then: dict[str, Any] | None = None) -> Handler:
+    """A tool that raises these, one a call, and then returns."""
+    left = list(errors)
+
+    async def handler(_body: dict[str, Any]) -> dict[str, Any]:
+        if left:
+            raise left.pop(0)
+        return then or {}
+
+    return handler
