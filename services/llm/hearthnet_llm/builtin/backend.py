@@ -1,0 +1,134 @@
+"""A GGUF model behind the port `Backend` (backend.py): prompts in, frames out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.backend import FrameStream
+from hearthnet_llm.builtin import grammar
+from hearthnet_llm.builtin.bounds import bounded
+from hearthnet_llm.builtin.calling import WIDEST, Calling
+from hearthnet_llm.builtin.engine import Chunk, Engine
+from hearthnet_llm.builtin.profile import NOTES_BUDGET
+from hearthnet_llm.builtin.prompt import turns
+from hearthnet_llm.builtin.text import Text
+from hearthnet_llm.frames import Frame, Notice, Token, ToolCall
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Sampling, Tool
+
+CALL_ID: Final = "call_1"
+
+
+class BuiltinBackend:
+    """One model in this process."""
+
+    def __init__(self, engine: Engine, profile: Profile) -> None:
+        self._engine = engine
+        self._profile = profile
+
+    @property
+    def profile(self) -> Profile:
+        """As `Backend.profile`."""
+        return self._profile
+
+    def stream(self, request: ChatRequest) -> FrameStream:
+        """As `Backend.stream`; a tool is called when it is demanded, and only then."""
+        tool = _demanded(request)
+        return self._answer(request) if tool is None else self._call(tool, request)
+
+    async def complete(self, request: CompleteRequest) -> AsyncGenerator[Frame, None]:
+        """As `Backend.complete`."""
+        body = {"prompt": request.prompt, **_drawing(request.sampling)}
+        text = Text(request.stop)
+        async with aclosing(self._engine.complete(body)) as chunks:
+            async for token in _tokens(chunks, text):
+                yield token
+        yield text.done("none")
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+        await self._engine.close()
+
+    async def _answer(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        if request.tools and request.tool_choice == "auto":
+            yield Notice(
+                "tools_ignored",
+                f"{self._profile.model} calls a tool only when it is demanded by name; it answers without one",
+            )
+        body: Chunk = {"messages": turns(request.messages, NOTES_BUDGET), **_drawing(request.sampling)}
+        if request.response_schema is not None:
+            body["grammar"] = grammar.of_json(bounded(request.response_schema.schema, WIDEST))
+        text = Text(request.stop)
+        async with aclosing(self._engine.chat(body)) as chunks:
+            async for token in _tokens(chunks, text):
+                yield token
+        yield text.done("none")
+
+    async def _call(self, tool: Tool, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        calling = Calling(tool, request.messages)
+        text = Text()
+        while not calling.over:
+            ask = calling.ask()
+            seed = (request.seed or 0) + ask.attempt
+            drawing = _drawing(Sampling(request.max_tokens, ask.temperature, 1.0, [], seed))
+            text = await self._text({"messages": ask.turns, "grammar": ask.grammar, **drawing})
+            arguments = calling.judge(text.whole, text.ended)
+            if arguments is not None:
+                yield ToolCall(CALL_ID, tool.name, arguments)
+                yield text.done("grammar", "tool_calls")
+                return
+        if text.ended:
+            raise HearthNetError(
+                "internal_error",
+                f"{self._profile.model} found no arguments that fit {tool.name}: {calling.reason}; "
+                "ask a larger model",
+            )
+        yield Notice("tool_call_incomplete", f"no call of {tool.name} fits into {request.max_tokens} tokens")
+        yield text.done("grammar", "max_tokens")
+
+    async def _text(self, body: Chunk) -> Text:
+        text = Text()
+        async with aclosing(self._engine.chat(body)) as chunks:
+            async for chunk in chunks:
+                text.feed(chunk)
+        return text
+
+
+async def _tokens(chunks: AsyncGenerator[Chunk, None], text: Text) -> AsyncGenerator[Token, None]:
+    async for chunk in chunks:
+        shown = text.feed(chunk)
+        if shown:
+            yield Token(shown)
+        if text.stopped:
+            return
+
+
+def _drawing(sampling: Sampling) -> dict[str, Any]:
+    """Sampling as the engine wants it. Stop sequences are found here: it does not say which end it met."""
+    drawing: dict[str, Any] = {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "timings_per_token": bool(sampling.stop),
+    }
+    return drawing if sampling.seed is None else {**drawing, "seed": sampling.seed % (1 << 32)}
+
+
+def _demanded(request: ChatRequest) -> Tool | None:
+    """The tool that must be called; `not_implemented` where the model would have to choose among several."""
+    choice = request.tool_choice
+    if isinstance(choice, Named):
+        return next(tool for tool in request.tools if tool.name == choice.name)
+    if choice != "required":
+        return None
+    if len(request.tools) > 1:
+        names = ", ".join(tool.name for tool in request.tools)
+        raise HearthNetError(
+            "not_implemented",
+            f"this model cannot choose among tools; demand one of {names} with tool_choice {{name}}",
+            details={"path": "/input/tool_choice"},
+        )
+    return request.tools[0]

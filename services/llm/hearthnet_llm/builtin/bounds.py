@@ -1,0 +1,153 @@
+"""A tool's schema made small enough for a grammar: everything that could grow has an end.
+
+The result says less than the tool's schema where a grammar cannot say it, and never more: only keywords
+that the grammar compiler knows are kept, and what it made is checked against the tool's own schema
+afterwards. Optional fields are left out; a small model fills them with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+Schema = dict[str, Any]
+
+PLAIN: Final = r"^[^\x00-\x1f\x7f-\x9f\\\"`{}<>\[\]|~^#*_=@$%]*$"
+"""Text as people write it: no line ends, no markup, nothing that JSON would have to escape."""
+
+_NUMBER_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_COMBINED: Final = ("anyOf", "oneOf")
+_INTEGERS: Final = {"minimum": -999_999_999, "maximum": 999_999_999}
+_DEPTH: Final = 6
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much may be generated: characters of a string and items of an array, where the tool demands no
+    more.
+    """
+
+    text: int
+    items: int
+
+    def tighter(self, factor: float) -> Bounds:
+        """Bounds `factor` as large, at least 1."""
+        return Bounds(max(1, int(self.text * factor)), max(1, int(self.items * factor)))
+
+
+def bounded(schema: Mapping[str, Any], bounds: Bounds) -> Schema:
+    """The closed and finite part of a tool's `schema` that a grammar can hold."""
+    return _Bounding(schema, bounds).of(schema, 0)
+
+
+def fields(schema: Mapping[str, Any]) -> list[str]:
+    """The fields that a call gives: the required ones in order of declaration, all where none is required."""
+    declared = schema.get("properties", {})
+    required = schema.get("required", [])
+    return [name for name in declared if name in required] if required else list(declared)
+
+
+class _Bounding:
+    def __init__(self, root: Mapping[str, Any], bounds: Bounds) -> None:
+        self._root = root
+        self._bounds = bounds
+
+    def of(self, schema: Any, depth: int) -> Schema:
+        """One place of the schema; deeper than `_DEPTH` there is only null."""
+        if not isinstance(schema, Mapping) or not schema:
+            return self._text({})
+        if depth > _DEPTH:
+            return {"type": "null"}
+        if "$ref" in schema:
+            return self.of(self._resolve(str(schema["$ref"])), depth + 1)
+        for key in ("const", "enum"):
+            if key in schema:
+                return {key: schema[key]}
+        for key in _COMBINED:
+            if key in schema:
+                return {"anyOf": [self.of(option, depth + 1) for option in schema[key]]}
+        if isinstance(schema.get("allOf"), list) and schema["allOf"]:
+            return self.of(_merged(schema), depth)
+        return self._typed(schema, depth)
+
+    def _typed(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        kind = schema.get("type", _kind_of(schema))
+        if isinstance(kind, list):
+            return {"anyOf": [self.of({**schema, "type": one}, depth + 1) for one in kind]}
+        if kind == "object":
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, depth)
+        if kind in ("integer", "number"):
+            return _number(schema, kind)
+        return self._text(schema) if kind == "string" else {"type": kind}
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        names = (
+            fields(schema) if depth == 0 else [n for n in fields(schema) if n in schema.get("required", [])]
+        )
+        return {
+            "type": "object",
+            "properties": {name: self.of(schema["properties"][name], depth + 1) for name in names},
+            "required": [name for name in names if name in schema.get("required", [])],
+            "additionalProperties": False,
+        }
+
+    def _array(self, schema: Mapping[str, Any], depth: int) -> Schema:
+        least = int(schema.get("minItems", 0))
+        most = min(int(schema.get("maxItems", self._bounds.items)), max(self._bounds.items, least))
+        return {
+            "type": "array",
+            "items": self.of(schema.get("items", {}), depth + 1),
+            "minItems": least,
+            "maxItems": most,
+        }
+
+    def _text(self, schema: Mapping[str, Any]) -> Schema:
+        for key in ("pattern", "format"):
+            if key in schema:
+                return {"type": "string", key: schema[key], **_lengths(schema, self._bounds.text)}
+        return {"type": "string", "pattern": PLAIN, **_lengths(schema, self._bounds.text)}
+
+    def _resolve(self, reference: str) -> Any:
+        place: Any = self._root
+        for step in reference.removeprefix("#").split("/")[1:]:
+            place = (
+                place.get(step.replace("~1", "/").replace("~0", "~"), {})
+                if isinstance(place, Mapping)
+                else {}
+            )
+        return place if reference.startswith("#") else {}
+
+
+def _lengths(schema: Mapping[str, Any], most: int) -> Schema:
+    least = int(schema.get("minLength", 1))
+    return {"minLength": least, "maxLength": min(int(schema.get("maxLength", most)), max(most, least))}
+
+
+def _number(schema: Mapping[str, Any], kind: str) -> Schema:
+    limits = {key: schema[key] for key in _NUMBER_LIMITS if key in schema and math.isfinite(schema[key])}
+    has = {key.removeprefix("exclusive").lower() for key in limits}
+    return {"type": kind, **{key: value for key, value in _INTEGERS.items() if key not in has}, **limits}
+
+
+def _kind_of(schema: Mapping[str, Any]) -> str:
+    if "properties" in schema:
+        return "object"
+    return "array" if "items" in schema else "string"
+
+
+def _merged(schema: Mapping[str, Any]) -> Schema:
+    """`schema` with its `allOf` folded in, which is right where the parts speak of different things."""
+    merged: Schema = {key: value for key, value in schema.items() if key != "allOf"}
+    for part in schema["allOf"]:
+        for key, value in part.items() if isinstance(part, Mapping) else ():
+            if isinstance(value, dict):
+                merged[key] = {**merged.get(key, {}), **value}
+            elif key == "required":
+                merged[key] = [*merged.get(key, []), *value]
+            else:
+                merged.setdefault(key, value)
+    return merged

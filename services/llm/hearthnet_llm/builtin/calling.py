@@ -1,0 +1,138 @@
+"""One demanded tool call, step by step, without I/O: what to ask the engine, and what its text is worth.
+
+    ask      with bounds on every string and array, greedily, under a grammar that holds nothing but such
+    arguments short    the text ended at the token limit: ask again with tighter bounds, which need fewer
+    tokens unfit    the text is JSON, yet breaks a rule of the tool's schema that no grammar holds: draw
+    again give up  after `_MOST_ATTEMPTS`; what did not come out right is never shown to anybody
+
+The arguments are the model's own tokens; nothing is filled in, cut or repaired here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.builtin import grammar
+from hearthnet_llm.builtin.bounds import Bounds, bounded
+from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
+from hearthnet_llm.builtin.prompt import Turn, harmless
+from hearthnet_llm.request import Message, Tool
+
+WIDEST: Final = Bounds(text=200, items=4)
+_MOST_ATTEMPTS: Final = 5
+_TIGHTER: Final = 0.4
+_VARIED: Final = 0.8
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What to send to the engine for one attempt, counted from 0; `temperature` 0 is greedy."""
+
+    attempt: int
+    turns: list[Turn]
+    grammar: str
+    temperature: float
+
+
+class Calling:
+    """The attempts at one call. Ask with `ask`, feed the outcome to `judge` until it gives arguments or is
+    `over`.
+    """
+
+    def __init__(self, tool: Tool, messages: list[Message]) -> None:
+        self._tool = tool
+        self._said = next(message.text for message in reversed(messages) if message.role == "user")
+        self._validator = _validator(tool)
+        self._demonstrations = for_tool(tool.parameters_schema)
+        self._bounds = WIDEST
+        self._attempts = 0
+        self._unfit = 0
+        self.reason = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no use in asking again."""
+        return self._attempts >= _MOST_ATTEMPTS
+
+    def ask(self) -> Ask:
+        """The next attempt."""
+        shown = self._demonstrations
+        schema = bounded(_shown(self._tool.parameters_schema, shown), self._bounds)
+        key_words = shown.key_words if shown is not None and self._bounds == WIDEST else {}
+        rules = grammar.of_call(schema, self._said, key_words)
+        return Ask(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
+
+    def judge(self, text: str, ended: bool) -> dict[str, Any] | None:
+        """The arguments in `text`, if they are complete and fit the tool's schema; `ended` is False at the
+        token limit.
+        """
+        self._attempts += 1
+        arguments = _parsed(text) if ended else None
+        if arguments is None:
+            self.reason = "they did not fit into the token limit"
+            self._bounds = self._bounds.tighter(_TIGHTER)
+            return None
+        problem = next(iter(self._validator.iter_errors(arguments)), None)
+        if problem is None:
+            return arguments
+        place = "/".join(str(step) for step in problem.instance_path)
+        self.reason = f"/{place}: {problem.message}"
+        self._unfit += 1
+        return None
+
+    def _turns(self) -> list[Turn]:
+        if self._demonstrations is None:
+            return [
+                {"role": "system", "content": _description(self._tool)},
+                {"role": "user", "content": harmless(self._said)},
+            ]
+        turns: list[Turn] = []
+        for example in self._demonstrations.examples:
+            turns.append({"role": "user", "content": example.said})
+            turns.append({"role": "assistant", "content": _compact(example.arguments)})
+        return [*turns, {"role": "user", "content": harmless(self._said)}]
+
+
+def _validator(tool: Tool) -> jsonschema_rs.Validator:
+    try:
+        return jsonschema_rs.validator_for(tool.parameters_schema)
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise HearthNetError(
+            "bad_request",
+            f"the tool {tool.name} has no valid JSON Schema: {str(error).splitlines()[0]}",
+            details={"path": "/input/tools", "tool": tool.name},
+        ) from error
+
+
+def _shown(schema: Mapping[str, Any], demonstrations: Demonstrations | None) -> dict[str, Any]:
+    """`schema` with the demonstrated fields alone, where there are any."""
+    if demonstrations is None:
+        return dict(schema)
+    names = list(demonstrations.fields)
+    properties = {name: schema["properties"][name] for name in names}
+    return {**schema, "properties": properties, "required": names}
+
+
+def _description(tool: Tool) -> str:
+    lines = [f"Fill in the form for {tool.name}: {tool.description} Answer with JSON only."]
+    for name, schema in tool.parameters_schema.get("properties", {}).items():
+        about = schema.get("description", "") if isinstance(schema, Mapping) else ""
+        lines.append(f"- {name}: {about}" if about else f"- {name}")
+    return harmless("\n".join(lines))
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _compact(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)

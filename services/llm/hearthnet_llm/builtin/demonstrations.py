@@ -1,0 +1,88 @@
+"""What the built-in model is shown before it fills in the arguments of a tool: what was said, and good
+arguments for it.
+
+A set is used for every tool whose schema has all its fields; nothing else about the tool matters. The
+examples are far from anything a starter document is about, so that they teach the form and not the matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet_llm.builtin.grammar import KeyWords
+
+
+class Demonstration(msgspec.Struct, frozen=True):
+    """One example."""
+
+    said: str
+    arguments: dict[str, str]
+
+
+class Demonstrations(msgspec.Struct, frozen=True):
+    """Examples for tools with these `fields`; those in `key_words` are made of words that were said."""
+
+    fields: tuple[str, ...]
+    examples: tuple[Demonstration, ...]
+    key_words: dict[str, KeyWords] = {}
+
+    def fit(self, schema: Mapping[str, Any]) -> bool:
+        """Whether a tool with `schema` has all the fields as texts or choices, and demands no others."""
+        declared = schema.get("properties", {})
+        return set(schema.get("required", [])) <= set(self.fields) and all(
+            name in declared and declared[name].get("type", "string") == "string" for name in self.fields
+        )
+
+
+def _asked(said: str, query: str) -> Demonstration:
+    return Demonstration(said, {"query": query})
+
+
+def _posted(said: str, category: str, title: str, body: str) -> Demonstration:
+    return Demonstration(said, {"category": category, "title": title, "body": body})
+
+
+DEMONSTRATIONS: Final = (
+    Demonstrations(
+        fields=("query",),
+        key_words={"query": KeyWords(skip=2, least=1, most=1)},
+        examples=(
+            _asked("The dog scratches himself all day long", "dog scratches himself all day, fleas"),
+            _asked(
+                "My bicycle chain keeps falling off, what can I do?",
+                "bicycle chain keeps falling off, gear repair",
+            ),
+        ),
+    ),
+    Demonstrations(
+        fields=("category", "title", "body"),
+        examples=(
+            _posted(
+                "I can give away a box of apples, they are in the shed",
+                "offer",
+                "Box of apples to give away",
+                "I can give away a box of apples. They are in the shed.",
+            ),
+            _posted(
+                "Does anyone have a ladder for me on Saturday?",
+                "request",
+                "Ladder wanted for Saturday",
+                "Does anyone have a ladder for me on Saturday?",
+            ),
+            _posted(
+                "The bakery opens an hour later next week",
+                "info",
+                "Bakery opens an hour later",
+                "The bakery opens an hour later next week.",
+            ),
+        ),
+    ),
+)
+
+
+def for_tool(schema: Mapping[str, Any]) -> Demonstrations | None:
+    """The first set that fits a tool with `schema`."""
+    return next((known for known in DEMONSTRATIONS if known.fit(schema)), None)

@@ -1,0 +1,73 @@
+"""What comes from a model: a closed union, in the order in which it happens (tools.md, "One turn" 2).
+
+Any number of `Token`, `ToolCallDelta`, `ToolCall` and `Notice`, then exactly one `Done`. A `ToolCall` is
+complete and its arguments are parsed; deltas are for display. A failure is no frame but a `HearthNetError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, assert_never
+
+import msgspec
+
+StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_calls", "refusal"]
+ToolPath = Literal["native", "grammar", "none"]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The next piece of text; always whole characters."""
+
+    text: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
+
+    id: str
+    arguments_delta: str
+    name: str | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A complete call."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One line that a person should read; the stream goes on."""
+
+    code: str
+    text: str
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The end: why, and the tokens of prompt and answer. `tool_path` says how calls are obtained from this
+    model.
+    """
+
+    stop_reason: StopReason
+    tokens_in: int
+    tokens_out: int
+    tool_path: ToolPath = "none"
+
+
+Frame = Token | ToolCallDelta | ToolCall | Notice | Done
+
+
+def to_event(frame: Token | ToolCallDelta | ToolCall | Notice) -> tuple[str, dict[str, Any]]:
+    """The event name and data of a frame that is not the last (llm.chat@2.0, `stream_schema`)."""
+    match frame:
+        case Token(text):
+            return "token", {"text": text}
+        case ToolCallDelta(call_id, delta, name):
+            named = {} if name is None else {"name": name}
+            return "tool_call_delta", {"id": call_id, "arguments_delta": delta, **named}
+        case ToolCall(call_id, name, arguments):
+            return "tool_call", {"id": call_id, "name": name, "arguments": arguments}
+        case Notice(code, text):
+            return "notice", {"code": code, "text": text}
+        case _:
+            assert_never(frame)

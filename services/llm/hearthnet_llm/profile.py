@@ -1,0 +1,58 @@
+"""What a model can do, as data (resolutions.md, "a model's languages and abilities").
+
+Nothing is offered that a profile does not vouch for; whoever asks reads it in the offer's params.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+ToolMode = Literal["native", "grammar", "none"]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """One model behind one backend.
+
+    `ctx` counts tokens of prompt and answer together. `tools_by_name_only`: a tool call is only obtained
+    when the caller demands one tool. An empty `languages` promises none in particular. `advice` is one line
+    for people.
+    """
+
+    model: str
+    backend: str
+    ctx: int
+    aliases: tuple[str, ...] = ()
+    tool_mode: ToolMode = "none"
+    tools_by_name_only: bool = False
+    max_tools: int = 64
+    languages: tuple[str, ...] = ()
+    modalities: tuple[Literal["text", "vision"], ...] = ("text",)
+    requires_internet: bool = False
+    completes: bool = True
+    advice: str = ""
+    max_concurrent: int = 4
+
+    def chat_params(self) -> dict[str, Any]:
+        """The params of this model's llm.chat offer."""
+        return {
+            **self.complete_params(),
+            "modalities": list(self.modalities),
+            "tools_supported": self.tool_mode != "none",
+            "max_tools_per_call": 0 if self.tool_mode == "none" else self.max_tools,
+            "tool_mode": self.tool_mode,
+            "tools_by_name_only": self.tools_by_name_only,
+        }
+
+    def complete_params(self) -> dict[str, Any]:
+        """The params of this model's llm.complete offer."""
+        return {
+            "model": self.model,
+            "models": list(self.aliases),
+            "ctx": self.ctx,
+            "backend": self.backend,
+            "languages": list(self.languages),
+            "requires_internet": self.requires_internet,
+            "advice": self.advice,
+        }
