@@ -19,8 +19,10 @@ class ReadyFile:
         self._path = path.absolute()
 
     def clear(self) -> None:
-        """Removes what an earlier node left behind; `bad_request` where the file is something else."""
+        """Removes what an earlier node left behind; `bad_request` where the file is something else, or where
+        no file can be."""
         with file_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 return
             try:
@@ -35,7 +37,6 @@ class ReadyFile:
     def write(self, state: NodeState) -> None:
         """Lets the file appear, whole."""
         with file_errors(self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, msgspec.json.encode(state) + b"\n")
 
     def remove(self) -> None:

@@ -75,7 +75,7 @@ class Supervisor:
                 stop.cancel()
                 outcome = (await asyncio.gather(work, return_exceptions=True))[0]
                 await self._end()
-        if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
+        if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
             raise _first(outcome)
         return INTERRUPTED if self._signals > 1 else OK
 
@@ -115,11 +115,10 @@ class Supervisor:
 
     async def _end(self) -> None:
         """Ends the services, then the server; each by force when it does not end in time."""
+        self._stop.set()
         self._screen.end_progress()
         if self._ready_file is not None:
             self._ready_file.remove()
-        self._ready = False
-        self._announced = {}
         await asyncio.gather(*(child.stop(SERVICE_GRACE_SECONDS) for child in self._children))
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:

@@ -35,18 +35,19 @@ class Node:
     output: Path
 
     @classmethod
-    def start(cls, home: Home, *services: str) -> Node:
+    def start(cls, home: Home, *services: str, ready_file: str = "ready.json") -> Node:
         """Starts without waiting; each service is `name=behaviour,behaviour` (double.py)."""
-        output, ready_file = home.path.with_name("output"), home.path.with_name("ready.json")
+        output = home.path.with_name("output")
+        path = home.path.parent / ready_file if ready_file != "-" else Path("-")
         with output.open("ab") as file:
             process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), str(home.path), str(ready_file), *services],
+                [sys.executable, str(SCRIPT), str(home.path), str(path), *services],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 env=child_environment(PYTHONPATH=ROOT),
             )
-        return cls(home, process, ready_file, output)
+        return cls(home, process, path, output)
 
     def ready(self) -> NodeState:
         """Waits for the ready-file and returns what it says."""
@@ -118,8 +119,8 @@ def start(place: Home) -> Iterator[Callable[..., Node]]:
     """Starts nodes in `place`; the test ends them, or they are killed with all they have."""
     nodes: list[Node] = []
 
-    def start_node(*services: str, home: Home = place) -> Node:
-        nodes.append(Node.start(home, *services))
+    def start_node(*services: str, home: Home = place, ready_file: str = "ready.json") -> Node:
+        nodes.append(Node.start(home, *services, ready_file=ready_file))
         return nodes[-1]
 
     yield start_node

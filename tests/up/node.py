@@ -1,4 +1,7 @@
-"""A node whose services are doubles: `python node.py HOME READY_FILE NAME=BEHAVIOUR...` (see double.py)."""
+"""A node whose services are doubles: `python node.py HOME READY_FILE NAME=BEHAVIOUR...` (see double.py).
+
+Without any NAME=BEHAVIOUR it runs the installed services, as the settings say; `-` stands for no ready-file.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,11 @@ def main(home: str, ready_file: str, *services: str) -> int:
         name, _, behaviour = service.partition("=")
         specs.append(ChildSpec(name, (sys.executable, str(DOUBLE), *behaviour.split(","))))
     try:
-        return run(Home(Path(home)), Path(ready_file), specs=specs)
+        return run(
+            Home(Path(home)),
+            None if ready_file == "-" else Path(ready_file),
+            specs=specs if services else None,
+        )
     except HearthNetError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_status

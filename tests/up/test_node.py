@@ -220,6 +220,17 @@ def test_a_killed_server_comes_back_at_the_same_address(start: Start, place: Hom
     assert node.end() == 0
 
 
+@pytest.mark.req("UP-27")
+def test_an_enabled_service_that_is_not_installed_is_said_to_be(start: Start, place: Home) -> None:
+    place.config_file.write_text('[server]\nport = 0\n[services]\nenabled = ["nowhere"]\n')
+    node = start(ready_file="-")
+    node.reaches(lambda: read_node_state(place).ready, "the node to be ready")
+    assert read_node_state(place).services == ()
+    assert node.end() == 0
+    assert "nowhere is enabled in" in node.said()
+    assert "pip install hearthnet-nowhere" in node.said()
+
+
 @pytest.mark.req("UP-11")
 def test_a_ready_file_that_is_something_else_is_left_alone(start: Start, place: Home) -> None:
     letter = place.path.with_name("ready.json")

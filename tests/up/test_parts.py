@@ -30,9 +30,11 @@ from hearthnet.up.ready_file import ReadyFile
 from hearthnet.up.screen import Progress, Screen
 from hearthnet.up.services import ChildSpec, choose, installed
 from hearthnet.up.status import Status, StatusPipe
+from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for
 
 DOUBLE = Path(__file__).with_name("double.py")
+ROOT = DOUBLE.parents[2]
 STATE = NodeState(
     pid=1,
     node_id=Identity(bytes(32)).node_id,
@@ -115,9 +117,19 @@ def test_a_child_of_a_dead_parent_does_not_start(monkeypatch: pytest.MonkeyPatch
         launch.main([str(os.getppid()), "/bin/true", "x"])
 
 
+@pytest.mark.req("UP-7")
+def test_a_program_is_started_by_a_living_parent() -> None:
+    """In a process of its own: the request for a death signal cannot be taken back by other means."""
+    script = "import os; from hearthnet.up import launch; assert launch.die_with(os.getppid())"
+    subprocess.run([sys.executable, "-c", script], check=True, env=child_environment(PYTHONPATH=ROOT))
+
+
 def test_a_program_that_is_not_there_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, launch.__file__, str(os.getpid()), "/no/such"], capture_output=True, check=False
+        [sys.executable, "-m", "hearthnet.up.launch", str(os.getpid()), "/no/such"],
+        capture_output=True,
+        check=False,
+        env=child_environment(PYTHONPATH=ROOT),
     )
     assert done.returncode == 127
     assert b"cannot start /no/such: No such file" in done.stderr
@@ -300,4 +312,4 @@ def _lives(pid: int) -> bool:
 def test_a_ready_file_where_none_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HearthNetError, match="cannot write"):
-        ReadyFile(tmp_path / "file" / "ready.json").write(STATE)
+        ReadyFile(tmp_path / "file" / "ready.json").clear()

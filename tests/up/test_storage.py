@@ -14,7 +14,11 @@ import pytest
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.up.files import check_space, file_errors, make_folder, write_whole
+from hearthnet.up.first_run import Prepared
+from hearthnet.up.log_file import LogFile
+from hearthnet.up.server import Server
 from tests.helpers.leaving import leave_out
+from tests.helpers.processes import processes_of
 from tests.helpers.waiting import wait_for_sync
 from tests.up.conftest import Node
 
@@ -69,6 +73,35 @@ def test_a_disk_that_fills_up_does_not_stop_the_supervisor(mount: Mount, start: 
     ballast.unlink()
     node.reaches(lambda: node.service("market").restarts == 1, "the state file to catch up")
     assert node.end() == 0
+
+
+@pytest.mark.req("UP-18")
+def test_a_ready_file_on_a_full_disk_ends_the_node(
+    mount: Mount, start: Callable[..., Node], place: Home
+) -> None:
+    full = mount("size=64k").path
+    with pytest.raises(HearthNetError, match="is full"), file_errors(full):
+        (full / "ballast").write_bytes(b"x" * MB)
+    node = start("market=", ready_file=str(full / "ready.json"))
+    assert node.process.wait(20) == 8
+    assert f"the disk of {full / 'ready.json'} is full" in node.said()
+    assert processes_of(place.path) == []
+
+
+@pytest.mark.req("UP-18")
+@pytest.mark.asyncio
+async def test_jetstream_on_a_full_disk(mount: Mount, prepared: Prepared) -> None:
+    full = mount("size=64k").path
+    with pytest.raises(HearthNetError, match="is full"), file_errors(full):
+        (full / "ballast").write_bytes(b"x" * MB)
+    prepared.home.jetstream.rmdir()
+    prepared.home.jetstream.symlink_to(full)
+    server = Server(prepared, LogFile(prepared.home.log("nats-server")), lambda line: None)
+    with pytest.raises(HearthNetError) as caught:
+        await server.start()
+    await server.stop(1)
+    assert caught.value.exit_status == 8
+    assert "make room" in caught.value.message
 
 
 @pytest.mark.req("UP-18")
