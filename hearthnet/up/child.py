@@ -42,6 +42,7 @@ class Child:
         self._news = news
         self._process: Process | None = None
         self._failed_starts = 0
+        self._reason: str | None = None
         self._changed = asyncio.Event()
         self.stage = self.progress = ""
         self.state = ServiceState(spec.name, None, "starting", 0, None, (), now_ms())
@@ -80,6 +81,7 @@ class Child:
 
     async def _run_once(self) -> str:
         """Starts the service and waits for its end; says in words how it ended."""
+        self._reason = None
         pipe = StatusPipe(self.spec.name, self._heard)
         try:
             process = await Process.start(
@@ -98,7 +100,7 @@ class Child:
         code = await process.wait()
         self._process = None
         await pipe.drained()
-        return ending(code, self._log_file.last_line())
+        return ending(code, self._reason or self._log_file.last_line())
 
     def _environment(self, pipe: StatusPipe) -> Mapping[str, str]:
         return {
@@ -108,7 +110,9 @@ class Child:
         }
 
     def _heard(self, status: Status) -> None:
-        if status.state == "ready":
+        if status.state == "failed":
+            self._reason = status.note
+        elif status.state == "ready":
             self._failed_starts = 0
             self.stage = self.progress = ""
             self._become("ready", offers=status.offers, note=status.note)

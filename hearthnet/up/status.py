@@ -19,11 +19,13 @@ _log = logging.getLogger(__name__)
 
 
 class Status(msgspec.Struct, frozen=True):
-    """One line. `starting` with the stage it is in and how far (`current` of `total`); `ready` with its
-    offers.
+    """One line.
+
+    `starting` with the stage and how far it is (`current` of `total`); `ready` with the offers, again when they
+    change; `failed` with the reason, just before the process ends.
     """
 
-    state: Literal["starting", "ready"]
+    state: Literal["starting", "ready", "failed"]
     stage: str = ""
     current: float | None = None
     total: float | None = None

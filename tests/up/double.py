@@ -4,6 +4,7 @@ silent       says nothing
 stage        says in which stage it is before it is ready
 stubborn     does not heed SIGTERM
 crash        ends with exit code 3 and a last line, before it is ready
+fail         says why it cannot start, and ends with exit code 5
 chatty       writes a line that is no status, and much into its log
 forks        has a child of its own in its process group
 """
@@ -30,6 +31,9 @@ def main(*behaviours: str) -> None:
     if "crash" in behaviours:
         sys.stderr.write("the disk sings\n")
         sys.exit(3)
+    if "fail" in behaviours:
+        say(state="failed", note="no model file; get one with: hearthnet models install")
+        sys.exit(5)
     if "forks" in behaviours:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if "chatty" in behaviours:

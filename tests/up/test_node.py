@@ -194,12 +194,13 @@ def test_a_crashed_service_comes_back_and_the_table_says_so(start: Start) -> Non
 
 @pytest.mark.req("UP-9")
 def test_a_service_that_does_not_start_does_not_hold_up_the_others(start: Start, place: Home) -> None:
-    node = start("llm=crash", "market=chatty")
+    node = start("llm=crash", "market=chatty", "rag=fail")
     state = node.ready()
-    llm, market = state.services
+    llm, market, rag = state.services
     assert market.state == "ready"
     assert llm.state == "waiting"
     assert llm.note == "ended with exit code 3: the disk sings"
+    assert rag.note == "ended with exit code 5: no model file; get one with: hearthnet models install"
     node.reaches(lambda: node.service("llm").restarts > llm.restarts, "another attempt")
     assert node.end() == 0
     assert "the disk sings" in node.said()
