@@ -81,7 +81,6 @@ class Child:
 
     async def _run_once(self) -> str:
         """Starts the service and waits for its end; says in words how it ended."""
-        self._reason = None
         pipe = StatusPipe(self.spec.name, self._heard)
         try:
             process = await Process.start(
@@ -100,7 +99,8 @@ class Child:
         code = await process.wait()
         self._process = None
         await pipe.drained()
-        return ending(code, self._reason or self._log_file.last_line())
+        reason, self._reason = self._reason, None
+        return ending(code, reason or self._log_file.last_line())
 
     def _environment(self, pipe: StatusPipe) -> Mapping[str, str]:
         return {

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class Status(msgspec.Struct, frozen=True):
     """One line.
 
-    `starting` with the stage and how far it is (`current` of `total`); `ready` with the offers, again when they
-    change; `failed` with the reason, just before the process ends.
+    `starting` with the stage and how far it is (`current` of `total`); `ready` with the offers, again when
+    they change; `failed` with the reason, just before the process ends.
     """
 
     state: Literal["starting", "ready", "failed"]
