@@ -1,23 +1,31 @@
-"""Canonical JSON and content hashes (conventions.md 3; RFC 8785).
+"""Canonical JSON and content hashes (conventions.md 3; RFC 8785), and JSON read so that it has one meaning.
 
 Lies at the bottom because trust, contracts and wire all need it (docs/decisions/0001).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Final, TypeVar
 
 import blake3
+import msgspec
 import rfc8785
 
 from hearthnet.errors import HearthNetError
 
+Value = TypeVar("Value")
+
 
 def canonical_json(value: Any) -> bytes:
-    """The RFC 8785 bytes of a JSON value; `bad_request` for NaN, infinities and integers beyond 53 bits."""
+    """The RFC 8785 bytes of a JSON value.
+
+    Raises `bad_request` for NaN, infinities, integers beyond 53 bits, halves of surrogate pairs, and what is
+    nested deeper than the interpreter's stack.
+    """
     try:
         return rfc8785.dumps(value)
-    except rfc8785.CanonicalizationError as error:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise HearthNetError("bad_request", f"has no canonical JSON: {error}") from error
 
 
@@ -29,3 +37,36 @@ def content_hash(data: bytes) -> str:
 def digest(value: Any) -> str:
     """The content hash of the canonical JSON of `value`."""
     return content_hash(canonical_json(value))
+
+
+def read_json(data: bytes | memoryview, decoder: msgspec.json.Decoder[Value]) -> Value:
+    """What `decoder` makes of JSON from outside; `bad_request` for all that it does not take.
+
+    A thousand brackets raise RecursionError rather than an error of the decoder, hence this one place.
+    """
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HearthNetError("bad_request", f"unreadable JSON: {error}") from error
+
+
+def refuse_repeated_keys(data: bytes) -> None:
+    """Raises `bad_request` where an object in `data` names a key twice (resolutions.md 35), or is no JSON.
+
+    Readers differ in which of the two they take, so what is signed could mean one thing to the one who
+    checks it and another to the one who acts on it. Asked only of signed bytes: it costs a second parse.
+    """
+    try:
+        _UNIQUE.decode(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise HearthNetError("bad_request", f"ambiguous JSON: {error}") from error
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(members)
+    if len(names) != len(members):
+        raise ValueError("a key stands twice in one object")
+    return names
+
+
+_UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)

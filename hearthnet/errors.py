@@ -5,9 +5,9 @@
       message   one line for a person: what is wrong and what to do
       details   where it is wrong: path, rule, limit, nearest names ...
 
-Whose fault it is follows from the code: `MINE` the caller can mend, `PEER` the other side or the mesh, the rest is the
-world's (time, load, distance). An exception that is not of this family and reaches a border is logged in full under an
-id and crosses as `internal_error` with that id only.
+Whose fault it is follows from the code: `MINE` the caller can mend, `PEER` the other side or the mesh, the
+rest is the world's (time, load, distance). An exception that is not of this family and reaches a border is
+logged in full under an id and crosses as `internal_error` with that id only.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ def exit_code(code: str) -> int:
 class HearthNetError(Exception):
     """An error with a wire code.
 
-    `retry_after_ms` is set where waiting helps; `alt` names what the caller may have meant (capabilities, corpora,
-    tools); `exit_status` overrides the exit code that follows from `code`, for conditions only a shell knows.
+    `retry_after_ms` is set where waiting helps; `alt` names what the caller may have meant (capabilities,
+    corpora, tools); `exit_status` overrides the exit code that follows from `code`, for conditions only a
+    shell knows.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class HearthNetError(Exception):
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> HearthNetError:
-        """The error that `body` describes; an unknown code becomes `internal_error` and is named in the message."""
+        """The error that `body` describes; an unknown code becomes `internal_error`, named in the message."""
         code, message = str(body.get("error", "")), str(body.get("message", "no message"))
         if code not in CODES:
             code, message = "internal_error", f"{message} (unknown code {code!r})"
@@ -142,5 +143,5 @@ class HearthNetError(Exception):
             message,
             details=details if isinstance(details, dict) else None,
             alt=[str(name) for name in alt] if isinstance(alt, list) else None,
-            retry_after_ms=retry if isinstance(retry, int) else None,
+            retry_after_ms=retry if type(retry) is int and retry >= 0 else None,
         )

@@ -43,11 +43,18 @@ def b64(data: bytes) -> str:
 
 
 def unb64(text: str) -> bytes:
-    """The bytes of base64url without padding; `bad_request` for anything else."""
+    """The bytes of base64url without padding; `bad_request` for anything else.
+
+    Bytes have one text only: padding, the other alphabet and stray bits in the last character are refused,
+    since ids are compared as text, and a second text for a key would be a second identity for it.
+    """
     try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise HearthNetError("bad_request", f"not base64url: {error}") from error
+    if b64(data) != text:
+        raise HearthNetError("bad_request", "not base64url: another text than the bytes give")
+    return data
 
 
 def node_id(public_key: bytes) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
 from datetime import UTC, datetime
+from typing import Final
 
 from hearthnet.errors import HearthNetError
+
+_FORM: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}Z")
 
 
 def now_ms() -> int:
@@ -14,16 +19,17 @@ def now_ms() -> int:
 
 
 def rfc3339(millis: int) -> str:
-    """`millis` since the epoch as `2026-11-21T20:15:00Z`."""
-    return datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """`millis` since the epoch as `2026-11-21T20:15:00Z`; `bad_request` outside the years 1 to 9999."""
+    try:
+        moment = datetime.fromtimestamp(millis // 1000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise HearthNetError("bad_request", f"{millis} ms is no time of the calendar") from error
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def from_rfc3339(text: str) -> int:
     """Milliseconds since the epoch; `bad_request` where `text` is not in the form of the wire."""
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise HearthNetError(
-            "bad_request", f"{text[:40]!r} is not a time such as 2026-11-21T20:15:00Z"
-        ) from error
-    return int(moment.timestamp()) * 1000
+    if _FORM.fullmatch(text):
+        with contextlib.suppress(ValueError):
+            return int(datetime.fromisoformat(text).timestamp()) * 1000
+    raise HearthNetError("bad_request", f"{text[:40]!r} is not a time such as 2026-11-21T20:15:00Z")

@@ -1,14 +1,20 @@
-"""Names of capabilities and how versions fit (conventions.md 1 and 4)."""
+"""Names of capabilities, how versions fit, and whole numbers (conventions.md 1, 2 and 4)."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from hearthnet.errors import HearthNetError
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+"""A number or a time as it is read from outside: not negative, and exact for every reader of JSON."""
+
 _FORM: Final = re.compile(
-    r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)(?:@(?P<major>\d{1,4})\.(?P<minor>\d{1,4}))?"
+    r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)"
+    r"(?:@(?P<major>0|[1-9][0-9]{0,3})\.(?P<minor>0|[1-9][0-9]{0,3}))?"
 )
 
 
@@ -23,7 +29,8 @@ class Capability(NamedTuple):
         return f"{self.name}@{self.major}.{self.minor}"
 
     def serves(self, wanted: Capability) -> bool:
-        """Whether an offer of this version answers a request for `wanted`: same major, at least that minor."""
+        """Whether an offer of this version answers a request for `wanted`: same major, at least that
+        minor."""
         return self.name == wanted.name and self.major == wanted.major and self.minor >= wanted.minor
 
 
