@@ -10,6 +10,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import signed
 from hearthnet.trust.keys import Identity
+from hearthnet.types import Count
 
 PURPOSE: Final = "approval"
 ANY_PROVIDER: Final = "*"
@@ -33,8 +34,8 @@ class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=T
     idempotency_key: str
     run: str
     tool_call_id: str
-    time: int
-    expires: int
+    time: Count
+    expires: Count
     v: int = 1
 
 

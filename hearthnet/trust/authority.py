@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.canonical import canonical_json
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import Claims
@@ -49,16 +50,20 @@ def effective(
     A side effect that the principal's own key did not ask for directly needs an approval.
     """
     principal = caller if claims is None else claims.iss
-    _check_trust(principal, issuer_level, demand)
+    _check_trust(caller, principal, issuer_level, demand)
     if claims is not None:
         _check_scope(claims, demand.capability, body)
     return Authority(principal, demand.side_effects and claims is not None)
 
 
-def _check_trust(principal: str, level: str, demand: Demand) -> None:
+def _check_trust(caller: str, principal: str, level: str, demand: Demand) -> None:
     if demand.trust == "self":
-        if principal != demand.node:
+        # Both: a token cannot carry what is the node's own to another caller (resolutions.md 62), nor can
+        # another member's token reach it through the node.
+        if not caller == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
+    elif demand.trust not in RANK:
+        raise HearthNetError("unauthorized", f"{demand.capability} takes {demand.trust}, a rule unknown here")
     elif RANK.get(level, 0) < RANK[demand.trust]:
         raise HearthNetError(
             "unauthorized", f"{demand.capability} takes level {demand.trust}; the caller's is {level}"
@@ -70,7 +75,7 @@ def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -
         raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
     for key, allowed in claims.scope.params_constraints.items():
         value = _constrained(key, body)
-        if value is _ABSENT or value not in allowed:
+        if value is _ABSENT or canonical_json(value) not in map(canonical_json, allowed):
             raise HearthNetError(
                 "token_scope_insufficient",
                 f"the token allows {key} only as one of {allowed}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 from typing import Final
 
 import blake3
@@ -18,6 +20,7 @@ _STORE_CONTEXT: Final = "hearthnet 2026 nats store login"
 _BOX_CONTEXT: Final = "hearthnet box v1"
 _FILE_HEADER: Final = "hearthnet-key-1"
 SIGNATURE_BYTES: Final = 64
+_LOGIN: Final = re.compile("U[A-Z2-7]{55}")
 
 
 def signing_input(purpose: str, data: bytes) -> bytes:
@@ -40,6 +43,15 @@ def verify_raw(node: str, data: bytes, signature: bytes) -> bool:
     except BadSignatureError:
         return False
     return True
+
+
+def is_login(text: str) -> bool:
+    """Whether `text` is the public nkey of a user. It is written into a server's configuration, where any
+    other text could open a block of its own."""
+    if not _LOGIN.fullmatch(text):
+        return False
+    data = base64.b32decode(text)
+    return bool(nkeys.crc16(data[:33]) == int.from_bytes(data[33:], "little"))
 
 
 class Login:

@@ -13,10 +13,11 @@ from typing import Final, Literal
 import msgspec
 
 from hearthnet import ids
+from hearthnet.canonical import read_json, refuse_repeated_keys
 from hearthnet.errors import HearthNetError
 from hearthnet.times import rfc3339
 from hearthnet.trust import signed
-from hearthnet.trust.keys import Identity, verify
+from hearthnet.trust.keys import Identity, is_login, verify
 
 PURPOSE: Final = "roster"
 LOGIN_PURPOSE: Final = "login"
@@ -70,19 +71,33 @@ def encode(roster: Roster) -> bytes:
     return msgspec.json.format(msgspec.json.encode(roster), indent=1) + b"\n"
 
 
+_DECODER: Final = msgspec.json.Decoder(Roster)
+
+
 def decode(data: bytes) -> Roster:
     """The roster in `data`, proved: signed by its community's root, every login bound by its member.
 
     Raises `bad_request` for what is no roster and `invalid_signature` for one that was altered.
     """
     try:
-        roster = msgspec.json.decode(data, type=Roster)
-    except msgspec.DecodeError as error:
+        roster = read_json(data, _DECODER)
+        refuse_repeated_keys(data)
+    except HearthNetError as error:
         raise HearthNetError("bad_request", f"is no roster: {error}") from error
     signed.check(roster, roster.community_id, PURPOSE)
     for entry in roster.members:
-        if not verify(entry.node_id, LOGIN_PURPOSE, entry.login.encode(), ids.unb64(entry.login_signature)):
-            raise HearthNetError(
-                "invalid_signature", f"the login of {ids.short_id(entry.node_id)} is not its own"
-            )
+        _check_login(entry)
+    nodes, logins = {entry.node_id for entry in roster.members}, {entry.login for entry in roster.members}
+    if not len(nodes) == len(logins) == len(roster.members):
+        raise HearthNetError("bad_request", "is no roster: a node or a login stands in it twice")
     return roster
+
+
+def _check_login(entry: Member) -> None:
+    signature = ids.unb64(entry.login_signature)
+    if not is_login(entry.login) or not verify(
+        entry.node_id, LOGIN_PURPOSE, entry.login.encode("ascii"), signature
+    ):
+        raise HearthNetError(
+            "invalid_signature", f"the login of {ids.short_id(entry.node_id)} is not its own"
+        )
