@@ -18,6 +18,7 @@ from nacl import bindings
 from nacl.exceptions import CryptoError
 
 from hearthnet import ids
+from hearthnet.canonical import refuse_repeated_keys
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Identity, verify
 from hearthnet.wire import header as headers
@@ -130,6 +131,8 @@ def _parse(content: bytes, sender: str, evidence: bytes | None) -> Frame:
     line, _, body = content.partition(b"\n")
     try:
         header = headers.decode(line)
+        if evidence is not None:
+            refuse_repeated_keys(line)
     except HearthNetError as error:
         raise FrameError(error.message) from error
     if header.sender != sender:

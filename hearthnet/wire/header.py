@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from hearthnet import ids
+from hearthnet.canonical import read_json
 from hearthnet.errors import HearthNetError
+from hearthnet.types import Count
 
+Instance = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]{8}\Z")]
 Kind = Literal["call", "open", "reply", "frame", "ack", "input", "cancel", "find", "offer"]
 
 SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
@@ -35,20 +38,20 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     sender: str = msgspec.field(name="from")
     community: str
-    time: int
-    from_instance: str = ""
+    time: Count
+    from_instance: Instance
     to: str = ""
     to_instance: str = ""
     capability: str = ""
-    deadline: int = 0
-    seq: int = 0
+    deadline: Count = 0
+    seq: Count = 0
     event: str = ""
     code: str = ""
     token: str = ""
     run: str = ""
     approval: dict[str, Any] | None = None
     idempotency_key: str = ""
-    hops: int = 0
+    hops: Count = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -62,10 +65,7 @@ def encode(header: Header) -> bytes:
 
 def decode(line: bytes | memoryview) -> Header:
     """The header in `line`; `bad_request` for anything that is none."""
-    try:
-        header = _DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HearthNetError("bad_request", f"malformed header: {error}") from error
+    header = read_json(line, _DECODER)
     if not ids.is_ulid(header.id):
         raise HearthNetError("bad_request", "malformed header: id is no ULID")
     return header

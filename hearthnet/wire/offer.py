@@ -11,7 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.canonical import read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Count, parse_capability
 from hearthnet.wire.frame import FrameError
+from hearthnet.wire.header import Instance
 
 LIFETIME_MS: Final = 30_000
 REPUBLISH_MS: Final = 20_000
@@ -27,13 +31,13 @@ class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     capability: str
-    instance: str
+    instance: Instance
     schema_hash: str
     params: dict[str, Any]
-    max_concurrent: int
-    in_flight: int
-    issued_at: int
-    expires_at: int
+    max_concurrent: Count
+    in_flight: Count
+    issued_at: Count
+    expires_at: Count
     trust: str = ""
     service: str = ""
     version: str = ""
@@ -56,8 +60,13 @@ def encode(notice: Notice) -> bytes:
 
 
 def decode(body: bytes) -> Notice:
-    """The notice in `body`; `FrameError` for anything else."""
+    """The notice in `body`; `FrameError` for anything else, also for an offer that would outlive its 30 s."""
     try:
-        return _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        notice = read_json(body, _DECODER)
+        for offer in notice.offers:
+            parse_capability(offer.capability)
+    except HearthNetError as error:
         raise FrameError(f"malformed offer: {error}") from error
+    if any(not 0 < offer.expires_at - offer.issued_at <= LIFETIME_MS for offer in notice.offers):
+        raise FrameError("an offer lives up to 30 s from its issue")
+    return notice

@@ -12,7 +12,8 @@ unacknowledged; the terminal one is exempt, so that a stream can always end. The
 once and in
 order: another one means that a frame was lost, and the stream is over. Silence is measured on both ends:
 whoever hears
-nothing for 15 s gives up, and both therefore send a sign of life every 5 s.
+nothing for 15 s gives up, and a provider with a full window after 5 s. Both therefore send a sign of life
+every 2 s: with one every 5 s, a caller that reads slowly would race against the provider's patience.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hearthnet.errors import HearthNetError
 
 WINDOW: Final = 16
 ACK_EVERY: Final = 8
-KEEPALIVE_MS: Final = 5_000
+KEEPALIVE_MS: Final = 2_000
 SILENCE_MS: Final = 15_000
 ACK_TIMEOUT_MS: Final = 5_000
 TERMINAL: Final = frozenset({"done", "error"})

@@ -33,19 +33,20 @@ def topic(capability: Capability) -> str:
 
 def call(caller: str, provider: str, instance: str, capability: Capability) -> str:
     """Where a call to one process goes."""
-    return f"hn.call.{ids.token_form(caller)}.{ids.token_form(provider)}.{instance}.{topic(capability)}"
+    ends = f"{ids.token_form(caller)}.{ids.token_form(provider)}"
+    return f"hn.call.{ends}.{_process(instance)}.{topic(capability)}"
 
 
 def control(caller: str, provider: str, instance: str, stream: str) -> str:
     """Where acks, input and cancel of one stream go."""
-    return f"hn.ctl.{ids.token_form(caller)}.{ids.token_form(provider)}.{instance}.{stream}"
+    ends = f"{ids.token_form(caller)}.{ids.token_form(provider)}"
+    return f"hn.ctl.{ends}.{_process(instance)}.{_ulid(stream)}"
 
 
 def reply(provider: str, caller: str, caller_instance: str, call_id: str) -> str:
     """Where a provider answers; every part is authenticated, so it can be led nowhere else."""
-    if not _INSTANCE.fullmatch(caller_instance) or not ids.is_ulid(call_id):
-        raise HearthNetError("bad_request", "the header names no process and call to answer")
-    return f"hn.rep.{ids.token_form(provider)}.{ids.token_form(caller)}.{caller_instance}.{call_id}"
+    ends = f"{ids.token_form(provider)}.{ids.token_form(caller)}"
+    return f"hn.rep.{ends}.{_process(caller_instance)}.{_ulid(call_id)}"
 
 
 def find(caller: str, wanted: str) -> str:
@@ -60,17 +61,17 @@ def announce(node: str, capability: Capability) -> str:
 
 def calls_to(provider: str, instance: str) -> str:
     """What one process subscribes to for its calls."""
-    return f"hn.call.*.{ids.token_form(provider)}.{instance}.>"
+    return f"hn.call.*.{ids.token_form(provider)}.{_process(instance)}.>"
 
 
 def control_to(provider: str, instance: str) -> str:
     """What one process subscribes to for the control frames of its streams."""
-    return f"hn.ctl.*.{ids.token_form(provider)}.{instance}.>"
+    return f"hn.ctl.*.{ids.token_form(provider)}.{_process(instance)}.>"
 
 
 def replies_to(caller: str, instance: str) -> str:
     """What one process subscribes to for its answers."""
-    return f"hn.rep.*.{ids.token_form(caller)}.{instance}.>"
+    return f"hn.rep.*.{ids.token_form(caller)}.{_process(instance)}.>"
 
 
 def finds_of(wanted: str) -> str:
@@ -86,7 +87,7 @@ def announcements_of(capability: Capability) -> str:
 def directed(subject: str) -> Route:
     """The ends of an `hn.call`, `hn.ctl` or `hn.rep` subject; `bad_request` for another one."""
     parts = subject.split(".", 4)
-    if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep"):
+    if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep") or not parts[4]:
         raise HearthNetError("bad_request", "not a directed subject")
     return Route(parts[1], ids.from_token_form(parts[2]), ids.from_token_form(parts[3]))
 
@@ -94,6 +95,19 @@ def directed(subject: str) -> Route:
 def open_sender(subject: str) -> tuple[str, str]:
     """Family and sender of an `hn.find` or `hn.adv` subject; `bad_request` for another one."""
     parts = subject.split(".", 3)
-    if len(parts) != 4 or parts[0] != "hn" or parts[1] not in ("find", "adv"):
+    if len(parts) != 4 or parts[0] != "hn" or parts[1] not in ("find", "adv") or not parts[3]:
         raise HearthNetError("bad_request", "not a subject for all")
     return parts[1], ids.from_token_form(parts[2])
+
+
+def _process(instance: str) -> str:
+    """`instance`, which comes from another's offer or header and, unchecked, could be `*` or two lines."""
+    if not _INSTANCE.fullmatch(instance):
+        raise HearthNetError("bad_request", f"{instance[:40]!r} names no process (8 small letters or digits)")
+    return instance
+
+
+def _ulid(text: str) -> str:
+    if not ids.is_ulid(text):
+        raise HearthNetError("bad_request", f"{text[:40]!r} names no call (a ULID)")
+    return text
