@@ -51,8 +51,10 @@ def command(
 
     request = read_body(body)
     contract = find_contract(name)
-    fill_client_id(contract, request)
+    made = fill_client_id(contract, request)
     contract.check_request(request)
+    if made:
+        terminal.aside(f"client_id {made} (the same one again has no second effect)")
     if streams(contract, request):
         settings_of(context).frames = json
         asyncio.run(_stream(home, name, request, timeout, json))
@@ -66,15 +68,15 @@ def streams(contract: Contract, request: dict[str, Any]) -> bool:
     return contract.stream_schema is not None and request["input"].get("stream", True) is not False
 
 
-def fill_client_id(contract: Contract, request: Any) -> None:
-    """Gives a call that happens once per client_id a new one where it has none, and says so."""
+def fill_client_id(contract: Contract, request: Any) -> str:
+    """Gives a call that happens once per client_id a new one where it has none; returns it, else nothing."""
     from hearthnet.ids import new_ulid
 
-    wanted = contract.idempotent == "client_id"
     given = request.get("input") if isinstance(request, dict) else None
-    if wanted and isinstance(given, dict) and "client_id" not in given:
-        given["client_id"] = new_ulid()
-        terminal.aside(f"client_id {given['client_id']} (the same one again has no second effect)")
+    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+        return ""
+    given["client_id"] = new_ulid()
+    return str(given["client_id"])
 
 
 async def _call(home: Home, name: str, request: dict[str, Any], seconds: float | None) -> Reply:

@@ -13,7 +13,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.options import home_option, json_option
-from hearthnet.cli.text import one_line
+from hearthnet.cli.text import counted, one_line
 from hearthnet.errors import OK, OTHER, HearthNetError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def _ingest(
                 done(f"failed    {one_line(file.name)}")
             else:
                 summary["ingested"].append({"path": str(file.path), **added})
-                done(f"ingested  {one_line(file.name)}: {added['chunks_indexed']} passages")
+                done(f"ingested  {one_line(file.name)}: {counted(added['chunks_indexed'], 'passage')}")
 
 
 async def _add(bus: Bus, store: Store, corpus: str, file: TextFile) -> dict[str, Any]:
@@ -126,7 +126,8 @@ def _progress(total: int, quiet: bool) -> Iterator[Done]:
 
 def _show(summary: dict[str, Any]) -> None:
     passages = sum(one["chunks_indexed"] for one in summary["ingested"])
-    terminal.line(f"{len(summary['ingested'])} files, {passages} passages in the corpus {summary['corpus']}")
+    files, found = counted(len(summary["ingested"]), "file"), counted(passages, "passage")
+    terminal.line(f"{files}, {found} in the corpus {summary['corpus']}")
     if skipped := summary["skipped"]:
         names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
         more = ", ..." if len(skipped) > _MOST_SKIPPED else ""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hearthnet.cli import terminal
 from hearthnet.cli.offered import Plan
 from hearthnet.cli.sources import Passage, passages, sources
-from hearthnet.cli.text import as_json, duration, many_lines, one_line, shorten, size
+from hearthnet.cli.text import as_json, counted, duration, many_lines, one_line, shorten, size
 
 _RESULT_WIDTH: Final = 200
 _PROSE_WIDTH: Final = 100
@@ -77,7 +77,7 @@ class Show:
         if not found:
             self._note(f"  {data['status']} ({took}): {shorten(as_json(data['content']), _RESULT_WIDTH)}")
             return
-        self._note(f"  {data['status']} ({took}): {len(found)} passages")
+        self._note(f"  {data['status']} ({took}): {counted(len(found), 'passage')}")
         self._found += found
         if self._plan.model.advice:
             self._passages(found)

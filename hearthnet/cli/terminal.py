@@ -16,10 +16,15 @@ _CODES: Final[dict[Style, str]] = {"bold": "1", "dim": "2", "green": "32", "yell
 
 
 def prepare() -> None:
-    """Text that the terminal's encoding cannot show is written as codes instead of failing."""
+    """Text that the terminal's encoding cannot show is written as codes; a closed stream swallows what it gets."""
+    sys.stdout, sys.stderr = (sys.stdout or _nowhere()), (sys.stderr or _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def styled(text: str, style: Style, stream: TextIO | None = None) -> str:

@@ -50,6 +50,11 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 3)].rstrip() + "..."
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def size(count: int) -> str:
     """A number of bytes for people: `812 B`, `14 kB`, `9.8 MB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

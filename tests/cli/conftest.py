@@ -1,0 +1,57 @@
+"""One real node for all tests of the command line, with a scripted model beside the built-in one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hearthnet.cli.run import run
+from tests.helpers.scripted_model import ScriptedModel
+from tests.helpers.shell import Shell
+
+
+@pytest.fixture(scope="session")
+def model() -> Iterator[ScriptedModel]:
+    """The model that says what a test wrote for it."""
+    with ScriptedModel() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shell(model: ScriptedModel) -> Iterator[Shell]:
+    """A shell whose node runs, with every service and both models."""
+    with tempfile.TemporaryDirectory(prefix="hn-cli-") as folder:
+        shell = Shell(Path(folder) / "home")
+        shell.home.mkdir()
+        (shell.home / "hearthnet.toml").write_text(f"[server]\nport = 0\n\n{model.config}")
+        with shell.node():
+            yield shell
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Shell:
+    """A shell where no node runs."""
+    return Shell(tmp_path / "stopped")
+
+
+class Here:
+    """Commands in this process, for what needs no node."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str | Path) -> int:
+        """Runs a command and returns its exit code; `out` and `err` hold what it printed."""
+        code = run([str(argument) for argument in arguments])
+        self.out, self.err = self._capsys.readouterr()
+        return code
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], home: Path) -> Here:
+    """Commands in this process, with an empty home."""
+    return Here(capsys)

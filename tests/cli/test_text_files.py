@@ -1,0 +1,62 @@
+"""Which files a person means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hearthnet.cli.text_files import TextFile, find
+from hearthnet.errors import HearthNetError
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    for name in ("b.MD", "a.txt", "deep/c.markdown", "picture.png", ".secret.md", ".hidden/x.md"):
+        (folder / name).write_text("text")
+    return folder
+
+
+@pytest.mark.req("CLI-9")
+def test_folders_give_their_texts_in_order_and_the_rest_is_named(docs: Path) -> None:
+    found = find([docs])
+    assert [file.name for file in found.texts] == ["docs/a.txt", "docs/b.MD", "docs/deep/c.markdown"]
+    assert [file.media_type for file in found.texts] == ["text/plain", "text/markdown", "text/markdown"]
+    assert found.skipped == [str(docs / "picture.png")]
+
+
+def test_a_named_file_is_taken_whatever_it_is_called_and_nothing_twice(docs: Path) -> None:
+    found = find([docs / "picture.png", docs, docs / "a.txt"])
+    assert [file.name for file in found.texts] == [
+        "picture.png",
+        "docs/a.txt",
+        "docs/b.MD",
+        "docs/deep/c.markdown",
+    ]
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HearthNetError, match="there is no file or folder") as caught:
+        find([tmp_path / "nothing"])
+    assert caught.value.exit_status == 5
+
+
+@pytest.mark.req("CLI-9")
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [(b"\x89PNG\xff", "byte 1 is not UTF-8"), (b"a\0b", "NUL bytes"), (b" \n", "is empty")],
+)
+def test_a_file_that_is_no_text_is_refused_in_one_line(data: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_bytes(data)
+    with pytest.raises(HearthNetError, match=reason) as caught:
+        TextFile(path, path.name).read()
+    assert caught.value.code == "bad_request"
+
+
+def test_a_file_that_went_away_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HearthNetError, match="cannot be read: No such file"):
+        TextFile(tmp_path / "gone.md", "gone.md").read()

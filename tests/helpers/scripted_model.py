@@ -1,0 +1,120 @@
+"""A language model that says what a test told it to, behind the OpenAI API on loopback.
+
+Real for everything but the thinking: the node's `llm` service speaks to it over HTTP as to any other server.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+NAME = "scripted"
+
+
+@dataclass(frozen=True)
+class Say:
+    """One turn: text, then calls `(tool, arguments)`. `forever`: it goes on talking until nobody listens."""
+
+    text: str = ""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    forever: bool = False
+
+
+@dataclass
+class ScriptedModel:
+    """Answers each question with the turns that were written for it, one a request. A context manager."""
+
+    turns: dict[str, list[Say]] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    stopped_at: float = 0.0
+    """When, on the monotonic clock, somebody stopped listening to a turn without end."""
+
+    def __enter__(self) -> Self:
+        handler = type("Handler", (_Handler,), {"owner": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def config(self) -> str:
+        """What stands in a node's settings to connect it."""
+        url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f'[[llm.models]]\nkind = "openai"\nname = "{NAME}"\nurl = "{url}"\nmodel = "{NAME}"\n'
+
+    def turn(self, request: dict[str, Any]) -> Say:
+        """The turn that answers a request: by its question, and how often the model has spoken since."""
+        self.requests.append(request)
+        messages = request["messages"]
+        asked = max(place for place, message in enumerate(messages) if message["role"] == "user")
+        spoken = sum(message["role"] == "assistant" for message in messages[asked:])
+        turns = self.turns.get(_text(messages[asked]), [])
+        return turns[spoken] if spoken < len(turns) else Say("That is all.")
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: ScriptedModel
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests show what matters themselves."""
+
+    def do_GET(self) -> None:
+        """The list of models."""
+        body = json.dumps({"object": "list", "data": [{"id": NAME, "object": "model"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """A chat completion, streamed."""
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        turn = self.owner.turn(request)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            self._speak(turn)
+        except OSError:
+            self.owner.stopped_at = time.monotonic()
+        self.close_connection = True
+
+    def _speak(self, turn: Say) -> None:
+        for word in turn.text.split(" ") if turn.text else []:
+            self._chunk({"content": word + " "})
+        while turn.forever:
+            self._chunk({"content": "on "})
+            time.sleep(0.01)
+        for index, (name, arguments) in enumerate(turn.calls):
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            call = {"index": index, "id": f"call_{name}_{index}", "type": "function", "function": function}
+            self._chunk({"tool_calls": [call]})
+        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+        self._chunk({}, finish_reason="tool_calls" if turn.calls else "stop", usage=usage)
+        self.wfile.write(b"data: [DONE]\n\n")
+        self.wfile.flush()
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None, **extra: Any) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        chunk = {"id": "c", "object": "chat.completion.chunk", "model": NAME, "choices": [choice], **extra}
+        self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        self.wfile.flush()
