@@ -143,8 +143,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise _Damaged
     if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
         raise _Damaged
-    connection.executescript(_TABLES)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    if version == 0:
+        connection.executescript(_TABLES)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _move_aside(file: Path) -> Path:

@@ -1,0 +1,111 @@
+"""SIGKILL in the middle of ingestions: what was confirmed is there, and nothing is there by halves."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hearthnet_rag.database import FILE
+from hearthnet_rag.index import Index
+from hearthnet_rag.library import Library
+from tests.helpers.processes import child_environment
+
+PARAGRAPH = "Keep the lid on the barrel so that no leaves and no mosquitoes get in.\n\n"
+CHILD = f"""
+import sys
+from pathlib import Path
+from hearthnet.canonical import content_hash
+from hearthnet.ids import new_ulid
+from hearthnet_rag.journal import Record
+from hearthnet_rag.library import Library
+
+library = Library(Path(sys.argv[1]))
+pause_in = int(sys.argv[2])
+
+
+def pause() -> None:
+    sys.stdout.write("in the middle\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+def pause_at_passage(number: int) -> None:
+    writer = library._index._writer
+    writer.create_function("pause", 0, pause)
+    writer.execute(
+        "CREATE TEMP TRIGGER middle BEFORE INSERT ON chunks "
+        f"WHEN new.number = {{number}} BEGIN SELECT pause(); END"
+    )
+
+
+for number in range(100_000):
+    if number == pause_in:
+        pause_at_passage(10)
+    data = (f"# Note {{number}}\\n\\n" + {PARAGRAPH!r} * 2000).encode()
+    record = Record("home", content_hash(data), new_ulid(), "text/markdown")
+    sys.stdout.write(library.ingest(record, data).doc_cid + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def start(folder: Path, pause_in: int = -1) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHILD, str(folder), str(pause_in)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=child_environment())
+
+
+def ingest_and_kill(folder: Path, after: int) -> set[str]:
+    """Kills a process that ingests when it has confirmed `after` documents and is at the next one."""
+    with start(folder) as child:
+        assert child.stdout is not None
+        confirmed = {child.stdout.readline().strip() for _ in range(after)}
+        child.send_signal(signal.SIGKILL)
+        confirmed |= {line.strip() for line in child.stdout if line.endswith("\n")}
+    return confirmed
+
+
+def check_whole(index: Index) -> set[str]:
+    """Each document has all its passages, each of them can be found, and there are no others."""
+    with index.reading() as connection:
+        documents = connection.execute(
+            "SELECT doc_cid, documents.chunks AS said, count(chunks.id) AS stored FROM documents "
+            "LEFT JOIN chunks ON document = documents.id GROUP BY documents.id"
+        ).fetchall()
+        found = connection.execute(
+            "SELECT count(*) FROM passages_1 WHERE passages_1 MATCH 'barrel'"
+        ).fetchone()[0]
+        stored = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    assert all(row["said"] == row["stored"] > 1 for row in documents)
+    assert found == stored == sum(row["said"] for row in documents)
+    return {row["doc_cid"] for row in documents}
+
+
+@pytest.mark.req("RAG-6")
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_kill_leaves_nothing_by_halves(tmp_path: Path, after: int) -> None:
+    confirmed = ingest_and_kill(tmp_path, after)
+    assert len(confirmed) >= after
+    assert (tmp_path / FILE).exists()
+    with Index(tmp_path) as index:
+        assert index.moved_aside is None
+        present = check_whole(index)
+    assert confirmed <= present
+    assert len(present) <= len(confirmed) + 1
+    library = Library(tmp_path)
+    assert len(list(library.lost())) <= 1
+    library.close()
+
+
+@pytest.mark.req("RAG-6")
+def test_a_kill_inside_a_transaction_undoes_it(tmp_path: Path) -> None:
+    with start(tmp_path, pause_in=1) as child:
+        assert child.stdout is not None
+        confirmed = child.stdout.readline().strip()
+        assert child.stdout.readline() == "in the middle\n"
+        child.send_signal(signal.SIGKILL)
+    with Index(tmp_path) as index:
+        assert check_whole(index) == {confirmed}

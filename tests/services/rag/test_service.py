@@ -1,0 +1,273 @@
+"""The rag service on a real node: its offers, its three capabilities, and who may do what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.canonical import content_hash
+from hearthnet.contracts import contracts
+from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call
+from hearthnet.times import now_ms
+from hearthnet.trust.approval import SKEW_MS, Approval
+from hearthnet.trust.keys import Identity
+from hearthnet.wire.header import Header
+from hearthnet_rag import RagService
+from hearthnet_rag.database import FILE
+from hearthnet_rag.service import CorpusParams, IngestInput, Nothing, QueryInput
+from hearthnet_rag.starter import starter_files
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+SOUP = b"# Soup\n\nBoil the soup.\n"
+
+
+@contextlib.asynccontextmanager
+async def running(mesh: Mesh, service: RagService | None = None) -> AsyncIterator[Bus]:
+    """The service on the mesh, with its changes of offers announced, and another process to call it from."""
+    rag = service or RagService()
+    tasks: list[asyncio.Task[None]] = []
+    async with mesh.hosting(rag) as host, await mesh.bus() as bus:
+        rag.on_offers_changed(lambda: tasks.append(asyncio.create_task(host.refresh())))
+        yield bus
+        await asyncio.gather(*tasks)
+
+
+async def ingest(bus: Bus, corpus: str, cid: str, **given: Any) -> Any:
+    body = {"params": {"corpus": corpus}, "input": {"doc_cid": cid, **given}}
+    return await bus.call("rag.ingest@1.0", body)
+
+
+async def query(bus: Bus, corpus: str, text: str, **given: Any) -> Any:
+    return await bus.call("rag.query@1.0", {"params": {"corpus": corpus}, "input": {"query": text, **given}})
+
+
+async def put(mesh: Mesh, data: bytes) -> str:
+    async with await mesh.store() as store:
+        return await store.put_blob(data)
+
+
+async def refusal(work: Any) -> HearthNetError:
+    with pytest.raises(HearthNetError) as caught:
+        await work
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+async def offered(bus: Bus, capability: str) -> list[dict[str, Any]]:
+    return sorted((view.params for view in await bus.offers(capability)), key=str)
+
+
+def call_by(identity: Identity, capability: str, params: Any, given: Any, **fields: Any) -> Call[Any, Any]:
+    """A call as the service library would hand it over, from a member with `identity`."""
+    header = Header(
+        kind="call", id=ids.new_ulid(), sender=identity.node_id, community=identity.node_id, time=now_ms()
+    )
+    return Call(
+        header=header, contract=contracts().get(capability), body={}, params=params, input=given,
+        principal=identity.node_id, approval=fields.get("approval"), evidence=None, until=0.0,
+    )  # fmt: skip
+
+
+def approval_until(identity: Identity, expires: int) -> Approval:
+    """An approval as the ladder hands it on: everything about it but its time was checked there."""
+    node = identity.node_id
+    return Approval(
+        signature="", id=ids.new_ulid(), community=node, approver=node, actor=node, provider=node,
+        capability="rag.ingest@1.0", arguments_digest="", idempotency_key="", run="", tool_call_id="",
+        time=now_ms() - 3 * SKEW_MS, expires=expires,
+    )  # fmt: skip
+
+
+@pytest.mark.req("RAG-1", "RAG-8")
+async def test_after_the_first_start_the_starter_corpus_answers(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        assert await offered(bus, "rag.query") == [{"corpus": "system", "embedding_model": None, "k_max": 20}]
+        assert await offered(bus, "rag.ingest") == [{"corpora_available": []}]
+        reply = await query(bus, "system", "How do I make rainwater safe to drink?", k=3)
+    assert reply.meta["corpus"] == "system"
+    assert reply.meta["embedding_model"] is None
+    assert [chunk["rank"] for chunk in reply.output["chunks"]] == [1, 2, 3]
+    best = reply.output["chunks"][0]
+    assert best["metadata"]["path"] == "water-rainwater.md"
+    assert best["metadata"]["sources"]
+    assert "first flush" in best["text"]
+
+
+@pytest.mark.req("RAG-8")
+async def test_a_second_start_reads_nothing_again(mesh: Mesh) -> None:
+    async with running(mesh):
+        pass
+    file = mesh.home.service("rag") / FILE
+    before = file.stat().st_mtime_ns
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    async with running(mesh) as bus:
+        assert clock() - started < 3.0
+        assert len((await query(bus, "system", "candles")).output["chunks"]) == 5
+    assert file.stat().st_mtime_ns == before
+
+
+@pytest.mark.req("RAG-1")
+async def test_text_can_be_left_out(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        reply = await query(bus, "system", "candles", include_text=False)
+    assert all("text" not in chunk for chunk in reply.output["chunks"])
+
+
+@pytest.mark.req("RAG-4")
+async def test_a_new_corpus_is_offered_and_searched_at_once(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
+    async with running(mesh) as bus:
+        first = await ingest(bus, "home", cid, media_type="text/markdown", metadata={"path": "soup.md"})
+        assert first.output == {"doc_cid": cid, "chunks_indexed": 1, "tokens_indexed": 6}
+        assert first.meta["corpus"] == "home"
+        assert ids.is_ulid(first.meta["ingest_event_id"])
+
+        async def both() -> bool:
+            return [params["corpus"] for params in await offered(bus, "rag.query")] == ["home", "system"]
+
+        await wait_for(both, 5, "the corpus to be offered")
+        assert await offered(bus, "rag.ingest") == [{"corpora_available": ["home"]}]
+        found = (await query(bus, "home", "soups")).output["chunks"]
+        assert [chunk["metadata"]["path"] for chunk in found] == ["soup.md"]
+        again = await ingest(bus, "home", cid, title="Another title")
+        assert again.output == first.output
+        assert again.meta["ingest_event_id"] == first.meta["ingest_event_id"]
+
+
+@pytest.mark.req("RAG-5")
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"\0\1\2", "is not text"), (b"", "is empty"), (b"\xff", "is not UTF-8")]
+)
+async def test_a_file_that_is_no_text_is_refused_and_nothing_is_kept(
+    mesh: Mesh, data: bytes, words: str
+) -> None:
+    cid = await put(mesh, data)
+    async with running(mesh) as bus:
+        error = await refusal(ingest(bus, "home", cid, metadata={"path": "photo.txt"}))
+        assert len(await offered(bus, "rag.query")) == 1
+    assert error.code == "bad_request"
+    assert error.message.startswith(f"photo.txt {words}")
+
+
+@pytest.mark.req("RAG-5")
+async def test_a_blob_that_is_not_stored(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        error = await refusal(ingest(bus, "home", content_hash(b"nowhere")))
+    assert error.code == "not_found"
+
+
+@pytest.mark.req("RAG-8")
+async def test_the_starter_corpus_is_read_only(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
+    async with running(mesh) as bus:
+        error = await refusal(ingest(bus, "system", cid))
+    assert error.code == "unauthorized"
+    assert "choose another name" in error.message
+
+
+@pytest.mark.req("RAG-7")
+async def test_corpora_are_listed(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        [system] = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
+    assert (system["name"], system["language_majority"]) == ("system", "en")
+    assert system["docs"] == len(starter_files()) <= system["chunks"]
+    assert system["size_bytes"] > 100_000
+
+
+@pytest.mark.req("RAG-11")
+async def test_personal_is_offered_to_its_own_node_only(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
+    service = RagService()
+    async with running(mesh, service) as bus:
+        await ingest(bus, "personal", cid)
+        assert [offer.trust for offer in service.offers() if offer.params.get("corpus") == "personal"] == [
+            "self"
+        ]
+        assert len((await query(bus, "personal", "soup")).output["chunks"]) == 1
+        listed = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
+        assert [corpus["name"] for corpus in listed] == ["personal", "system"]
+        assert await offered(bus, "rag.ingest") == [{"corpora_available": []}]
+        await _check_hidden_from(Identity.generate(), service, cid)
+
+
+async def _check_hidden_from(stranger: Identity, service: RagService, cid: str) -> None:
+    params = CorpusParams("personal")
+    error = await refusal(service.query(call_by(stranger, "rag.query@1.0", params, QueryInput("soup"))))
+    assert (error.code, error.details["nearest"]) == ("not_found", ["system"])
+    error = await refusal(service.ingest(call_by(stranger, "rag.ingest@1.0", params, IngestInput(cid))))
+    assert error.code == "unauthorized"
+    reply = await service.list_corpora(call_by(stranger, "rag.list_corpora@1.0", Nothing(), Nothing()))
+    assert [corpus.name for corpus in reply.output["corpora"]] == ["system"]
+
+
+@pytest.mark.req("RAG-10")
+async def test_a_damaged_index_is_rebuilt_from_starter_and_journal(mesh: Mesh) -> None:
+    cid, lost = await put(mesh, SOUP), await put(mesh, b"bread")
+    async with running(mesh) as bus:
+        first = await ingest(bus, "home", cid, title="Grandmother's soup")
+        await ingest(bus, "home", lost)
+    async with await mesh.store() as store:
+        await (await store.js.object_store("blobs")).delete(lost)
+    file = mesh.home.service("rag") / FILE
+    file.write_bytes(b"broken" * 1000)
+    service = RagService()
+    async with running(mesh, service) as bus:
+        [soup] = (await query(bus, "home", "soup")).output["chunks"]
+        assert soup["metadata"]["doc_title"] == "Grandmother's soup"
+        again = await ingest(bus, "home", cid)
+        assert again.meta["ingest_event_id"] == first.meta["ingest_event_id"]
+        assert (await query(bus, "system", "candles")).output["chunks"]
+    [kept] = file.parent.glob(f"{FILE}.damaged-*")
+    assert kept.read_bytes() == b"broken" * 1000
+    assert service.note == (
+        f"the search index was damaged: kept as {kept.name}, rebuilt with 1 of your documents; "
+        "1 could not be read any more"
+    )
+
+
+async def test_an_approval_that_is_too_old_adds_nothing(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
+    service = RagService()
+    async with running(mesh, service):
+        old = approval_until(mesh.identity, now_ms() - 2 * SKEW_MS)
+        call = call_by(mesh.identity, "rag.ingest@1.0", CorpusParams("home"), IngestInput(cid), approval=old)
+        error = await refusal(service.ingest(call))
+        assert error.code == "expired"
+        fresh = approval_until(mesh.identity, now_ms() + SKEW_MS)
+        call = call_by(
+            mesh.identity, "rag.ingest@1.0", CorpusParams("home"), IngestInput(cid), approval=fresh
+        )
+        assert (await service.ingest(call)).output["chunks_indexed"] == 1
+
+
+async def test_stop_before_a_start_does_nothing() -> None:
+    await RagService().stop()
+
+
+@pytest.mark.req("RAG-12")
+@pytest.mark.parametrize("name", ["rag.query@1.0", "rag.ingest@1.0", "rag.list_corpora@1.0"])
+async def test_the_examples_of_the_contracts(mesh: Mesh, name: str) -> None:
+    async with running(mesh) as bus:
+        for example in contracts().get(name).examples:
+            document = example.get("given", {}).get("document")
+            if document is not None:
+                assert await put(mesh, document.encode()) == example["request"]["input"]["doc_cid"]
+            work = bus.call(name, request_of(example, None))
+            if "error" in example:
+                error = await refusal(work)
+                assert error.code == example["error"]
+                assert error.details.get("path") == example.get("path", error.details.get("path"))
+            else:
+                reply = await work
+                assert unmet(example["expect"], reply.output) == []
