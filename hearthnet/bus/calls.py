@@ -55,14 +55,14 @@ class Candidates:
     async def next(self) -> OfferView:
         """The next process to ask; raises why none is left: the last refusal, or `not_found`."""
         contract, own = self._request.contract, self._peer.node_id
+        self._attempts += 1
         # The own node's answer is enough: it comes first, so that the others need not be waited for.
         known = await self._discovery.offers(
             contract.capability, lambda offers: any(view.node == own for view in self._untried(offers))
         )
         views = self._untried(known)
-        if not views or self._attempts >= MOST_ATTEMPTS:
+        if not views or self._attempts > MOST_ATTEMPTS:
             raise self._why or router.no_candidate(contract, self._request.body, known)
-        self._attempts += 1
         self._tried.add((views[0].node, views[0].offer.instance))
         return views[0]
 
@@ -78,9 +78,13 @@ class Candidates:
         known = self._discovery.registry.offers(subjects.topic(self._request.contract.capability), now_ms())
         return bool(self._untried(known))
 
-    def again(self) -> None:
-        """Lets every process be asked once more, after a pause."""
+    def again(self, why: HearthNetError) -> float:
+        """Lets every process be asked once more, after a pause in seconds that grows each time."""
         self._tried.clear()
+        wait = _BACKOFF_SECONDS * float(2 ** (self._attempts - 1))
+        if why.retry_after_ms is not None:
+            wait = max(wait, why.retry_after_ms / 1000)
+        return wait * random.uniform(0.5, 1.5)
 
     def _untried(self, offers: list[OfferView]) -> list[OfferView]:
         found = router.candidates(self._request.contract, self._request.body, offers, self._peer.node_id)
@@ -96,15 +100,15 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
     until = clock() + timeout_seconds
     candidates = Candidates(peer, discovery, request)
     while True:
-        view = await candidates.next()
+        view = None
         try:
+            view = await candidates.next()
             return await _ask(peer, request, view, until)
         except HearthNetError as error:
             if not (_repeatable(request, error) and candidates.mark(view, error)):
                 raise
             if not candidates.others():
-                candidates.again()
-                await _settled(peer, _pause(error), until, error)
+                await _settled(peer, candidates.again(error), until, error)
 
 
 async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> Reply:
@@ -131,11 +135,6 @@ def _repeatable(request: Request, error: HearthNetError) -> bool:
     if isinstance(error, NobodyThere) or error.code == "capacity_exceeded":
         return True
     return error.code == "partition" and request.contract.idempotent != "no"
-
-
-def _pause(error: HearthNetError) -> float:
-    wait = _BACKOFF_SECONDS if error.retry_after_ms is None else error.retry_after_ms / 1000
-    return wait * random.uniform(0.5, 1.5)
 
 
 async def _settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:

@@ -42,6 +42,7 @@ class Finding:
         self._changed = asyncio.Event()
         self._answered = False
         self._over = False
+        self._lost = False
 
     def on_frame(self, frame: Frame) -> None:
         """An answer: the offers of one process."""
@@ -61,11 +62,20 @@ class Finding:
         self._changed.set()
 
     def on_lost(self) -> None:
-        """The connection broke; what comes after it is asked anew."""
+        """The connection broke, and the answers with it."""
+        self._lost = True
         self.on_nobody()
 
     async def wait(self) -> None:
-        """Returns when there is enough, when nobody is there, or when no more answers can be expected."""
+        """Returns when there is enough, when nobody is there, or when no more answers can be expected.
+
+        Raises `partition` where the connection broke meanwhile: nothing is known then.
+        """
+        await self._collect()
+        if self._lost:
+            raise HearthNetError("partition", "the connection to the server broke")
+
+    async def _collect(self) -> None:
         clock = asyncio.get_running_loop().time
         last = clock() + NOBODY_SECONDS
         graced = False

@@ -122,7 +122,7 @@ class Link:
         await self._client.flush()
 
     async def close(self) -> None:
-        """Sends what is waiting and closes; a reconnection is waited for, since cut off it leaks its socket."""
+        """Sends what is waiting and closes; waits for a reconnection, which cut off would leak its socket."""
         from nats import errors
 
         with contextlib.suppress(TimeoutError):

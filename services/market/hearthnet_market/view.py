@@ -93,7 +93,7 @@ class View:
             WHERE ended_lamport IS NULL AND expires_at > ? ORDER BY score DESC, lamport DESC LIMIT ?"""
         with self._lock:
             rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
-            return [_post(row) | {"score": round(row[-1], 4)} for row in rows], self._lamport()
+            return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
 
     def author(self, event_id: str) -> str | None:
         """Who wrote the post that is still current, None where there is none."""

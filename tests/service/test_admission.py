@@ -1,0 +1,305 @@
+"""Who gets in: tokens, approvals, signatures, replays and clocks, at a real provider."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.link import Link
+from hearthnet.canonical import digest
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import Scope, mint
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import POST, QUERY, ProbeService, post, query
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+RUN = ids.new_ulid()
+
+
+def _token(bus: Bus, *capabilities: str, run: str = RUN, **constraints: list[Any]) -> str:
+    peer = bus.peer
+    scope = Scope(capabilities=capabilities, params_constraints=constraints)
+    return mint(
+        peer.identity,
+        subject=peer.node_id,
+        audience=peer.community,
+        scope=scope,
+        now_ms=now_ms(),
+        ttl_seconds=60,
+        run=run,
+    )
+
+
+def _approval(bus: Bus, body: dict[str, Any], **changes: Any) -> Approval:
+    """An approval of exactly this call, less what a test changes about it; always properly signed."""
+    peer, now = bus.peer, now_ms()
+    fields: dict[str, Any] = {
+        "id": ids.new_ulid(),
+        "community": peer.community,
+        "approver": peer.node_id,
+        "actor": peer.node_id,
+        "provider": ANY_PROVIDER,
+        "capability": POST,
+        "arguments_digest": digest(body),
+        "idempotency_key": body["input"]["client_id"],
+        "run": RUN,
+        "tool_call_id": "call_1",
+        "time": now,
+        "expires": now + 60_000,
+    }
+    return sign_approval(peer.identity, Approval(**{**fields, **changes}))
+
+
+async def _code(work: Any) -> str:
+    with pytest.raises(HearthNetError) as caught:
+        await work
+    return caught.value.code
+
+
+@pytest.mark.req("ADMIT-1")
+async def test_a_model_driven_effect_needs_an_approval_and_happens_once(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        body, token = post(ids.new_ulid()), _token(bus, POST)
+        assert await _code(bus.call(POST, body, token=token, run=RUN)) == "unauthorized"
+        assert service.calls == []
+        approval = _approval(bus, body)
+        first = await bus.call(POST, body, token=token, run=RUN, approval=approval)
+        again = await bus.call(POST, body, token=token, run=RUN, approval=approval)
+    assert first.output == again.output
+    assert (first.meta["repeated"], again.meta["repeated"]) == (False, True)
+    assert first.meta["approval"] == approval.id
+    assert first.meta["arguments_digest"] == digest(body)
+
+
+@pytest.mark.req("ADMIT-2")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arguments_digest": digest({"other": "arguments"})},
+        {"run": ids.new_ulid()},
+        {"actor": Identity.generate().node_id},
+        {"provider": Identity.generate().node_id},
+        {"capability": "market.expire@1.0"},
+        {"idempotency_key": ids.new_ulid()},
+        {"community": Identity.generate().node_id},
+        {"v": 2},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_an_approval_of_something_else_is_none(mesh: Mesh, change: dict[str, Any]) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        body = post(ids.new_ulid())
+        approval = _approval(bus, body, **change)
+        work = bus.call(POST, body, token=_token(bus, POST), run=RUN, approval=approval)
+        assert await _code(work) == "unauthorized"
+        assert service.calls == []
+
+
+@pytest.mark.req("ADMIT-2")
+async def test_an_approval_that_is_forged_or_too_late_is_none(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        body, token, now = post(ids.new_ulid()), _token(bus, POST), now_ms()
+        honest = _approval(bus, body)
+        stranger = Identity.generate()
+        forged = sign_approval(stranger, msgspec.structs.replace(honest, approver=stranger.node_id))
+        bent = msgspec.structs.replace(honest, expires=honest.expires + 1)
+        late = _approval(bus, body, time=now - 500_000, expires=now - 400_000)
+        for approval, code in ((forged, "unauthorized"), (bent, "invalid_signature"), (late, "expired")):
+            assert await _code(bus.call(POST, body, token=token, run=RUN, approval=approval)) == code
+        assert (await bus.call(POST, body, token=token, run=RUN, approval=honest)).output
+
+
+@pytest.mark.req("ADMIT-3")
+async def test_the_outcome_of_an_effect_outlives_its_approval(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        body, token, now = post(ids.new_ulid()), _token(bus, POST), now_ms()
+        first = await bus.call(POST, body, token=token, run=RUN, approval=_approval(bus, body))
+        late = _approval(bus, body, time=now - 500_000, expires=now - 400_000)
+        assert (await bus.call(POST, body, token=token, run=RUN, approval=late)).output == first.output
+
+
+@pytest.mark.req("ADMIT-4")
+async def test_a_token_narrows_what_its_holder_may_do(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        fine = _token(bus, "rag.query@1.0", corpus=["probe"])
+        assert (await bus.call(QUERY, query(), token=fine, run=RUN)).output
+        for token, run, code in (
+            (_token(bus, "rag.list_corpora@1.0"), RUN, "token_scope_insufficient"),
+            (_token(bus, "rag.query@1.1"), RUN, "token_scope_insufficient"),
+            (_token(bus, "rag.query", corpus=["other"]), RUN, "token_scope_insufficient"),
+            (_token(bus, "rag.query", model=["m"]), RUN, "token_scope_insufficient"),
+            (fine, ids.new_ulid(), "token_scope_insufficient"),
+            (fine, "", "token_scope_insufficient"),
+            (fine[:-2] + "AA", RUN, "token_invalid"),
+            ("hntoken://v1/nonsense", RUN, "bad_request"),
+        ):
+            assert await _code(bus.call(QUERY, query(), token=token, run=run)) == code
+
+
+def _frame(bus: Bus, host_node: str, instance: str, body: dict[str, Any], **fields: Any) -> tuple[str, bytes]:
+    """A call as bytes, unsigned unless the test signs it: for what the library would never send."""
+    capability = parse_capability(fields.pop("capability", QUERY))
+    header = bus.peer.header(
+        "call", ids.new_ulid(), to=host_node, to_instance=instance, capability=str(capability), deadline=5000
+    )
+    header = msgspec.structs.replace(header, **fields)
+    inner = frames.plain(header, msgspec.json.encode(body))
+    subject = subjects.call(bus.peer.node_id, host_node, instance, capability)
+    return subject, frames.box(inner, bus.peer.keys.to(host_node))
+
+
+class _Listener:
+    """Waits for replies to hand-made frames."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.heard: list[Frame] = []
+
+    async def send(self, frame: tuple[str, bytes], call_id: str) -> None:
+        self._bus.peer.replies.expect(call_id, self)
+        await self._bus.peer.link.publish(*frame)
+
+    def on_frame(self, frame: Frame) -> None:
+        self.heard.append(frame)
+
+    def on_nobody(self) -> None:
+        raise AssertionError("somebody is there")
+
+    def on_lost(self) -> None:
+        """The test is over, and its connection with it."""
+
+    @property
+    def codes(self) -> list[str]:
+        return [frame.header.code for frame in self.heard]
+
+
+@pytest.mark.req("ADMIT-5")
+async def test_a_captured_frame_counts_once(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        listener, call_id = _Listener(bus), ids.new_ulid()
+        frame = _frame(bus, host.peer.node_id, host.peer.instance, query(), id=call_id)
+        for _ in range(3):
+            await listener.send(frame, call_id)
+        await wait_for(lambda: host.dropped == 2, 2, "the repetitions to be dropped")
+        await wait_for(lambda: listener.heard, 2, "the one answer")
+    assert len(service.calls) == 1
+    assert listener.codes == [""]
+
+
+@pytest.mark.req("ADMIT-6")
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_clock_that_is_off_is_told_the_time(mesh: Mesh, minutes: int) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        listener, call_id = _Listener(bus), ids.new_ulid()
+        off = now_ms() + minutes * 60_000
+        await listener.send(
+            _frame(bus, host.peer.node_id, host.peer.instance, query(), id=call_id, time=off), call_id
+        )
+        await wait_for(lambda: listener.heard, 2, "the refusal")
+    assert listener.codes == ["expired"]
+    assert abs(msgspec.json.decode(listener.heard[0].body)["details"]["now"] - now_ms()) < 10_000
+    assert service.calls == []
+
+
+@pytest.mark.req("ADMIT-7")
+async def test_an_effect_asked_for_without_a_signature_is_refused(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        listener, call_id = _Listener(bus), ids.new_ulid()
+        body = post(ids.new_ulid())
+        frame = _frame(bus, host.peer.node_id, host.peer.instance, body, id=call_id, capability=POST)
+        await listener.send(frame, call_id)
+        await wait_for(lambda: listener.heard, 2, "the refusal")
+    assert listener.codes == ["invalid_signature"]
+    assert service.calls == []
+
+
+@pytest.mark.req("ADMIT-8")
+async def test_what_is_not_for_this_process_is_dropped_without_a_word(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        node, instance = host.peer.node_id, host.peer.instance
+        subject, good = _frame(bus, node, instance, query())
+        flipped = good[:-1] + bytes([good[-1] ^ 1])
+        bad = [
+            b"",
+            b"garbage",
+            flipped,
+            _frame(bus, node, instance, query(), to_instance="aaaaaaaa")[1],
+            _frame(bus, node, instance, query(), community=Identity.generate().node_id)[1],
+            _frame(bus, node, instance, query(), kind="reply")[1],
+            _frame(bus, node, instance, query(), sender=Identity.generate().node_id)[1],
+        ]
+        for data in bad:
+            await bus.peer.link.publish(subject, data)
+        await wait_for(lambda: host.dropped == len(bad), 2, "all to be dropped")
+        assert service.calls == []
+        assert (await bus.call(QUERY, query())).output
+
+
+@pytest.mark.req("ADMIT-9")
+async def test_the_server_pins_a_node_to_its_own_name(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
+        refused: list[str] = []
+        link = await Link.connect(mesh.server.url, mesh.identity.login(), "impostor")
+        link.client._error_cb = _collect(refused)
+        other = Identity.generate()
+        for subject in (
+            subjects.call(other.node_id, host.peer.node_id, host.peer.instance, parse_capability(QUERY)),
+            subjects.announce(other.node_id, parse_capability(QUERY)),
+            subjects.find(other.node_id, "rag.query.v1"),
+            "$JS.API.STREAM.LIST",
+        ):
+            refused.clear()
+            await link.publish(subject, b"x")
+            await wait_for(lambda: refused, 2, f"a refusal of {subject}")
+        await link.close()
+        assert (await bus.call(QUERY, query())).output
+
+
+def _collect(into: list[str]) -> Any:
+    async def collect(error: Exception) -> None:
+        into.append(str(error))
+
+    return collect
+
+
+@pytest.mark.req("ADMIT-10")
+async def test_one_client_id_has_one_effect_however_many_ask(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        body = post(ids.new_ulid())
+        replies = await asyncio.gather(*(bus.call(POST, body) for _ in range(20)))
+        other = post(body["input"]["client_id"], title="Something else")
+        assert await _code(bus.call(POST, other)) == "bad_request"
+    assert len({reply.output["event_id"] for reply in replies}) == 1
+    assert {reply.output["lamport"] for reply in replies} == {1}
+    assert sum(not reply.meta["repeated"] for reply in replies) == 1
+
+
+@pytest.mark.req("ADMIT-11")
+async def test_a_post_survives_the_server_dying_under_it(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        body = post(ids.new_ulid())
+        asking = asyncio.create_task(bus.call(POST, body, timeout_seconds=20))
+        mesh.restart_server()
+        first = await asking
+        again = await bus.call(POST, body)
+    assert first.output == again.output

@@ -1,0 +1,143 @@
+"""The market service on a real server."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts import contracts
+from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.errors import HearthNetError
+from hearthnet.service.events import EventLog
+from hearthnet.trust.keys import Identity
+from hearthnet.wire import frame as frames
+from hearthnet_market import MarketService
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+def _post(title: str = "Water filter", **fields: Any) -> dict[str, Any]:
+    text = {"client_id": ids.new_ulid(), "category": "offer", "title": title, "body": "To lend.", **fields}
+    return {"params": {}, "input": text}
+
+
+def _body(**fields: Any) -> dict[str, Any]:
+    return {"params": {}, "input": fields}
+
+
+async def _titles(bus: Bus) -> list[str]:
+    reply = await bus.call("market.list@1.0", _body())
+    return [post["title"] for post in reply.output["posts"]]
+
+
+@pytest.mark.req("MARKET-1")
+async def test_a_post_is_seen_at_once_and_after_a_restart(mesh: Mesh) -> None:
+    async with await mesh.bus() as bus:
+        async with mesh.hosting(MarketService()):
+            posted = await bus.call("market.post@1.0", _post())
+            assert await _titles(bus) == ["Water filter"]
+        shutil.rmtree(mesh.home.service("market"))
+        async with mesh.hosting(MarketService()):
+            found = await bus.call("market.search@1.0", _body(query="filters"))
+    assert found.output["posts"][0]["event_id"] == posted.output["event_id"]
+    assert found.meta["degraded"] is True
+
+
+@pytest.mark.req("MARKET-7")
+async def test_two_processes_show_each_others_posts(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, mesh.hosting(MarketService()):
+        for number in range(6):
+            await bus.call("market.post@1.0", _post(f"post {number}"))
+
+        async def everywhere() -> bool:
+            replies = [await bus.call("market.list@1.0", _body()) for _ in range(10)]
+            seen = {(reply.instance, reply.output["max_lamport"]) for reply in replies}
+            return len(seen) == 2 and {lamport for _, lamport in seen} == {6}
+
+        await wait_for(everywhere, 5, "both views to follow")
+
+
+@pytest.mark.req("MARKET-2")
+async def test_a_post_ends_once(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        event_id = (await bus.call("market.post@1.0", _post())).output["event_id"]
+        end = _body(client_id=ids.new_ulid(), event_id=event_id, reason="fulfilled")
+        first = await bus.call("market.expire@1.0", end)
+        assert (await bus.call("market.expire@1.0", end)).output == first.output
+        assert await _titles(bus) == []
+        since = await bus.call("market.list@1.0", _body(since_lamport=1))
+        assert since.output["removed"] == [event_id]
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call(
+                "market.expire@1.0", _body(client_id=ids.new_ulid(), event_id=event_id, reason="stale")
+            )
+    assert caught.value.code == "not_found"
+
+
+@pytest.mark.req("MARKET-6")
+async def test_overdue_posts_are_swept(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MarketService, "sweep_seconds", 0.05)
+    monkeypatch.setattr("hearthnet_market.service.now_ms", lambda: 4_000_000_000_000)
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        await bus.call("market.post@1.0", _post())
+
+        async def ended() -> bool:
+            reply = await bus.call("market.list@1.0", _body(since_lamport=1))
+            return len(reply.output["removed"]) == 1
+
+        await wait_for(ended, 5, "the sweep")
+        assert (await bus.call("market.list@1.0", _body())).output["max_lamport"] == 2
+
+
+@pytest.mark.req("MARKET-8")
+async def test_the_log_proves_who_asked_for_what(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.store() as store:
+        body = _post()
+        await bus.call("market.post@1.0", body)
+        log = EventLog(store, "MARKET", "mk.post", bus.peer.community)
+        events = [recorded.event async for batch in log.read(0) for recorded in batch]
+    assert len(events) == 1
+    frame = frames.read_signed(ids.unb64(events[0].frame), mesh.identity.node_id)
+    assert msgspec.json.decode(frame.body) == body
+    with pytest.raises(frames.FrameError):
+        frames.read_signed(ids.unb64(events[0].frame), Identity.generate().node_id)
+
+
+def _examples() -> list[Any]:
+    names = ("market.list@1.0", "market.search@1.0", "market.post@1.0", "market.expire@1.0")
+    return [
+        pytest.param(name, index, id=f"{name}-{index}")
+        for name in names
+        for index in range(len(contracts().get(name).examples))
+    ]
+
+
+async def _prepare(bus: Bus, given: dict[str, Any]) -> dict[str, Any]:
+    """Posts what an example takes for granted; what that returned."""
+    made = [
+        await bus.call("market.post@1.0", {"params": {}, "input": post}) for post in given.get("posts", [])
+    ]
+    return {"posts": [reply.output for reply in made]}
+
+
+@pytest.mark.req("MARKET-9")
+@pytest.mark.parametrize(("name", "index"), _examples())
+async def test_the_examples_of_the_contracts_are_true(mesh: Mesh, name: str, index: int) -> None:
+    example = contracts().get(name).examples[index]
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        made = await _prepare(bus, example.get("given", {}))
+        request = request_of(example, made)
+        if "error" in example:
+            with pytest.raises(HearthNetError) as caught:
+                await bus.call(name, request)
+            assert caught.value.code == example["error"]
+            return
+        reply = await bus.call(name, request)
+        assert not unmet(example.get("expect", {}), reply.output, [])

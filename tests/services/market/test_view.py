@@ -1,0 +1,175 @@
+"""The market's view: what it shows follows from the events alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.service.events import Event, Recorded
+from hearthnet.times import from_rfc3339, rfc3339
+from hearthnet_market.posts import CREATED, EXPIRED, ListInput, check_expiry, sweep_id
+from hearthnet_market.view import View
+
+START = 1_700_000_000_000
+AUTHOR = ids.node_id(bytes(32))
+HOUR = 3_600_000
+
+
+def _event(kind: str, data: dict[str, Any], lamport: int) -> Recorded:
+    event = Event(
+        event_id=ids.new_ulid(START + lamport),
+        event_type=kind,
+        wall_clock=rfc3339(START),
+        community_id=AUTHOR,
+        author=AUTHOR,
+        client_id=ids.new_ulid(),
+        data=data,
+        arguments_digest="",
+        frame="",
+        approval=None,
+    )
+    return Recorded(event, lamport)
+
+
+def _created(lamport: int, title: str = "Water filter", **data: Any) -> Recorded:
+    text = {"category": "offer", "title": title, "body": "To lend.", "ttl_seconds": 3600, **data}
+    return _event(CREATED, text, lamport)
+
+
+def _ended(lamport: int, target: Recorded) -> Recorded:
+    return _event(EXPIRED, {"target_event_id": target.event.event_id, "reason": "fulfilled"}, lamport)
+
+
+def _wanted(**fields: Any) -> ListInput:
+    return ListInput(**{"since_lamport": 0, "limit": 50, **fields})
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> Any:
+    opened = View(tmp_path / "view.db")
+    yield opened
+    opened.close()
+
+
+@pytest.mark.req("MARKET-1")
+def test_current_posts_are_listed_newest_first(view: View) -> None:
+    first = _created(1, tags=["water", "lend"], location={"lat": 1.5, "lng": 2, "label": "here"})
+    view.apply([first, _created(2, category="request", title="Firewood"), _created(3, ttl_seconds=7200)])
+    posts, lamport = view.current(_wanted(), START)
+    assert [post["lamport"] for post in posts] == [3, 2, 1]
+    assert lamport == 3
+    assert posts[2]["location"] == {"lat": 1.5, "lng": 2, "label": "here"}
+    assert from_rfc3339(posts[0]["expires_at"]) - from_rfc3339(posts[0]["created_at"]) == 2 * HOUR
+    assert [post["lamport"] for post in view.current(_wanted(category="request"), START)[0]] == [2]
+    assert [post["lamport"] for post in view.current(_wanted(tags=("lend", "water")), START)[0]] == [1]
+    assert view.current(_wanted(tags=("lend", "fire")), START)[0] == []
+    assert [post["lamport"] for post in view.current(_wanted(limit=1), START)[0]] == [3]
+    assert [post["lamport"] for post in view.current(_wanted(), START + HOUR)[0]] == [3]
+
+
+@pytest.mark.req("MARKET-2")
+def test_what_ended_is_gone_and_told_to_who_knew_it(view: View) -> None:
+    first, second = _created(1), _created(2, title="Firewood")
+    view.apply([first, second, _ended(3, first)])
+    assert [post["title"] for post in view.current(_wanted(), START)[0]] == ["Firewood"]
+    assert view.search("filter", 5, START)[0] == []
+    assert view.removed(2) == [first.event.event_id]
+    assert view.removed(3) == []
+    assert view.author(first.event.event_id) is None
+    assert view.author(second.event.event_id) == AUTHOR
+
+
+@pytest.mark.req("MARKET-3")
+@pytest.mark.parametrize(
+    "query", ["filters", 'WATER "', "lend* OR", "NEAR(filter", "-filter", "title:filter"]
+)
+def test_search_finds_words_whatever_stands_around_them(view: View, query: str) -> None:
+    others = [_created(place, title=f"Firewood {place}", body="Two stacks.") for place in (2, 3, 4)]
+    view.apply([_created(1), *others])
+    posts, _ = view.search(query, 5, START)
+    assert [post["title"] for post in posts] == ["Water filter"]
+    assert posts[0]["score"] > 0
+
+
+@pytest.mark.req("MARKET-3")
+def test_search_for_nothing_finds_nothing(view: View) -> None:
+    view.apply([_created(1)])
+    assert view.search("?!", 5, START) == ([], 1)
+
+
+@pytest.mark.req("MARKET-4")
+def test_a_damaged_view_or_one_of_another_version_is_derived_anew(tmp_path: Path) -> None:
+    path = tmp_path / "view.db"
+    path.write_bytes(b"this is no database, however long one looks at it" * 50)
+    view = View(path)
+    assert view.lamport() == 0
+    view.apply([_created(1)])
+    view.close()
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    again = View(path)
+    assert again.lamport() == 0
+    again.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+@pytest.mark.req("MARKET-4")
+def test_batches_and_repetitions_change_nothing(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    events: list[Recorded] = []
+    for lamport in range(1, data.draw(st.integers(1, 12)) + 1):
+        created = [event for event in events if event.event.event_type == CREATED]
+        if created and data.draw(st.sampled_from([True, False])):
+            events.append(_ended(lamport, data.draw(st.sampled_from(created))))
+        else:
+            events.append(_created(lamport, title=f"post {lamport}"))
+    whole, pieces = (View(tmp_path_factory.mktemp("view") / "view.db") for _ in range(2))
+    whole.apply(events)
+    at = 0
+    while at < len(events):
+        size = data.draw(st.integers(1, len(events) - at))
+        back = data.draw(st.integers(0, at))
+        pieces.apply(events[back : at + size])
+        at += size
+    assert whole.current(_wanted(), START) == pieces.current(_wanted(), START)
+    assert whole.removed(1) == pieces.removed(1)
+    whole.close()
+    pieces.close()
+
+
+@pytest.mark.req("MARKET-5")
+@pytest.mark.parametrize(
+    ("principal", "level", "reason", "allowed"),
+    [
+        (AUTHOR, "member", "user_request", True),
+        (AUTHOR, "unknown", "stale", True),
+        ("other", "member", "stale", False),
+        ("other", "trusted", "stale", True),
+        ("other", "anchor", "withdrawn", True),
+        ("other", "anchor", "user_request", False),
+    ],
+)
+def test_who_may_end_a_post(principal: str, level: str, reason: str, allowed: bool) -> None:
+    if allowed:
+        check_expiry(AUTHOR, principal, level, reason)
+        return
+    with pytest.raises(HearthNetError) as caught:
+        check_expiry(AUTHOR, principal, level, reason)
+    assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("MARKET-6")
+def test_every_sweeper_makes_the_same_client_id() -> None:
+    assert sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02") == sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02")
+    assert sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02") != sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ03")
+    assert ids.is_ulid(sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02"))
