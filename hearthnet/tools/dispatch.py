@@ -85,7 +85,7 @@ class Dispatcher:
                 reply = await self._bus.call(
                     call.capability,
                     call.body,
-                    timeout=seconds,
+                    timeout_seconds=seconds,
                     token=self._authority.token(tool, self._clock.now_ms()),
                     run=self._run,
                     approval=approval,
@@ -103,7 +103,7 @@ class Dispatcher:
         final: dict[str, Any] = {}
         token = self._authority.token(tool, self._clock.now_ms())
         async with self._bus.stream(
-            call.capability, call.body, timeout=seconds, token=token, run=self._run
+            call.capability, call.body, timeout_seconds=seconds, token=token, run=self._run
         ) as stream:
             async for frame in stream:
                 if frame.event == "progress":

@@ -66,7 +66,7 @@ class BusPort(Protocol):
         capability: str,
         body: dict[str, Any],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the bus has it
+        timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
         approval: Approval | None = None,
@@ -78,7 +78,7 @@ class BusPort(Protocol):
         capability: str,
         body: dict[str, Any],
         *,
-        timeout: float | None = None,
+        timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
     ) -> StreamPort: ...

@@ -40,7 +40,7 @@ class BoundTool:
         self.capability: Final = str(contract.capability)
         self.effect: Final = definition.side_effects or contract.side_effects
         self._keyed = contract.idempotent == "client_id"
-        self.repeatable_effect: Final = contract.side_effects and self._keyed
+        self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:

@@ -100,7 +100,7 @@ class ScriptedBus:
         capability: str,
         body: dict[str, Any],
         *,
-        timeout: float | None = None,
+        timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
     ) -> Script:
@@ -108,7 +108,7 @@ class ScriptedBus:
         if capability == "llm.chat@2.0" and not token:
             self.requests.append(body["input"])
             return self.turns[len(self.requests) - 1]
-        self._accept(capability, body, token, None, run, "", timeout)
+        self._accept(capability, body, token, None, run, "", timeout_seconds)
         lines = self.tools[capability]
         assert isinstance(lines, list)
         return Script(lines)
@@ -118,13 +118,13 @@ class ScriptedBus:
         capability: str,
         body: dict[str, Any],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - as the bus has it
+        timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
         approval: Approval | None = None,
         idempotency_key: str = "",
     ) -> Answer:
-        self._accept(capability, body, token, approval, run, idempotency_key, timeout)
+        self._accept(capability, body, token, approval, run, idempotency_key, timeout_seconds)
         handler = self.tools[capability]
         assert callable(handler)
         return Answer(await handler(body), {"ms": 1})

@@ -377,6 +377,14 @@ async def test_a_lost_reply_to_an_effect_is_asked_for_again_under_the_same_key()
 
 @pytest.mark.req("TOOL-15")
 @pytest.mark.asyncio
+async def test_a_lost_reply_to_a_read_is_the_models_to_ask_for_again() -> None:
+    bus = ScriptedBus(tools={"rag.query@1.0": raises(LOST)})
+    result = await ToolExecutor(bus, tools("search_corpus")).dispatch(ToolCall("a", "search_corpus", QUERY))
+    assert (result.content, len(bus.calls)) == ("partition: the reply is lost", 1)
+
+
+@pytest.mark.req("TOOL-15")
+@pytest.mark.asyncio
 async def test_an_effect_that_stays_lost_has_an_unknown_outcome_and_a_refused_one_is_not_repeated() -> None:
     bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, LOST, HearthNetError("unauthorized", "no"))})
     executor = ToolExecutor(bus, tools("market_post"))
