@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -35,24 +37,32 @@ def command(service: str | None, follow: bool, lines: int, home: Home) -> None:
 
     SERVICE is a service, `nats-server` for the server, `up` for the supervisor. Without it: all of them.
     """
-    folder = home.logs
-    tails = [Tail(path, path.stem) for path in _chosen(folder, service)]
-    for tail in tails:
-        for line in tail.newest(lines):
-            _print(line, tail.name, prefixed=service is None)
-    while follow:
-        _follow(tails, prefixed=service is None)
-        time.sleep(_POLL_SECONDS)
+    with contextlib.ExitStack() as opened:
+        tails = [opened.enter_context(Tail(path, path.stem)) for path in _chosen(home.logs, service)]
+        for tail in tails:
+            _print(tail.newest(lines), tail.name, prefixed=service is None)
+        while follow:
+            for tail in tails:
+                _print(tail.added(), tail.name, prefixed=service is None)
+            time.sleep(_POLL_SECONDS)
 
 
 class Tail:
-    """One log file: its newest lines, then what is added; a rotated file is followed into the new one."""
+    """One open log file: its newest lines, then what is added; a rotated one is followed into the new one."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name: Final = name
         self._path = path
         self._file = path.open("rb")
         self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
 
     def newest(self, count: int) -> list[str]:
         """The newest `count` lines, taken from rotated files too; `added` goes on behind them."""
@@ -95,12 +105,7 @@ def _chosen(folder: Path, service: str | None) -> list[Path]:
     return [there[service]]
 
 
-def _follow(tails: list[Tail], *, prefixed: bool) -> None:
-    for tail in tails:
-        for line in tail.added():
-            _print(line, tail.name, prefixed=prefixed)
-
-
-def _print(line: str, name: str, *, prefixed: bool) -> None:
+def _print(lines: Iterable[str], name: str, *, prefixed: bool) -> None:
     head = terminal.styled(f"{name}: ", "dim") if prefixed else ""
-    terminal.write(f"{head}{many_lines(line)}\n")
+    for line in lines:
+        terminal.write(f"{head}{many_lines(line)}\n")

@@ -16,7 +16,7 @@ _CODES: Final[dict[Style, str]] = {"bold": "1", "dim": "2", "green": "32", "yell
 
 
 def prepare() -> None:
-    """Text that the terminal's encoding cannot show is written as codes; a closed stream swallows what it gets."""
+    """What an encoding cannot show is written as codes, and a closed stream swallows what it gets."""
     sys.stdout, sys.stderr = (sys.stdout or _nowhere()), (sys.stderr or _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
