@@ -92,7 +92,8 @@ class Calls:
         if tool is None:
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
         call.capability, call.effect = tool.capability, tool.effect
-        call.client_id = derive.client_id(state.run, call.id)
+        if tool.effect:
+            call.client_id = derive.client_id(state.run, call.id)
         call.timeout_ms = tool.timeout_ms(self._per_tool_seconds)
         prepared = tool.prepare(arguments, call.client_id)
         if isinstance(prepared, str):
