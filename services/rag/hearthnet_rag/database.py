@@ -81,16 +81,18 @@ def open_database(folder: Path) -> tuple[sqlite3.Connection, Path | None]:
 
 def as_wire_error(error: OSError | sqlite3.DatabaseError, file: Path) -> HearthNetError:
     """What a failure to read or write `file` is called on the wire."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
         return HearthNetError("capacity_exceeded", "the disk is full; free some space, then try again")
-    if code == sqlite3.SQLITE_INTERRUPT:
-        return stopped()
     if code in _DAMAGE:
         return HearthNetError(
             "internal_error", f"{file} is damaged; stop and start the node, and it is rebuilt"
         )
     return HearthNetError("internal_error", f"{file}: {error}; see that this user may write there")
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)) & 0xFF
 
 
 def stopped() -> HearthNetError:
@@ -126,7 +128,7 @@ def _opened(file: Path) -> sqlite3.Connection:
         _prepare(connection)
     except sqlite3.DatabaseError as error:
         connection.close()
-        if error.sqlite_errorcode & 0xFF in _DAMAGE:
+        if _code(error) in _DAMAGE:
             raise _Damaged from error
         raise
     except _Damaged:

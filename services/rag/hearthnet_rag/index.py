@@ -10,13 +10,13 @@ import json
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from hearthnet_rag.chunking import cut, estimate_tokens
+from hearthnet_rag.chunking import Passage, cut, estimate_tokens
 from hearthnet_rag.database import (
     FILE,
     as_wire_error,
@@ -75,9 +75,7 @@ class Index:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
-        self._writer.interrupt()
         with self._writing:
-            self._writer.execute("SELECT 1")  # an interruption lasts until a statement begins
             self._writer.close()
 
     def __enter__(self) -> Self:
@@ -97,12 +95,16 @@ class Index:
         A document that is there already stays as it is. `capacity_exceeded` where the disk is full,
         `partition` where the index is closed meanwhile.
         """
-        rows = list(self._rows(entry.document))
+        rows = list(self._unless_closing(_rows(entry.document)))
         with self._transaction() as connection:
             earlier = _find(connection, corpus, entry.doc_cid)
             if earlier is not None:
                 return earlier
-            return _insert(connection, _corpus_for(connection, corpus), entry, rows)
+            number = _corpus_for(connection, corpus)
+            made = Ingested(entry.doc_cid, len(rows), sum(row.tokens for row in rows), entry.event_id)
+            document = _insert_document(connection, number, entry, made)
+            _insert_chunks(connection, number, document, self._unless_closing(rows))
+            return made
 
     def remove(self, corpus: str, doc_cids: list[str]) -> None:
         """Forgets documents of `corpus`; one that is not there is none to forget."""
@@ -158,11 +160,11 @@ class Index:
         else:
             self._readers.put(connection)
 
-    def _rows(self, document: Document) -> Iterator[_Row]:
-        for passage in cut(document.body, document.headings):
+    def _unless_closing(self, rows: Iterable[_Row]) -> Iterator[_Row]:
+        for row in rows:
             if self._closing.is_set():
                 raise stopped()
-            yield _row(document, passage.path, passage.headings, document.body[passage.start : passage.end])
+            yield row
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -187,9 +189,15 @@ class _Row(msgspec.Struct, frozen=True):
     stems: tuple[str, str, str]
 
 
-def _row(document: Document, path: tuple[str, ...], headings: tuple[str, ...], text: str) -> _Row:
+def _rows(document: Document) -> Iterator[_Row]:
+    passages = cut(document.body, document.headings)
+    return (_row(document, passage) for passage in passages)
+
+
+def _row(document: Document, passage: Passage) -> _Row:
+    path, text = passage.path, document.body[passage.start : passage.end]
     above = path[1:] if path[:1] == (document.title,) else path
-    titles = (heading for heading in dict.fromkeys((*path, *headings)) if heading != document.title)
+    titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
     return _Row(
         heading=" / ".join(above) or None,
         text=text.strip(),
@@ -218,10 +226,9 @@ def _corpus_for(connection: sqlite3.Connection, name: str) -> int:
     return made
 
 
-def _insert(connection: sqlite3.Connection, corpus: int, entry: Entry, rows: list[_Row]) -> Ingested:
+def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, made: Ingested) -> int:
     document = entry.document
-    made = Ingested(entry.doc_cid, len(rows), sum(row.tokens for row in rows), entry.event_id)
-    number = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO documents
             (corpus, doc_cid, title, language, year, metadata, size_bytes, chunks, tokens, event_id)
@@ -232,17 +239,20 @@ def _insert(connection: sqlite3.Connection, corpus: int, entry: Entry, rows: lis
             json.dumps(entry.metadata, ensure_ascii=False), len(document.body.encode()),
             made.chunks, made.tokens, made.event_id,
         ),
-    ).lastrowid  # fmt: skip
+    )  # fmt: skip
+    return cursor.lastrowid or 0
+
+
+def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[_Row]) -> None:
     table = passages_table(corpus)
     for index, row in enumerate(rows):
         chunk = connection.execute(
             "INSERT INTO chunks (document, number, heading, text) VALUES (?, ?, ?, ?)",
-            (number, index, row.heading, row.text),
+            (document, index, row.heading, row.text),
         ).lastrowid
         connection.execute(
             f"INSERT INTO {table} (rowid, title, heading, text) VALUES (?, ?, ?, ?)", (chunk, *row.stems)
         )
-    return made
 
 
 def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet_rag import index as index_module
-from hearthnet_rag.chunking import Passage, cut
 from hearthnet_rag.database import FILE, VERSION
 from hearthnet_rag.index import CorpusInfo, Index, Ingested
 from hearthnet_rag.search import search
+from tests.helpers.waiting import wait_for_sync
 from tests.services.rag.conftest import MakeEntry
 
 LONG = "# Barrels\n\n" + "Keep the lid on the barrel so that nothing falls in.\n\n" * 300
@@ -95,30 +94,44 @@ def test_a_full_disk_is_said_and_leaves_nothing(index: Index, entry: MakeEntry) 
 
 
 @pytest.mark.req("RAG-6")
-def test_closing_undoes_what_is_being_written(
-    tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("table", ["chunks", "documents"])
+def test_closing_undoes_what_is_being_written(tmp_path: Path, entry: MakeEntry, table: str) -> None:
     begun, closing = threading.Event(), threading.Event()
 
-    def slow(body: str, headings: object) -> Iterator[Passage]:
-        for passage in cut(body):
-            yield passage
-            begun.set()
-            assert closing.wait(10)
+    def pause() -> None:
+        begun.set()
+        assert closing.wait(10)
 
-    monkeypatch.setattr(index_module, "cut", slow)
     index = Index(tmp_path)
-    with ThreadPoolExecutor(1) as pool:
+    index._writer.create_function("pause", 0, pause)
+    index._writer.execute(f"CREATE TEMP TRIGGER slow BEFORE INSERT ON {table} BEGIN SELECT pause(); END")
+    with ThreadPoolExecutor(2) as pool:
         outcome = pool.submit(index.add, "home", entry(LONG))
         assert begun.wait(10)
-        index.close()
+        closed = pool.submit(index.close)
+        wait_for_sync(index._closing.is_set)
         closing.set()
+        closed.result(10)
         with pytest.raises(HearthNetError, match="is stopping") as caught:
             outcome.result(10)
     assert caught.value.code == "partition"
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
     with Index(tmp_path) as reopened:
         assert reopened.corpora() == []
+
+
+def test_closing_stops_the_reading_of_a_document(
+    tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index(tmp_path)
+
+    def closes(text: str) -> str:
+        index.close()
+        return text
+
+    monkeypatch.setattr(index_module, "analysed", closes)
+    with pytest.raises(HearthNetError, match="is stopping"):
+        index.add("home", entry(LONG))
 
 
 def test_a_closed_index_takes_nothing(tmp_path: Path, entry: MakeEntry) -> None:

@@ -70,7 +70,12 @@ async def offered(bus: Bus, capability: str) -> list[dict[str, Any]]:
 def call_by(identity: Identity, capability: str, params: Any, given: Any, **fields: Any) -> Call[Any, Any]:
     """A call as the service library would hand it over, from a member with `identity`."""
     header = Header(
-        kind="call", id=ids.new_ulid(), sender=identity.node_id, community=identity.node_id, time=now_ms()
+        kind="call",
+        id=ids.new_ulid(),
+        sender=identity.node_id,
+        community=identity.node_id,
+        from_instance="testtest",
+        time=now_ms(),
     )
     return Call(
         header=header, contract=contracts().get(capability), body={}, params=params, input=given,
