@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import NodeState, ServiceState, read_node_state
 from hearthnet.up.first_run import Prepared, make_folders, prepare
-from tests.helpers.processes import child_environment
+from tests.helpers.processes import child_environment, processes_of
 from tests.helpers.waiting import wait_for_sync
 
 SCRIPT = Path(__file__).with_name("node.py")
@@ -45,7 +46,7 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env=child_environment(PYTHONPATH=ROOT),
+                env=child_environment(PYTHONPATH=ROOT, HEARTHNET_HOME=home.path),
             )
         return cls(home, process, path, output)
 
@@ -125,9 +126,8 @@ def start(place: Home) -> Iterator[Callable[..., Node]]:
 
     yield start_node
     for node in nodes:
-        if node.process.poll() is None:
-            family = node.family()
-            node.process.kill()
-            node.process.wait(5)
-            for each in living(family):
-                os.kill(each.pid, signal.SIGKILL)
+        node.process.kill()
+        node.process.wait(5)
+        for left in processes_of(node.home.path):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(left.partition(":")[0]), signal.SIGKILL)

@@ -119,7 +119,7 @@ def test_a_free_port_of_the_settings_is_used(start: Start, place: Home) -> None:
 def test_a_second_node_in_the_same_home_is_refused(start: Start, place: Home) -> None:
     first = start("market=")
     state = first.ready()
-    second = Node.start(place, "market=")
+    second = start("market=")
     assert second.process.wait(10) == 1
     assert f"already running in {place.path} (process {first.process.pid})" in second.said()
     assert read_node_state(place) == state

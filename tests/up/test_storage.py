@@ -48,9 +48,11 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
 
 @pytest.mark.req("UP-18")
-def test_a_disk_without_room_is_refused_before_anything_is_made(mount: Mount) -> None:
+def test_a_disk_without_room_is_refused_before_anything_is_made(
+    mount: Mount, start: Callable[..., Node]
+) -> None:
     home = mount("size=8m")
-    node = Node.start(home, "market=")
+    node = start("market=", home=home)
     assert node.process.wait(10) == 8
     assert "only 8 MB are free where" in node.said()
     assert node.said().count("\n") == 1
@@ -117,9 +119,9 @@ def test_a_write_to_a_full_disk_says_so_and_leaves_nothing_half(mount: Mount) ->
 
 
 @pytest.mark.req("UP-19")
-def test_a_read_only_disk(mount: Mount) -> None:
+def test_a_read_only_disk(mount: Mount, start: Callable[..., Node]) -> None:
     home = mount("size=80m,ro")
-    node = Node.start(home, "market=")
+    node = start("market=", home=home)
     assert node.process.wait(10) == 1
     assert f"cannot write {home.path}" in node.said()
     assert (
