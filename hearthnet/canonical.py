@@ -13,6 +13,7 @@ import msgspec
 import rfc8785
 
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import ulid_text
 
 Value = TypeVar("Value")
 
@@ -70,3 +71,9 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
+
+
+def derived_id(purpose: str, *parts: str) -> str:
+    """A value in the form of a ULID that follows from `purpose` and `parts`: equal ones give equal ids."""
+    hashed = blake3.blake3(canonical_json([purpose, *parts])).digest(16)
+    return ulid_text(int.from_bytes(hashed, "big"))

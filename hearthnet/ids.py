@@ -24,6 +24,11 @@ def new_ulid(now_ms: int | None = None) -> str:
     """
     millis = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    return ulid_text(value)
+
+
+def ulid_text(value: int) -> str:
+    """The 26 characters of a ULID whose 128 bits are `value`."""
     return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 

@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import blake3
-
-from hearthnet.canonical import canonical_json
-
-_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_BITS: Final = 128
-
-
-def derived_id(purpose: str, *parts: str) -> str:
-    """A value in the form of a ULID: 128 bits of BLAKE3 over `purpose` and `parts`.
-
-    Equal parts give equal ids.
-    """
-    hashed = blake3.blake3(canonical_json([purpose, *parts])).digest(_BITS // 8)
-    value = int.from_bytes(hashed, "big")
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+from hearthnet.canonical import derived_id
 
 
 def client_id(run: str, tool_call_id: str) -> str:

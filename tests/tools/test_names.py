@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hearthnet.canonical import derived_id
 from hearthnet.errors import HearthNetError
-from hearthnet.tools.derive import client_id, confirmation_id, derived_id
+from hearthnet.tools.derive import client_id, confirmation_id
 from hearthnet.tools.names import NameMap, is_safe, unknown_tool
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-import blake3
 import msgspec
 
+from hearthnet.canonical import derived_id
 from hearthnet.errors import HearthNetError
 
 CREATED: Final = "market.post.created"
 EXPIRED: Final = "market.post.expired"
 MODERATORS: Final = frozenset({"trusted", "anchor"})
-_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 Category = Literal["offer", "request", "info", "emergency"]
 Reason = Literal["fulfilled", "withdrawn", "user_request", "stale"]
@@ -72,7 +71,5 @@ def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
 
 
 def sweep_id(event_id: str) -> str:
-    """The client id under which a post's overdue end is recorded: the same from whichever process sweeps
-    it."""
-    value = int.from_bytes(blake3.blake3(f"stale {event_id}".encode()).digest()[:16], "big")
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    """The client id of the event that ends an overdue post: the same whichever process sweeps it."""
+    return derived_id("stale post", event_id)
