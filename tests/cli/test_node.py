@@ -1,0 +1,238 @@
+"""The shell interface against a running node: what people read, what scripts parse, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.ids import is_ulid
+from tests.helpers.shell import Shell
+
+pytestmark = pytest.mark.e2e
+LISTING = '{"params":{},"input":{}}'
+NO_CORPUS = '{"params":{"corpus":"sytem"},"input":{"query":"x"}}'
+NO_MODEL = '{"params":{"model":"none"},"input":{"messages":[{"role":"user","content":"x"}]}}'
+
+
+def post(**changed: Any) -> str:
+    """The body of a market.post."""
+    given = {"category": "offer", "title": "Firewood", "body": "Two stacks.", **changed}
+    return json.dumps({"params": {}, "input": given})
+
+
+def refusal(
+    shell: Shell, code: str, status: int, *arguments: str | Path, stdin: str | None = None
+) -> dict[str, Any]:
+    """The error object of a command that must fail with `code` and `status`, in one clear line."""
+    done = shell.run(*arguments, "--json", stdin=stdin)
+    error: dict[str, Any] = json.loads(done.stdout)
+    error = error.get("data", error)
+    line = done.stderr.splitlines()[-1]
+    assert (error["error"], done.returncode) == (code, status), done.stderr
+    assert line.startswith("hearthnet: ")
+    assert "Traceback" not in done.stderr
+    return error
+
+
+# --- status
+
+
+@pytest.mark.req("CLI-6")
+def test_status_for_scripts_has_every_process_and_its_memory(shell: Shell) -> None:
+    page = shell.json("status", "--json")
+    assert page["ready"] is True
+    assert page["node_id"].startswith("ed25519:")
+    assert page["server"]["url"].startswith("nats://127.0.0.1:")
+    services = {service["name"]: service for service in page["services"]}
+    assert {"llm", "market", "rag"} <= services.keys()
+    assert "rag.query@1.0 corpus=system" in services["rag"]["offers"]
+    for process in (page, page["server"], *services.values()):
+        assert process["memory_bytes"] > 1_000_000
+
+
+@pytest.mark.req("CLI-6")
+def test_status_for_people_is_a_table(shell: Shell) -> None:
+    done = shell.run("status")
+    assert done.returncode == 0
+    assert ": ready\n" in done.stdout
+    for word in ("service", "restarts", "market.post@1.0", "nats://127.0.0.1:"):
+        assert word in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+# --- caps
+
+
+@pytest.mark.req("CLI-7")
+def test_caps_for_scripts_has_whole_ids_params_and_load(shell: Shell) -> None:
+    offers = shell.json("caps", "--json")
+    system = next(offer for offer in offers if offer["params"].get("corpus") == "system")
+    assert system["capability"] == "rag.query@1.0"
+    assert len(system["node"]) == 51
+    assert system["service"] == "rag"
+    assert system["side_effects"] is False
+    assert system["in_flight"] <= system["max_concurrent"]
+    assert system["summary"]
+
+
+@pytest.mark.req("CLI-7")
+def test_caps_for_people_and_for_one_name(shell: Shell) -> None:
+    everything = shell.run("caps").stdout
+    assert "market.post@1.0" in everything
+    assert "corpus=system" in everything
+    only = shell.run("caps", "market.list").stdout
+    assert "market.list@1.0" in only
+    assert "market.post" not in only
+
+
+@pytest.mark.req("CLI-5", "CLI-7")
+def test_caps_of_an_unknown_name_gives_the_nearest(shell: Shell) -> None:
+    error = refusal(shell, "not_found", 5, "caps", "market.lst")
+    assert "market.list" in error["alt_capabilities"]
+    refusal(shell, "bad_request", 2, "caps", "Market")
+
+
+# --- call
+
+
+@pytest.mark.req("CLI-8")
+def test_a_call_prints_exactly_the_reply(shell: Shell) -> None:
+    reply = shell.json("call", "market.list@1.0", "--body", LISTING, "--json")
+    assert reply.keys() == {"output", "meta"}
+    assert isinstance(reply["output"]["posts"], list)
+    readable = shell.run("call", "rag.list_corpora", "--body", "-").stdout
+    assert readable == ""
+    readable = shell.run("call", "rag.list_corpora", "--body", "-", stdin=LISTING).stdout
+    assert "corpora:\n  - name: " in readable
+    assert "from ed25519:" in readable
+
+
+@pytest.mark.req("CLI-8")
+def test_a_client_id_is_made_and_shown_and_the_same_one_has_no_second_effect(shell: Shell) -> None:
+    done = shell.run("call", "market.post", "--body", post(title="Once"), "--json")
+    made = done.stderr.split()[1]
+    assert is_ulid(made)
+    first = json.loads(done.stdout)["output"]["event_id"]
+    again = shell.json("call", "market.post", "--body", post(title="Once", client_id=made), "--json")
+    assert again["output"]["event_id"] == first
+    posts = shell.json("call", "market.list", "--body", LISTING, "--json")["output"]["posts"]
+    assert [one["title"] for one in posts].count("Once") == 1
+
+
+@pytest.mark.req("CLI-3")
+def test_what_a_neighbour_wrote_cannot_steer_the_terminal(shell: Shell) -> None:
+    text = "safe\x1b[2J\u202e"
+    shell.json("call", "market.post", "--body", post(title=text, body=text), "--json")
+    for json_option in ([], ["--json"]):
+        shown = shell.run("call", "market.list", "--body", LISTING, *json_option).stdout
+        assert "safe" in shown
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+@pytest.mark.req("CLI-5")
+@pytest.mark.parametrize(
+    ("name", "body", "code", "status", "said"),
+    [
+        ("market.list", '{"params": {},\n"input": {,}}', "bad_request", 2, "line 2, column 11"),
+        ("market.list", "[]", "bad_request", 2, "object"),
+        ("market.list", "{}", "bad_request", 2, "params"),
+        ("market.lst", LISTING, "not_found", 5, "did you mean market.list"),
+        ("market", LISTING, "bad_request", 2, "is not a capability"),
+        ("market.list@9.0", LISTING, "schema_mismatch", 1, "there is market.list@1.0"),
+        ("market.post", post(category="ofer"), "bad_request", 2, "/input/category"),
+        ("market.post", post(ttl_seconds=1), "bad_request", 2, "/input/ttl_seconds"),
+        ("rag.query", NO_CORPUS, "not_found", 5, "corpus 'system'"),
+        ("rag.query", "@no-such-file.json", "not_found", 5, "there is no file"),
+        ("llm.chat", NO_MODEL, "not_found", 5, "none"),
+    ],
+)
+def test_bad_input_is_one_clear_line_with_its_code(
+    shell: Shell, name: str, body: str, code: str, status: int, said: str
+) -> None:
+    error = refusal(shell, code, status, "call", name, "--body", body)
+    assert said in error["message"]
+
+
+@pytest.mark.req("CLI-5")
+def test_a_schema_violation_names_path_and_rule(shell: Shell) -> None:
+    error = refusal(shell, "bad_request", 2, "call", "market.post", "--body", post(category="ofer"))
+    assert error["details"] == {"path": "/input/category", "rule": "enum"}
+
+
+@pytest.mark.req("CLI-8")
+def test_a_call_that_takes_too_long_ends_with_6(shell: Shell) -> None:
+    refusal(shell, "timeout", 6, "call", "market.list", "--body", LISTING, "--timeout", "0.000001")
+
+
+# --- ingest
+
+
+@pytest.mark.req("CLI-9")
+def test_files_become_a_corpus_that_can_be_asked(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "bees.md").write_text("# Keeping bees\n\nBees need water near the hive.\n")
+    (tmp_path / "docs" / "picture.png").write_bytes(b"\x89PNG")
+    done = shell.run("ingest", tmp_path / "docs", "--corpus", "hobby")
+    assert done.returncode == 0, done.stderr
+    assert "ingested  docs/bees.md: 1 passage\n" in done.stdout
+    assert "1 file, 1 passage in the corpus hobby\n" in done.stdout
+    assert "skipped 1" in done.stderr
+    assert "picture.png" in done.stderr
+    query = '{"params":{"corpus":"hobby"},"input":{"query":"bees water"}}'
+    (found,) = shell.json("call", "rag.query", "--body", query, "--json")["output"]["chunks"]
+    assert found["metadata"]["doc_title"] == "Keeping bees"
+
+
+@pytest.mark.req("CLI-9")
+def test_one_failing_file_does_not_stop_the_rest(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes(b"\xff\xfe binary")
+    (tmp_path / "b.txt").write_text("Candles burn for four hours.")
+    done = shell.run("ingest", tmp_path / "a.md", tmp_path / "b.txt", "--corpus", "mixed", "--json")
+    assert done.returncode == 1
+    summary = json.loads(done.stdout)
+    assert [Path(one["path"]).name for one in summary["ingested"]] == ["b.txt"]
+    assert [(Path(one["path"]).name, one["error"]) for one in summary["failed"]] == [("a.md", "bad_request")]
+    plain = shell.run("ingest", tmp_path / "a.md", "--corpus", "mixed")
+    assert plain.returncode == 1
+    assert plain.stderr == "hearthnet: a.md is no text: byte 1 is not UTF-8\n"
+
+
+@pytest.mark.req("CLI-9")
+def test_ingesting_shows_a_bar_where_a_person_looks(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Salt\n\nSalt keeps meat.\n")
+    with shell.terminal("ingest", tmp_path, "--corpus", "bar") as screen:
+        screen.expect("100%")
+        screen.expect("1 file, 1 passage in the corpus bar")
+        assert screen.end() == 0
+
+
+@pytest.mark.req("CLI-5", "CLI-9")
+@pytest.mark.parametrize(
+    ("corpus", "code", "status"),
+    [("system", "unauthorized", 4), ("Bad Name", "bad_request", 2), ("x" * 65, "bad_request", 2)],
+)
+def test_a_corpus_that_cannot_be_written_is_refused(
+    shell: Shell, tmp_path: Path, corpus: str, code: str, status: int
+) -> None:
+    (tmp_path / "a.md").write_text("text")
+    refusal(shell, code, status, "ingest", tmp_path, "--corpus", corpus)
+
+
+@pytest.mark.req("CLI-5", "CLI-9")
+def test_paths_that_hold_nothing_are_said(shell: Shell, tmp_path: Path) -> None:
+    refusal(shell, "not_found", 5, "ingest", tmp_path / "nothing", "--corpus", "x")
+    refusal(shell, "not_found", 5, "ingest", tmp_path, "--corpus", "x")
+
+
+# --- logs
+
+
+@pytest.mark.req("CLI-10")
+def test_logs_of_a_running_node(shell: Shell) -> None:
+    assert "ready" in shell.run("logs", "nats-server").stdout
+    names = {line.partition(":")[0] for line in shell.run("logs").stdout.splitlines()}
+    assert {"market", "rag", "nats-server"} <= names
