@@ -14,6 +14,7 @@ import unicodedata
 from typing import Any, Final
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
 
 _STOP_WORDS: Final = """
@@ -39,8 +40,7 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 def words(text: str) -> list[str]:
     """The words of `text` in order: case-folded, no accents, no punctuation but inner apostrophes."""
     folded = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES).casefold())
-    bare = "".join(letter for letter in folded if not unicodedata.combining(letter))
-    return _WORD.findall(bare)
+    return _WORD.findall(_NOT_ASCII.sub(_unless_accent, folded))
 
 
 def analysed(text: str) -> str:
@@ -53,6 +53,10 @@ def query_stems(query: str) -> list[str]:
     found = words(query)
     telling = [word for word in found if word not in STOP_WORDS]
     return list(dict.fromkeys(_stem(word) for word in telling or found))
+
+
+def _unless_accent(found: re.Match[str]) -> str:
+    return "" if unicodedata.combining(found[0]) else found[0]
 
 
 @functools.lru_cache(maxsize=50_000)
