@@ -3,7 +3,8 @@
     lock, home --> server --> services start side by side --> ready --> SIGINT or SIGTERM
     --> services withdraw and drain --> server --> nothing is left
 
-The first signal ends in order within `END_SECONDS`; a second one ends at once.
+The first signal ends in order, within 5 s even where everything has to be killed in the end; a second one
+ends at once. A terminal that closes (SIGHUP) counts as a signal.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from hearthnet.up.screen import Progress, Screen
 from hearthnet.up.server import NAME, Server
 from hearthnet.up.services import ChildSpec
 
+# Together with the time it takes to kill what is left, under the 5 s that are promised.
 SERVICE_GRACE_SECONDS: Final = 3.2
 SERVER_GRACE_SECONDS: Final = 1.0
-END_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _log = logging.getLogger(__name__)
