@@ -184,7 +184,7 @@ def _record(corpus: str, wanted: IngestInput) -> Record:
 
 
 def _chunk(rank: int, hit: Hit, with_text: bool) -> dict[str, Any]:
-    chunk = {"rank": rank, "score": round(hit.score, 6), "text": hit.text, "metadata": hit.metadata}
+    chunk = {"rank": rank, "score": hit.score, "text": hit.text, "metadata": hit.metadata}
     if not with_text:
         del chunk["text"]
     return chunk
