@@ -23,7 +23,7 @@ WITH_DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint pytest floors surface system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,16 +36,23 @@ install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pi
 dev: install $(WITH_DEV)  ## install, and the tools that `make test` uses
 
 test: dev  ## every check, from nothing: style, types, layers, tests, coverage
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory pytest
-	@$(MAKE) --no-print-directory floors
+	@failed=; for part in style types layers pytest floors; do \
+	    $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "FAILED (each can be run alone with make):$$failed" >&2; exit 1; fi
 
-lint: dev  ## ruff, mypy and the import layers
+lint: style types layers  ## ruff, mypy and the import layers
+
+style: dev
 	@echo "== style"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff . ; echo "mend with: $(BIN)/ruff format ." ; exit 1 ; }
+
+types: dev
 	@echo "== types"
 	@$(BIN)/mypy
+
+layers: dev
 	@echo "== layers"
 	@$(BIN)/lint-imports --no-logo
 

@@ -72,6 +72,7 @@ def test_processes_are_found_by_the_home_they_name(
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.req("SETUP-8")
 def test_leaving_out_fails_in_ci_and_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no such tool"):
@@ -81,6 +82,7 @@ def test_leaving_out_fails_in_ci_and_skips_elsewhere(monkeypatch: pytest.MonkeyP
         leave_out("no such tool")
 
 
+@pytest.mark.req("SETUP-8")
 @pytest.mark.parametrize(("ci", "outcome"), [("true", 1), ("", 0)])
 def test_any_other_skip_fails_in_ci_and_is_named_elsewhere(
     ci: str, outcome: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,20 @@ def small(place: Path, wheels: dict[str, Path]) -> Environment:
         "python", "-m", "pip", "install", "--quiet", wheels["hearthnet"], wheels["hearthnet_market"]
     )
     return environment
+
+
+@pytest.mark.req("SETUP-1")
+def test_wheels_hold_their_data_and_nothing_of_the_checkout(wheels: dict[str, Path]) -> None:
+    held = {name: zipfile.ZipFile(wheel).namelist() for name, wheel in wheels.items()}
+    contracts = {f"hearthnet/_contracts/{file.name}" for file in (ROOT / "contracts").glob("*.json")}
+    assert contracts <= set(held["hearthnet"])
+    starter = ROOT / "services" / "rag" / "hearthnet_rag" / "starter"
+    documents = {f"hearthnet_rag/starter/{file.name}" for file in starter.glob("*.md")}
+    assert len(documents) >= 60
+    assert documents <= set(held["hearthnet_rag"])
+    for name, files in held.items():
+        assert f"{name}/py.typed" in files
+        assert {file.partition("/")[0].partition("-")[0] for file in files} == {name}
 
 
 @pytest.mark.req("SETUP-2")
