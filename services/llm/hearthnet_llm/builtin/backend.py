@@ -56,7 +56,7 @@ class BuiltinBackend:
         if request.tools and request.tool_choice == "auto":
             yield Notice(
                 "tools_ignored",
-                f"{self._profile.model} calls a tool only when it is demanded by name; it answers without one",
+                f"{self._profile.model} calls a tool only when one is demanded by name",
             )
         body: Chunk = {"messages": turns(request.messages, NOTES_BUDGET), **_drawing(request.sampling)}
         if request.response_schema is not None:

@@ -31,10 +31,13 @@ class Bounds(msgspec.Struct, frozen=True):
 
     text: int
     items: int
+    patterns: bool = True
+    """Whether the tool's own patterns and formats are kept; the grammar does not know each of them."""
 
     def tighter(self, factor: float) -> Bounds:
         """Bounds `factor` as large, at least 1."""
-        return Bounds(max(1, int(self.text * factor)), max(1, int(self.items * factor)))
+        text, items = max(1, int(self.text * factor)), max(1, int(self.items * factor))
+        return msgspec.structs.replace(self, text=text, items=items)
 
 
 def bounded(schema: Mapping[str, Any], bounds: Bounds) -> Schema:
@@ -107,7 +110,7 @@ class _Bounding:
 
     def _text(self, schema: Mapping[str, Any]) -> Schema:
         for key in ("pattern", "format"):
-            if key in schema:
+            if key in schema and self._bounds.patterns:
                 return {"type": "string", key: schema[key], **_lengths(schema, self._bounds.text)}
         return {"type": "string", "pattern": PLAIN, **_lengths(schema, self._bounds.text)}
 

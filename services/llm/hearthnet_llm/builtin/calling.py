@@ -72,10 +72,14 @@ class Calling:
         token limit.
         """
         self._attempts += 1
-        arguments = _parsed(text) if ended else None
-        if arguments is None:
+        if not ended:
             self.reason = "they did not fit into the token limit"
             self._bounds = self._bounds.tighter(_TIGHTER)
+            return None
+        arguments = _parsed(text)
+        if arguments is None:
+            self.reason = "the engine could not hold the model to the tool's schema"
+            self._bounds = msgspec.structs.replace(self._bounds, patterns=False)
             return None
         problem = next(iter(self._validator.iter_errors(arguments)), None)
         if problem is None:

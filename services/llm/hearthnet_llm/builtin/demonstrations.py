@@ -48,13 +48,28 @@ def _posted(said: str, category: str, title: str, body: str) -> Demonstration:
 DEMONSTRATIONS: Final = (
     Demonstrations(
         fields=("query",),
-        key_words={"query": KeyWords(skip=2, least=1, most=1)},
+        key_words={"query": KeyWords(skip=2, least=0, most=0)},
         examples=(
-            _asked("The dog scratches himself all day long", "dog scratches himself all day, fleas"),
+            _asked("The dog scratches himself all day long", "dog scratches himself all day long"),
+            _asked("My bicycle chain keeps falling off, what can I do?", "bicycle chain keeps falling off"),
             _asked(
-                "My bicycle chain keeps falling off, what can I do?",
-                "bicycle chain keeps falling off, gear repair",
+                "When should I plant tomatoes and how often do I pick them?",
+                "when plant tomatoes how often pick",
             ),
+            _asked(
+                "The moths have eaten holes in our wool jumpers, can they be mended?",
+                "moths eaten holes wool jumpers mended",
+            ),
+            _asked(
+                "Grandma cannot read the newspaper without holding it far away",
+                "cannot read newspaper without holding far away",
+            ),
+            _asked("How do I stop the kitchen tap from dripping all night?", "stop kitchen tap dripping"),
+            _asked(
+                "Which paint should I take for a garden fence, and does it need two coats?",
+                "which paint garden fence need two coats",
+            ),
+            _asked("Is it true that cats see in the dark?", "cats see in dark"),
         ),
     ),
     Demonstrations(

@@ -79,7 +79,7 @@ def _key_word_rules(name: str, words: list[str], style: KeyWords) -> Iterator[st
     yield f"{name}s: {' | '.join(_steps(name, words, -1, style.skip))}"
     for index in range(len(words)):
         yield f"{name}w{index}: {' | '.join(_steps(name, words, index, style.skip))}"
-    yield f'{name}t: (", " {name}p){{{style.least},{style.most}}}'
+    yield f'{name}t: (", " {name}p){{{style.least},{style.most}}}' if style.most else f'{name}t: ""'
     yield f"{name}p: /[a-z]{{3,14}}( [a-z]{{3,14}})?/"
 
 

@@ -38,10 +38,10 @@ def built_in(memory: Path) -> Path:
     `not_implemented` where the file is missing or is another than the pinned one; the message says what to
     do.
     """
-    file = _packaged()
-    if file is None or not file.is_file():
+    file = packaged()
+    seen = look(file)
+    if file is None or seen is None:
         raise HearthNetError("not_implemented", f"the built-in model is not installed; {REMEDY}")
-    seen = _look(file)
     if seen.size != SIZE or (_recall(memory) != seen and _digest(file) != SHA256):
         raise HearthNetError("not_implemented", f"the built-in model's file {file} is damaged; {REMEDY}")
     _remember(memory, seen)
@@ -63,7 +63,8 @@ def chosen(path: Path) -> Path:
     return path
 
 
-def _packaged() -> Path | None:
+def packaged() -> Path | None:
+    """Where the built-in model's package has its file, be it there or not; None without the package."""
     try:
         files = metadata.distribution(PACKAGE).files or []
     except metadata.PackageNotFoundError:
@@ -71,8 +72,14 @@ def _packaged() -> Path | None:
     return next((Path(str(file.locate())) for file in files if file.suffix == ".gguf"), None)
 
 
-def _look(file: Path) -> Seen:
-    status = file.stat()
+def look(file: Path | None) -> Seen | None:
+    """What can be seen of a file without reading it; None where there is none."""
+    if file is None:
+        return None
+    try:
+        status = file.stat()
+    except OSError:
+        return None
     return Seen(str(file), status.st_size, status.st_mtime_ns)
 
 

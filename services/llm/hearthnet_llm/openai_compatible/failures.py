@@ -1,0 +1,84 @@
+"""What a server's failure means on the wire: the one translation point of this backend (style.md 12).
+
+400, 413, 422   bad_request     what the server says, cut
+401, 403        unauthorized    names the environment variable, never the key
+404             not_found       model or address
+429             rate_limited    with the server's own retry-after
+503, 529        capacity_exceeded, likewise
+other           internal_error
+no connection   partition
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+
+_MESSAGE_LIMIT: Final = 300
+_DEFAULT_WAIT_MS: Final = 1000
+_CODES: Final[dict[int, str]] = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "unauthorized",
+    404: "not_found",
+    408: "timeout",
+    413: "bad_request",
+    422: "bad_request",
+    429: "rate_limited",
+    503: "capacity_exceeded",
+    504: "timeout",
+    529: "capacity_exceeded",
+}
+_WAITING: Final = ("rate_limited", "capacity_exceeded")
+
+
+def of_status(
+    model: str, status: int, headers: Mapping[str, str], body: bytes, key_variable: str
+) -> HearthNetError:
+    """The error for an answer that is no success. `key_variable` is the name of the key's variable, or
+    empty.
+    """
+    code = _CODES.get(status, "internal_error")
+    message = f"{model}: the server answered {status}: {_said(body)}"
+    if code == "unauthorized":
+        mend = (
+            f"check the key in {key_variable}"
+            if key_variable
+            else "it wants a key: set api_key_env in the config"
+        )
+        message = f"{message}; {mend}"
+    return HearthNetError(code, message, retry_after_ms=_wait(headers) if code in _WAITING else None)
+
+
+def unreachable(model: str, url: str, error: Exception) -> HearthNetError:
+    """The error for a server that cannot be talked to."""
+    reason = str(error) or type(error).__name__
+    return HearthNetError("partition", f"{model}: no connection to {url}: {reason}; is the server running?")
+
+
+def _said(body: bytes) -> str:
+    """What the server says, in one line and without its markup."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        said: Any = json.loads(text)
+    except ValueError:
+        said = "an HTML page" if text[:1] == "<" else text
+    for key in ("error", "message", "detail"):
+        while isinstance(said, Mapping) and key in said:
+            said = said[key]
+    if isinstance(said, list) and said:
+        return _said(json.dumps(said[0]).encode())
+    return " ".join(str(said).split())[:_MESSAGE_LIMIT] or "nothing"
+
+
+def _wait(headers: Mapping[str, str]) -> int:
+    """Milliseconds until it is worth while to ask again."""
+    for name, factor in (("retry-after-ms", 1.0), ("retry-after", 1000.0)):
+        try:
+            return max(0, round(float(headers[name]) * factor))
+        except (KeyError, ValueError):
+            continue
+    return _DEFAULT_WAIT_MS
