@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -151,6 +150,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
 
+    @property
+    def display_name(self) -> str:
+        """The name under which others see this computer: the one that is set, else its host name."""
+        return self.node.display_name or os.uname().nodename
+
 
 DEFAULT_CONFIG: Final = """\
 # HearthNet: the settings of this node, with their defaults. What is commented out is an example.
@@ -205,6 +209,8 @@ def load_config(home: Home) -> Config:
 
 def parse_config(text: str, file: Path) -> Config:
     """The settings in `text`; `file` is named in the error, which is as that of `load_config`."""
+    import tomllib
+
     try:
         return msgspec.convert(tomllib.loads(text), Config)
     except tomllib.TOMLDecodeError as error:

@@ -1,13 +1,12 @@
 """The first run: a folder becomes a home. Later runs find everything there, and only what is missing is made.
 
-Order: folders, device key, root key, roster, settings. So a run that was cut off anywhere is completed by
+Order: folders, settings, device key, root key, roster. So a run that was cut off anywhere is completed by
 the next one, and a roster without the device key it names is a loss that a person has to know of, not a
 first run. Nothing that exists is ever written over.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +33,6 @@ class Prepared:
     identity: Identity
     roster: Roster
     config: Config
-
-    @property
-    def display_name(self) -> str:
-        """The name from the settings, else the computer's."""
-        return self.config.node.display_name or socket.gethostname()
 
 
 def make_folders(home: Home) -> None:
@@ -69,14 +63,14 @@ def prepare(home: Home, tell: Tell) -> Prepared:
             f"{home.device_key} is missing, but there is {home.roster}; put back a copy of the key, or move "
             "the roster away to found a new community",
         )
-    identity = _identity(home.device_key, "device key", tell)
-    if not founded:
-        _found_community(home, identity, tell)
-    roster = _own_roster(home.roster, identity)
     if not home.config_file.exists():
         _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
         tell(f"settings written to {home.config_file}")
-    return Prepared(home, identity, roster, load_config(home))
+    config = load_config(home)
+    identity = _identity(home.device_key, "device key", tell)
+    if not founded:
+        _found_community(home, identity, config.display_name, tell)
+    return Prepared(home, identity, _own_roster(home.roster, identity), config)
 
 
 def _identity(path: Path, what: str, tell: Tell) -> Identity:
@@ -88,11 +82,11 @@ def _identity(path: Path, what: str, tell: Tell) -> Identity:
     return identity
 
 
-def _found_community(home: Home, identity: Identity, tell: Tell) -> None:
+def _found_community(home: Home, identity: Identity, display_name: str, tell: Tell) -> None:
     root = _identity(home.community_key, "community root key", tell)
-    name = f"{socket.gethostname()}'s community"
+    name = f"{display_name}'s community"
     now = now_ms()
-    first = rosters.member(identity, "anchor", socket.gethostname(), now)
+    first = rosters.member(identity, "anchor", display_name, now)
     _write_new(home.roster, rosters.encode(rosters.found(root, first, name, now)))
     tell(f"founded {name}, a community of one")
 

@@ -86,7 +86,7 @@ class Supervisor:
         return NodeState(
             pid=os.getpid(),
             node_id=self._prepared.identity.node_id,
-            display_name=self._prepared.display_name,
+            display_name=self._prepared.config.display_name,
             version=__version__,
             server=self._server.state,
             services=tuple(child.state for child in self._children),

@@ -27,13 +27,22 @@ def test_a_community_of_one(prepared: Prepared) -> None:
     assert roster.level(prepared.identity.node_id) == "anchor"
     assert roster.community_id == Identity.from_text(prepared.home.community_key.read_text()).node_id
     assert roster.members[0].login == prepared.identity.login().public
-    assert prepared.display_name
+    assert roster.members[0].display_name == prepared.config.display_name
 
 
 @pytest.mark.req("UP-1")
-def test_a_display_name_of_the_settings(prepared: Prepared) -> None:
-    prepared.home.config_file.write_text('[node]\ndisplay_name = "kitchen"\n')
-    assert again(prepared.home).display_name == "kitchen"
+def test_a_display_name_of_the_settings(place: Home) -> None:
+    place.config_file.write_text('[node]\ndisplay_name = "kitchen"\n')
+    prepared = again(place)
+    assert prepared.config.display_name == prepared.roster.members[0].display_name == "kitchen"
+
+
+@pytest.mark.req("UP-13")
+def test_damaged_settings_are_found_before_anything_is_made(place: Home) -> None:
+    place.config_file.write_text("[server\n")
+    with pytest.raises(HearthNetError, match=r"hearthnet\.toml: line 1: "):
+        again(place)
+    assert list(place.keys.iterdir()) == []
 
 
 @pytest.mark.req("UP-16")
