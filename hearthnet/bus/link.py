@@ -52,9 +52,9 @@ class Link:
                     nkeys_seed_str=login.seed.decode("ascii"),
                     inbox_prefix=inbox,
                     connect_timeout=CONNECT_SECONDS,
-                    allow_reconnect=True,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=RECONNECT_SECONDS,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
                     error_cb=link._on_error,
                     disconnected_cb=link._on_lost,
                     reconnected_cb=link._on_back,
@@ -65,6 +65,12 @@ class Link:
             with contextlib.suppress(Exception):
                 await client.close()
             raise _refused(url, error) from error
+        # Only what was once connected comes back by itself; a first refusal is final and told at once.
+        client.options |= {
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_SECONDS,
+        }
         return link
 
     @property

@@ -11,6 +11,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from hearthnet.bus import keyring
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.link import Link
 from hearthnet.bus.store import Store
@@ -18,7 +21,11 @@ from hearthnet.config import Home, load_config
 from hearthnet.service import NodeContext, Service
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status
+from hearthnet.times import now_ms
+from hearthnet.trust import roster as rosters
+from hearthnet.trust import signed
 from hearthnet.trust.keys import Identity, Login
+from hearthnet.trust.roster import Roster
 from hearthnet.up import first_run, streams
 from hearthnet.up.server_config import ANY_PORT, ServerSettings, render
 from tests.helpers.nats_server import NatsServer
@@ -31,6 +38,7 @@ class Mesh:
     """A home, its server, and ways to take part."""
 
     home: Home
+    guest: Home
     server: NatsServer
     identity: Identity
 
@@ -43,25 +51,44 @@ class Mesh:
         self.server.kill()
         self.server = self.server.again()
 
+    async def guest_bus(self, name: str = "guest") -> Bus:
+        """The second member's node, on the same server."""
+        return await Bus.join(self.guest, self.server.url, name)
+
     async def store(self) -> Store:
         """The node's store."""
         return await Store.join(self.home, self.server.url, "test store")
 
     @contextlib.asynccontextmanager
-    async def hosting(self, service: Service) -> AsyncIterator[Host]:
-        """`service` started and offered, and stopped at the end."""
-        bus = await Bus.join(self.home, self.server.url, service.name)
+    async def hosting(self, service: Service, at: Home | None = None) -> AsyncIterator[Host]:
+        """`service` started and offered, at the founder's node or `at` the guest's, then stopped."""
+        home = at or self.home
+        bus = await Bus.join(home, self.server.url, service.name)
         config = load_config(self.home)
-        node = NodeContext(self.home, config, self.server.url, service.name, bus, Status(None))
-        await service.start(node)
-        host = Host(service, bus.peer)
+        node = NodeContext(home, config, self.server.url, service.name, bus, Status(None))
         try:
-            await host.open()
-            yield host
+            await service.start(node)
+            host = Host(service, bus.peer)
+            try:
+                await host.open()
+                yield host
+            finally:
+                await host.close(drain_seconds=1)
         finally:
-            await host.close(drain_seconds=1)
             await service.stop()
             await node.close()
+
+
+def _take_in(home: Home, guest: Home, roster: Roster) -> Roster:
+    """The roster with the guest as a plain member, signed by the community's root and known to both."""
+    root, now = keyring.load_identity(home.community_key), now_ms()
+    entry = rosters.member(keyring.create_identity(guest.device_key), "member", "guest", now)
+    larger = msgspec.structs.replace(roster, version=roster.version + 1, members=(*roster.members, entry))
+    signed_roster = signed.sign(larger, root, rosters.PURPOSE)
+    home.roster.unlink()
+    for place in (home, guest):
+        keyring.write_new(place.roster, rosters.encode(signed_roster))
+    return signed_roster
 
 
 def config_of(settings: ServerSettings) -> str:
@@ -71,21 +98,22 @@ def config_of(settings: ServerSettings) -> str:
 
 
 async def start_mesh(folder: Path) -> Mesh:
-    """Founds a community of one in `folder` and starts its server."""
-    home = Home.resolve(folder / "home")
+    """Founds a community in `folder`, takes in a guest as a member, and starts the founder's server."""
+    home, guest = Home.resolve(folder / "home"), Home.resolve(folder / "guest")
     first_run.make_folders(home)
     prepared = first_run.prepare(home, lambda line: None)
+    roster = _take_in(home, guest, prepared.roster)
     settings = ServerSettings(
         name="test",
         port=ANY_PORT,
         ports=folder,
         jetstream=home.jetstream,
-        members=prepared.roster.members,
+        members=roster.members,
         store_login=prepared.identity.store_login().public,
         system_login=Login(bytes(32)).public,
     )
     server = NatsServer.start(folder / "nats", config_of(settings))
-    mesh = Mesh(home, server, prepared.identity)
+    mesh = Mesh(home, guest, server, prepared.identity)
     link = await Link.connect(server.url, prepared.identity.store_login(), "test set-up")
     try:
         await streams.ensure(link.client.jetstream(), home.jetstream)

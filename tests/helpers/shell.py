@@ -23,7 +23,7 @@ from tests.helpers.waiting import wait_for_sync
 HEARTHNET = Path(sys.executable).with_name("hearthnet")
 READY_SECONDS = 90.0
 STOP_SECONDS = 5.0
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 100.0
 
 
 @dataclass
@@ -55,16 +55,21 @@ class Shell:
         assert done.returncode == 0, f"{arguments} ended with {done.returncode}: {done.stderr}"
         return json.loads(done.stdout)
 
-    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        """Starts a command; the caller ends it."""
-        return subprocess.Popen(
+    @contextlib.contextmanager
+    def start(self, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+        """A command that runs; it is gone at the end."""
+        with subprocess.Popen(
             [self.program, *arguments],
             env=self.environ(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def terminal(self, *arguments: str | Path) -> Terminal:
         """Starts a command with a terminal in front of it."""

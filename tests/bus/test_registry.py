@@ -1,0 +1,118 @@
+"""Offers come, are replaced, expire and go; the router picks among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus import router
+from hearthnet.bus.registry import OfferView, Registry
+from hearthnet.contracts import contracts
+from hearthnet.types import parse_capability
+from hearthnet.wire.offer import OfferRecord
+from tests.helpers.probe import QUERY, query
+
+NODE, OTHER = ids.node_id(bytes(32)), ids.node_id(bytes([1]) * 32)
+TOPIC = "rag.query.v1"
+
+
+def _offer(**changes: Any) -> OfferRecord:
+    fields: dict[str, Any] = {
+        "capability": QUERY,
+        "instance": "aaaaaaaa",
+        "schema_hash": contracts().get(QUERY).schema_hash,
+        "params": {"corpus": "probe"},
+        "max_concurrent": 4,
+        "in_flight": 0,
+        "issued_at": 1_000,
+        "expires_at": 31_000,
+    }
+    return OfferRecord(**{**fields, **changes})
+
+
+def _view(node: str = NODE, **changes: Any) -> OfferView:
+    record = _offer(**changes)
+    return OfferView(node, parse_capability(record.capability), record)
+
+
+@pytest.mark.req("BUS-14")
+def test_offers_live_for_their_time_and_the_newest_counts() -> None:
+    registry = Registry()
+    registry.update(NODE, (_offer(in_flight=1),), withdrawn=False)
+    registry.update(NODE, (_offer(in_flight=2, issued_at=2_000, expires_at=32_000),), withdrawn=False)
+    registry.update(NODE, (_offer(in_flight=9, issued_at=1_500),), withdrawn=False)
+    assert [view.offer.in_flight for view in registry.offers(TOPIC, 31_500)] == [2]
+    assert registry.offers(TOPIC, 32_000) == []
+    assert registry.everything(0) == []
+
+
+@pytest.mark.req("BUS-14")
+def test_instances_and_params_are_offers_of_their_own() -> None:
+    registry = Registry()
+    records = (_offer(), _offer(instance="bbbbbbbb"), _offer(params={"corpus": "other"}))
+    registry.update(NODE, records, withdrawn=False)
+    registry.update(OTHER, records[:1], withdrawn=False)
+    assert len(registry.offers(TOPIC, 0)) == 4
+    registry.update(NODE, records[1:2], withdrawn=True)
+    assert len(registry.offers(TOPIC, 0)) == 3
+    registry.drop_instance(NODE, "aaaaaaaa")
+    assert [view.node for view in registry.everything(0)] == [OTHER]
+
+
+@pytest.mark.req("BUS-15")
+def test_only_what_fits_is_a_candidate() -> None:
+    contract = contracts().get(QUERY)
+    fits = _view()
+    views = [
+        fits,
+        _view(params={"corpus": "other"}),
+        _view(schema_hash="blake3:" + "0" * 64),
+        _view(params={"corpus": 7}),
+        _view(capability="rag.query@0.9"),
+    ]
+    assert router.candidates(contract, query(), views, NODE) == [fits]
+
+
+@pytest.mark.req("BUS-15")
+def test_a_free_process_comes_before_a_full_one_and_the_own_before_others() -> None:
+    contract = contracts().get(QUERY)
+    free_far, full_near, free_near = (
+        _view(OTHER),
+        _view(NODE, in_flight=4),
+        _view(NODE, instance="bbbbbbbb"),
+    )
+    found = router.candidates(contract, query(), [free_far, full_near, free_near], NODE)
+    assert found == [free_near, free_far, full_near]
+
+
+@pytest.mark.req("BUS-15")
+def test_equal_candidates_are_picked_by_chance() -> None:
+    contract = contracts().get(QUERY)
+    views = [_view(OTHER, instance=f"{number:08}") for number in range(4)]
+    first = {router.candidates(contract, query(), views, NODE)[0].offer.instance for _ in range(200)}
+    assert len(first) == 4
+
+
+@pytest.mark.req("BUS-2")
+@pytest.mark.parametrize(
+    ("views", "code", "words"),
+    [
+        ([], "not_found", "nobody"),
+        ([_view(schema_hash="blake3:" + "0" * 64)], "schema_mismatch", "upgrade"),
+        ([_view(params={"corpus": "garden"})], "not_found", "corpus 'garden'"),
+    ],
+)
+def test_why_nobody_answers(views: list[OfferView], code: str, words: str) -> None:
+    error = router.no_candidate(contracts().get(QUERY), query(), views)
+    assert error.code == code
+    assert words in error.message
+
+
+def test_a_view_says_what_it_is() -> None:
+    view = _view()
+    assert view.params == {"corpus": "probe"}
+    assert view.key == (NODE, "aaaaaaaa", QUERY, '{"corpus":"probe"}')
+    assert msgspec.structs.replace(view, node=OTHER).key != view.key

@@ -1,0 +1,60 @@
+"""Blobs by their hash, in the node's own JetStream."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hearthnet.bus.link import Link
+from hearthnet.bus.store import Store
+from hearthnet.canonical import content_hash
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Identity
+from tests.helpers.mesh import Mesh
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.req("STORE-1")
+async def test_a_blob_is_kept_under_its_hash_once(mesh: Mesh) -> None:
+    data = os.urandom(300_000)
+    async with await mesh.store() as store:
+        cid = await store.put_blob(data)
+        before = (await store.js.stream_info("OBJ_blobs")).state.messages
+        assert await store.put_blob(data) == cid == content_hash(data)
+        assert (await store.js.stream_info("OBJ_blobs")).state.messages == before
+    mesh.restart_server()
+    async with await mesh.store() as store:
+        assert await store.get_blob(cid) == data
+
+
+@pytest.mark.req("STORE-1")
+async def test_what_is_not_there_or_damaged_is_said(mesh: Mesh) -> None:
+    async with await mesh.store() as store:
+        with pytest.raises(HearthNetError) as caught:
+            await store.get_blob(content_hash(b"never stored"))
+        assert caught.value.code == "not_found"
+        cid = content_hash(b"the real content")
+        await (await store.js.object_store("blobs")).put(cid, b"something else")
+        with pytest.raises(HearthNetError) as damaged:
+            await store.get_blob(cid)
+    assert damaged.value.code == "internal_error"
+
+
+@pytest.mark.req("STORE-2")
+async def test_another_members_login_does_not_open_the_store(mesh: Mesh) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        await Store.join(mesh.guest, mesh.server.url, "guest")
+    assert caught.value.code == "unauthorized"
+    with pytest.raises(HearthNetError) as stranger:
+        await Link.connect(mesh.server.url, Identity.generate().login(), "stranger")
+    assert stranger.value.code == "unauthorized"
+
+
+async def test_no_server_is_said_with_its_address(mesh: Mesh) -> None:
+    mesh.server.stop()
+    with pytest.raises(HearthNetError) as caught:
+        await mesh.bus()
+    assert caught.value.code == "partition"
+    assert mesh.server.url in caught.value.message

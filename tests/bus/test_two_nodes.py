@@ -1,0 +1,83 @@
+"""Two members on one server: each with its own key, its own offers, and the other's."""
+
+from __future__ import annotations
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.req("BUS-12")
+async def test_a_member_calls_and_streams_from_another_node(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.guest_bus() as guest:
+        reply = await guest.call(QUERY, query())
+        async with guest.stream(CHAT, CHAT_BODY) as stream:
+            events = [frame.event async for frame in stream]
+        posted = await guest.call(POST, post(ids.new_ulid()))
+    assert reply.provider == mesh.identity.node_id
+    assert events == ["token", "token", "token", "done"]
+    assert posted.output["lamport"] == 1
+    assert {call.principal for call in service.calls} == {guest.peer.node_id}
+
+
+@pytest.mark.req("BUS-12")
+async def test_the_own_node_is_asked_first(mesh: Mesh) -> None:
+    near, far = ProbeService(), ProbeService()
+    async with mesh.hosting(near), await mesh.guest_bus() as guest:
+        far.events = None
+        async with mesh.hosting(far):
+            for _ in range(6):
+                await guest.call(QUERY, query())
+    assert len(near.calls) + len(far.calls) == 6
+    async with await mesh.bus() as bus, mesh.hosting(near):
+        before = len(near.calls)
+        for _ in range(4):
+            await bus.call(QUERY, query())
+        assert len(near.calls) == before + 4
+
+
+@pytest.mark.req("BUS-10")
+async def test_what_is_for_the_own_node_is_neither_found_nor_given_to_others(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService(trust="self")) as host:
+        async with await mesh.bus() as bus:
+            (own,) = await bus.offers("rag.query")
+            assert own.offer.trust == "self"
+        async with await mesh.guest_bus() as guest:
+            assert await guest.offers("rag.query") == []
+            guest._discovery.registry.update(host.peer.node_id, (own.offer,), withdrawn=False)
+            with pytest.raises(HearthNetError) as caught:
+                await guest.call(QUERY, query())
+    assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("BUS-8")
+async def test_announcements_reach_who_uses_the_capability(mesh: Mesh) -> None:
+    async with await mesh.guest_bus() as guest:
+        with pytest.raises(HearthNetError):
+            await guest.call(QUERY, query())
+        registry = guest._discovery.registry
+        async with mesh.hosting(ProbeService()):
+            await wait_for(lambda: registry.everything(0), 2, "the announcement")
+            heard = {str(view.capability) for view in registry.everything(0)}
+            assert heard == {QUERY}, "it follows what it used, and nothing else"
+        await wait_for(lambda: not registry.everything(0), 2, "the withdrawal")
+
+
+@pytest.mark.req("BUS-13")
+async def test_level_counts(mesh: Mesh) -> None:
+    """`trusted` is more than the guest is; the founder, an anchor, has it."""
+    async with mesh.hosting(ProbeService(trust="trusted")):
+        async with await mesh.bus() as bus:
+            assert (await bus.call(QUERY, query())).output
+        async with await mesh.guest_bus() as guest:
+            with pytest.raises(HearthNetError) as caught:
+                await guest.call(QUERY, query())
+    assert caught.value.code == "unauthorized"
+    assert "trusted" in caught.value.message
