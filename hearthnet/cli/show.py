@@ -12,6 +12,9 @@ from hearthnet.cli.sources import Passage, passages, sources
 from hearthnet.cli.text import as_json, counted, duration, many_lines, one_line, shorten, size
 
 _RESULT_WIDTH: Final = 200
+_TOOLS_IGNORED: Final = "tools_ignored"
+_EXCERPT: Final = 400
+"""Characters of each passage after the first, which is shown whole."""
 _PROSE_WIDTH: Final = 100
 _ENDINGS: Final = {
     "max_tokens": "the answer is cut off: the model reached its limit of tokens",
@@ -46,7 +49,7 @@ class Show:
                 )
             case "tool_result":
                 self._result(data)
-            case "notice":
+            case "notice" if not self._is_known_already(data):
                 self._note(f"note: {one_line(str(data.get('text', '')))}")
             case "done":
                 self._done(data)
@@ -84,11 +87,12 @@ class Show:
 
     def _passages(self, found: list[Passage]) -> None:
         """The passages themselves, for a model whose words are not to be relied on."""
-        for passage in found:
+        for number, passage in enumerate(found):
             heading = f": {one_line(passage.heading)}" if passage.heading else ""
             terminal.line()
             terminal.line(terminal.styled(f"  {one_line(passage.title)}{heading}", "bold"))
-            for line in many_lines(passage.text).splitlines():
+            text = passage.words if number == 0 else shorten(passage.words, _EXCERPT)
+            for line in many_lines(text).splitlines():
                 terminal.line(textwrap.fill(line, _PROSE_WIDTH, initial_indent="  ", subsequent_indent="  "))
         terminal.line()
         sys.stdout.flush()
@@ -100,6 +104,10 @@ class Show:
             self._note(f"({ending})")
         if data.get("limit"):
             self._note(f"(no further tools: the limit {one_line(str(data['limit']))} was reached)")
+
+    def _is_known_already(self, notice: dict[str, Any]) -> bool:
+        """That such a model takes no tools after the one that was demanded is its advice's to say, once."""
+        return notice.get("code") == _TOOLS_IGNORED and self._plan.model.by_name_only
 
     def _note(self, text: str) -> None:
         self._close_text()

@@ -18,6 +18,12 @@ class Passage:
     date: str
     sources: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """The text without the title that it may begin with."""
+        first, _, rest = self.text.partition("\n")
+        return rest.lstrip("\n") if first.lstrip("# ").strip() == self.title else self.text
+
 
 def passages(content: Any) -> list[Passage]:
     """The passages in the result of a search; empty for any other result."""

@@ -1,0 +1,295 @@
+"""`hearthnet ask` against a running node: with the model in the box, and with one that a test scripts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.cli.test_node import LISTING, post
+from tests.helpers.scripted_model import NAME, Say, ScriptedModel
+from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for_sync
+
+pytestmark = pytest.mark.e2e
+PROMPT = "[a]pprove, [e]dit or [r]efuse? "
+BOX = ("--model", "smollm2-135m-instruct")
+
+
+def titles(shell: Shell) -> list[str]:
+    """The titles on the market now."""
+    posts = shell.json("call", "market.list", "--body", LISTING, "--json")["output"]["posts"]
+    return [one["title"] for one in posts]
+
+
+def offer(title: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    """A call that offers something."""
+    return "market_post", json.loads(post(title=title, **more))["input"]
+
+
+def frames(text: str) -> list[dict[str, Any]]:
+    """The frames on stdout, each of which must be one line and have nothing but event and data."""
+    found = [json.loads(line) for line in text.splitlines()]
+    assert all(frame.keys() == {"event", "data"} for frame in found)
+    return found
+
+
+# --- the model in the box
+
+
+@pytest.mark.req("ASK-1", "ASK-4", "ASK-8")
+def test_a_question_to_a_corpus_searches_streams_and_names_its_sources(shell: Shell) -> None:
+    done = shell.run("ask", "How do I make rainwater safe to drink?", "--corpus", "system", *BOX)
+    assert done.returncode == 0, done.stderr
+    advice, call, result, *_ = done.stdout.splitlines()
+    assert "there to try things out" in advice
+    assert call.startswith('tool search_corpus {"query":"')
+    assert " ms, " in result
+    assert "passages" in result
+    answer, _, sources = done.stdout.partition("\nSources\n")
+    assert "Collecting rainwater and making it safe to drink" in answer
+    assert "[1] " in sources
+    assert "Collecting rainwater" in sources
+    assert "https://" in sources
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.req("ASK-1", "ASK-10")
+def test_frames_are_json_lines_in_the_order_of_the_run(shell: Shell) -> None:
+    done = shell.run("ask", "How do I treat a burn?", "--corpus", "system", "--frames", *BOX)
+    assert done.returncode == 0, done.stderr
+    events = [frame["event"] for frame in frames(done.stdout)]
+    assert events[0] == "iteration"
+    assert events.index("tool_call") < events.index("tool_result") < events.index("token")
+    assert events[-1] == "done"
+    result = next(frame["data"] for frame in frames(done.stdout) if frame["event"] == "tool_result")
+    assert result["content"]["chunks"][0]["metadata"]["sources"]
+
+
+# --- a model that can choose
+
+
+@pytest.mark.req("ASK-3", "ASK-8")
+def test_a_model_that_can_choose_gets_tools_and_its_answer_is_harmless(
+    shell: Shell, model: ScriptedModel
+) -> None:
+    question = "What is there about water?"
+    search = ("search_corpus", {"query": "water", "corpus": "system", "k": 2})
+    model.turns[question] = [Say(calls=(search, ("list_marketplace", {}))), Say("Boil\x1b[2J\u202e it.")]
+    done = shell.run("ask", question)
+    assert done.returncode == 0, done.stderr
+    assert "Boil\\x1b[2J\\u202e it." in done.stdout
+    assert "tool list_marketplace {}" in done.stdout
+    assert done.stdout.count("\n[1] ") == 1
+    assert "try things out" not in done.stdout
+    tools = {tool["function"]["name"] for tool in model.requests[-1]["tools"]}
+    assert tools == {"search_corpus", "list_corpora", "list_marketplace", "search_marketplace"}
+
+
+@pytest.mark.req("ASK-9", "CLI-5")
+def test_a_tool_that_the_model_invents_is_an_error_result_and_the_run_goes_on(
+    shell: Shell, model: ScriptedModel
+) -> None:
+    question = "Invent something."
+    wrong = ("list_marketplace", {"limit": 0})
+    model.turns[question] = [Say(calls=(("make_coffee", {}), wrong)), Say("I cannot make coffee.")]
+    done = shell.run("ask", question)
+    assert done.returncode == 0, done.stderr
+    assert "there is no tool 'make_coffee'" in done.stdout
+    assert "invalid_arguments" in done.stdout
+    assert "I cannot make coffee." in done.stdout
+
+
+@pytest.mark.req("ASK-9", "CLI-5")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--corpus", "sytem"], "there is no corpus 'sytem'; did you mean system?"),
+        (["--tool", "market_pots"], "there is no tool 'market_pots'; did you mean market_post"),
+        (["--model", "skripted"], "there is no model 'skripted'; did you mean scripted?"),
+        (["--yes-to", "market.pots"], "there is no capability 'market.pots'; did you mean market.post"),
+    ],
+)
+def test_what_is_not_there_ends_with_5_and_the_nearest_names(
+    shell: Shell, options: list[str], message: str
+) -> None:
+    done = shell.run("ask", "hello", *options)
+    assert done.returncode == 5
+    assert done.stderr.startswith(f"hearthnet: {message}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+# --- side effects
+
+
+@pytest.mark.req("ASK-2", "ASK-5")
+def test_approved_on_a_terminal_it_is_posted_once_as_shown(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend a ladder."
+    model.turns[question] = [Say(calls=(offer("Ladder to lend"),)), Say("Posted.")]
+    with shell.terminal("ask", question, "--tool", "market_post") as screen:
+        shown = screen.expect(PROMPT)
+        assert '"Ladder to lend"' in shown
+        assert "market.post@1.0" in shown
+        assert titles(shell).count("Ladder to lend") == 0
+        screen.type("a\n")
+        screen.expect("completed")
+        assert screen.end() == 0
+        assert "Posted." in screen.shown
+    assert titles(shell).count("Ladder to lend") == 1
+
+
+@pytest.mark.req("ASK-5")
+def test_an_edit_is_posted_as_it_was_shown_again(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend a saw."
+    model.turns[question] = [Say(calls=(offer("Saw"),)), Say("Posted.")]
+    with shell.terminal("ask", question, "--tool", "market_post") as screen:
+        screen.expect(PROMPT)
+        screen.type("e\n")
+        for label in ("category (", "title [", "body [", "tags (", "ttl_seconds ["):
+            screen.expect(label)
+            screen.type("Saw to lend, sharp\n" if label == "title [" else "\n")
+        assert '"Saw to lend, sharp"' in screen.expect(PROMPT)
+        screen.type("a\n")
+        assert screen.end() == 0
+    assert "Saw to lend, sharp" in titles(shell)
+    assert "Saw" not in titles(shell)
+
+
+@pytest.mark.req("ASK-5")
+def test_refused_nothing_is_posted_and_the_model_is_told(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend an axe."
+    model.turns[question] = [Say(calls=(offer("Axe"),)), Say("As you wish.")]
+    with shell.terminal("ask", question, "--tool", "market_post") as screen:
+        screen.expect(PROMPT)
+        screen.type("r\n")
+        screen.expect("denied")
+        assert screen.end() == 4
+        assert "As you wish." in screen.shown
+    assert "Axe" not in titles(shell)
+    assert "denied" in json.dumps(model.requests[-1]["messages"][-1])
+
+
+@pytest.mark.req("ASK-6")
+@pytest.mark.parametrize("options", [[], ["--frames"]])
+def test_where_nobody_can_be_asked_nothing_is_posted_and_it_ends_with_7(
+    shell: Shell, model: ScriptedModel, options: list[str]
+) -> None:
+    question = f"I can lend a bucket. {options}"
+    model.turns[question] = [Say(calls=(offer("Bucket"),))]
+    done = shell.run("ask", question, "--tool", "market_post", *options, stdin="a\ny\nyes\n")
+    assert done.returncode == 7
+    assert "--yes-to market.post" in done.stderr
+    assert "Bucket" in done.stdout
+    if options:
+        assert [frame["event"] for frame in frames(done.stdout)][-1] == "suspended"
+    assert "Bucket" not in titles(shell)
+
+
+@pytest.mark.req("ASK-6")
+def test_the_end_of_the_input_is_no_yes(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend a rope."
+    model.turns[question] = [Say(calls=(offer("Rope"),))]
+    with shell.terminal("ask", question, "--tool", "market_post") as screen:
+        screen.expect(PROMPT)
+        screen.type("\x04")
+        assert screen.end() == 7
+    assert "Rope" not in titles(shell)
+
+
+@pytest.mark.req("ASK-7")
+def test_yes_to_approves_its_own_capability_only_and_says_so(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend a stove."
+    model.turns[question] = [Say(calls=(offer("Stove"),)), Say("Posted.")]
+    other = shell.run("ask", question, "--tool", "market_post", "--yes-to", "market.expire")
+    assert other.returncode == 7
+    assert "Stove" not in titles(shell)
+    done = shell.run("ask", question, "--tool", "market_post", "--yes-to", "market.post")
+    assert done.returncode == 0, done.stderr
+    assert "approved by --yes-to market.post" in done.stderr
+    assert titles(shell).count("Stove") == 1
+
+
+@pytest.mark.req("ASK-6")
+def test_an_effect_that_fails_is_no_success(shell: Shell, model: ScriptedModel) -> None:
+    question = "End a post that never was."
+    expire = ("market_expire", {"event_id": "01JZZZZZZZZZZZZZZZZZZZZZ02", "reason": "withdrawn"})
+    model.turns[question] = [Say(calls=(expire,)), Say("There is none.")]
+    done = shell.run("ask", question, "--tool", "market_expire", "--yes-to", "market.expire")
+    assert done.returncode == 5
+    assert "not_found" in done.stdout
+
+
+# --- cancel
+
+
+@pytest.mark.req("ASK-11")
+@pytest.mark.parametrize(("number", "options"), [(signal.SIGINT, []), (signal.SIGTERM, ["--frames"])])
+def test_an_interrupt_stops_the_model_and_ends_with_130(
+    shell: Shell, model: ScriptedModel, number: signal.Signals, options: list[str]
+) -> None:
+    question = f"Talk for ever. {options}"
+    model.turns[question] = [Say(forever=True)]
+    fastest = float("inf")
+    for _ in range(5):
+        model.stopped_at = 0.0
+        with shell.start("ask", question, "--model", NAME, *options) as command:
+            assert command.stdout is not None
+            said = ""
+            while "on " not in said:
+                said += command.stdout.readline() if options else command.stdout.read(1)
+            began = time.monotonic()
+            command.send_signal(number)
+            fastest = min(fastest, wait_for_sync(lambda: model.stopped_at, 10.0, "the model to stop") - began)
+            out, _ = command.communicate(timeout=10)
+            assert command.returncode == 130
+        if options:
+            assert frames(out)[-1]["data"]["stop_reason"] == "cancelled"
+        if fastest < 0.2:
+            break
+    assert fastest < 0.2
+
+
+@pytest.mark.req("ASK-11")
+def test_ctrl_c_at_a_question_ends_it_without_a_yes(shell: Shell, model: ScriptedModel) -> None:
+    question = "I can lend a kettle."
+    model.turns[question] = [Say(calls=(offer("Kettle"),))]
+    with shell.terminal("ask", question, "--tool", "market_post") as screen:
+        screen.expect(PROMPT)
+        screen.type("\x03")
+        assert screen.end() == 130
+    assert "Kettle" not in titles(shell)
+
+
+# --- the same model by `call`
+
+
+@pytest.mark.req("CLI-8")
+def test_a_streaming_call_prints_its_frames_as_they_come(shell: Shell, model: ScriptedModel) -> None:
+    question = "Say something."
+    model.turns[question] = [Say("One two."), Say("never")]
+    given: dict[str, Any] = {"messages": [{"role": "user", "content": question}]}
+    body = {"params": {"model": NAME}, "input": given}
+    done = shell.run("call", "llm.chat@2.0", "--body", json.dumps(body), "--json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [frame["seq"] for frame in found] == list(range(1, len(found) + 1))
+    assert found[-1]["event"] == "done"
+    assert "".join(frame["data"]["text"] for frame in found[:-1]).strip() == "One two."
+    readable = shell.run("call", "llm.chat@2.0", "--body", json.dumps(body)).stdout
+    text, _, rest = readable.partition("\n")
+    assert text.strip() == "One two."
+    assert rest.startswith("done {")
+    given["stream"] = False
+    reply = shell.json("call", "llm.chat@2.0", "--body", json.dumps(body), "--json")
+    assert reply["output"]["message"]["content"].strip() == "One two."
+
+
+def test_the_models_are_listed_with_what_they_can(shell: Shell) -> None:
+    listed = shell.run("models", "list").stdout
+    assert NAME in listed
+    assert "smollm2-135m-instruct" in listed
+    assert "there to try things out" in listed
+    names = {offer["params"]["model"] for offer in shell.json("models", "list", "--json")}
+    assert NAME in names
