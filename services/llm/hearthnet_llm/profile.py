@@ -31,6 +31,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     modalities: tuple[Literal["text", "vision"], ...] = ("text",)
     requires_internet: bool = False
     completes: bool = True
+    quotes: bool = False
     advice: str = ""
     max_concurrent: int = 4
 

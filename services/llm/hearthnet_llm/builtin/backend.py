@@ -12,8 +12,8 @@ from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.bounds import bounded
 from hearthnet_llm.builtin.calling import WIDEST, Calling
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from hearthnet_llm.builtin.profile import NOTES_BUDGET
-from hearthnet_llm.builtin.prompt import turns
+from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
+from hearthnet_llm.builtin.prompt import prompt
 from hearthnet_llm.builtin.text import Text
 from hearthnet_llm.frames import Frame, Notice, Token, ToolCall
 from hearthnet_llm.profile import Profile
@@ -58,9 +58,12 @@ class BuiltinBackend:
                 "tools_ignored",
                 f"{self._profile.model} calls a tool only when one is demanded by name",
             )
-        body: Chunk = {"messages": turns(request.messages, NOTES_BUDGET), **_drawing(request.sampling)}
+        shown = prompt(request.messages, NOTES_BUDGET)
+        body: Chunk = {"messages": shown.turns, **_drawing(request.sampling)}
         if request.response_schema is not None:
             body["grammar"] = grammar.of_json(bounded(request.response_schema.schema, WIDEST))
+        elif shown.sentences and self._profile.quotes:
+            body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
         text = Text(request.stop)
         async with aclosing(self._engine.chat(body)) as chunks:
             async for token in _tokens(chunks, text):

@@ -63,7 +63,8 @@ class Calling:
         """The next attempt."""
         shown = self._demonstrations
         schema = bounded(_shown(self._tool.parameters_schema, shown), self._bounds)
-        key_words = shown.key_words if shown is not None and self._bounds == WIDEST else {}
+        free = self._unfit or self._bounds != WIDEST
+        key_words = shown.key_words if shown is not None and not free else {}
         rules = grammar.of_call(schema, self._said, key_words)
         return Ask(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
 

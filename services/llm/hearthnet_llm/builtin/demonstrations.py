@@ -41,8 +41,8 @@ def _asked(said: str, query: str) -> Demonstration:
     return Demonstration(said, {"query": query})
 
 
-def _posted(said: str, category: str, title: str, body: str) -> Demonstration:
-    return Demonstration(said, {"category": category, "title": title, "body": body})
+def _posted(said: str, category: str, title: str) -> Demonstration:
+    return Demonstration(said, {"body": said, "category": category, "title": title})
 
 
 DEMONSTRATIONS: Final = (
@@ -73,26 +73,17 @@ DEMONSTRATIONS: Final = (
         ),
     ),
     Demonstrations(
-        fields=("category", "title", "body"),
+        fields=("body", "category", "title"),
+        key_words={"title": KeyWords(skip=4, least=0, most=0, lower=False)},
         examples=(
+            _posted("The bakery opens an hour later next week", "info", "bakery opens later next week"),
+            _posted("Fire in the barn, send everybody with buckets now!", "emergency", "Fire in the barn"),
+            _posted("Does anyone have a ladder for me on Saturday?", "request", "ladder for Saturday"),
+            _posted("I can give away a box of apples", "offer", "box of apples"),
             _posted(
-                "I can give away a box of apples, they are in the shed",
-                "offer",
-                "Box of apples to give away",
-                "I can give away a box of apples. They are in the shed.",
+                "We need two more players for the chess evening", "request", "two players for chess evening"
             ),
-            _posted(
-                "Does anyone have a ladder for me on Saturday?",
-                "request",
-                "Ladder wanted for Saturday",
-                "Does anyone have a ladder for me on Saturday?",
-            ),
-            _posted(
-                "The bakery opens an hour later next week",
-                "info",
-                "Bakery opens an hour later",
-                "The bakery opens an hour later next week.",
-            ),
+            _posted("I could teach the piano to a beginner", "offer", "teach the piano to a beginner"),
         ),
     ),
 )

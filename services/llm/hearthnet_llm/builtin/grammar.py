@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,12 +27,13 @@ class KeyWords(msgspec.Struct, frozen=True):
     """How key words are made: at most `skip` words of the question left out in a row, `least` to `most`
     phrases added.
 
-    A phrase is one or two words in lower case.
+    A phrase is one or two words in lower case. `lower` False leaves the question's words as they are written.
     """
 
     skip: int
     least: int
     most: int
+    lower: bool = True
 
 
 def of_json(schema: Mapping[str, Any]) -> str:
@@ -47,7 +48,7 @@ def of_call(schema: Mapping[str, Any], said: str, key_words: Mapping[str, KeyWor
     one.
     """
     styles = {name: style for name, style in key_words.items() if name in schema["properties"]}
-    words = key_words_of(said)
+    words = words_of(said)
     if not styles or not words:
         return of_json(schema)
     start: list[str] = []
@@ -62,9 +63,20 @@ def of_call(schema: Mapping[str, Any], said: str, key_words: Mapping[str, KeyWor
     return "\n".join([_HEAD, f'start: {" ".join(start)} "}}"', *rules, ""])
 
 
-def key_words_of(said: str) -> list[str]:
-    """The words of what was said, in lower case and in order; at most 32."""
-    return [word.lower() for word in _WORD.findall(said)][:_MOST_WORDS]
+def of_quotes(sentences: Sequence[str], most: int) -> str:
+    """The grammar of an answer made of up to `most` of the `sentences`, in their order."""
+    rules = [_HEAD, f"start: {' | '.join(f'q0x{index}' for index in range(len(sentences)))}"]
+    for depth in range(most):
+        for index, sentence in enumerate(sentences):
+            later = [f"q{depth + 1}x{other}" for other in range(index + 1, len(sentences))]
+            more = f' (" " ({" | ".join(later)}))?' if later and depth + 1 < most else ""
+            rules.append(f"q{depth}x{index}: {_literal(sentence)}{more}")
+    return "\n".join([*rules, ""])
+
+
+def words_of(said: str) -> list[str]:
+    """The words of what was said, in order; at most 32."""
+    return _WORD.findall(said)[:_MOST_WORDS]
 
 
 def _json_rule(schema: Mapping[str, Any]) -> str:
@@ -75,6 +87,7 @@ def _key_word_rules(name: str, words: list[str], style: KeyWords) -> Iterator[st
     """One rule a word: which words may follow it. Only the last `skip` + 1 words may be followed by the
     end.
     """
+    words = [word.lower() for word in words] if style.lower else words
     yield f'{name}: "\\"" {name}s "\\""'
     yield f"{name}s: {' | '.join(_steps(name, words, -1, style.skip))}"
     for index in range(len(words)):

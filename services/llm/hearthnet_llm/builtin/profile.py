@@ -11,6 +11,8 @@ SLOTS: Final = 2
 CTX: Final = 4096
 NOTES_BUDGET: Final = 2000
 """Characters of tool results in a prompt: about 500 tokens, 3.5 s of reading on 2 cores."""
+MOST_QUOTES: Final = 3
+"""Sentences of an answer that quotes."""
 
 BUILT_IN: Final = Profile(
     model="smollm2-135m-instruct",
@@ -19,6 +21,7 @@ BUILT_IN: Final = Profile(
     tool_mode="grammar",
     tools_by_name_only=True,
     languages=("en",),
+    quotes=True,
     advice=(
         "SmolLM2-135M is there to try things out: English only, often wrong. "
         "To connect a better model, add [[llm.models]] to hearthnet.toml (docs/models.md)."

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet_llm.request import Message
 
 Turn = dict[str, str]
@@ -22,10 +24,21 @@ GROUNDED: Final = (
 _CONTROL: Final = re.compile(r"<(?=[|\uff5c/]?\w*[|\uff5c]|/?s>|\w+_of_turn>)|\[(?=/?INST\])")
 _EMPTY: Final = "nothing was found"
 _LEAST: Final = 200
+_SENTENCE: Final = re.compile(r"[A-Z0-9\"(][^\n]*?[.!?](?=\s|$)")
+_TITLE_LIMIT: Final = 100
+_SHORTEST: Final = 20
+_LONGEST: Final = 300
 
 
-def turns(messages: Sequence[Message], notes_budget: int) -> list[Turn]:
-    """The turns for `messages`; notes get at most `notes_budget` characters in all, the latest result
+class Prompt(msgspec.Struct, frozen=True):
+    """The turns to show to the model, and the sentences of the notes in them, in order."""
+
+    turns: list[Turn]
+    sentences: list[str]
+
+
+def prompt(messages: Sequence[Message], notes_budget: int) -> Prompt:
+    """The prompt for `messages`; notes get at most `notes_budget` characters in all, the latest result
     first.
     """
     plain: list[Turn] = []
@@ -35,9 +48,11 @@ def turns(messages: Sequence[Message], notes_budget: int) -> list[Turn]:
             notes.append(_note(message))
         elif message.text or not message.tool_calls:
             plain.append({"role": message.role, "content": harmless(message.text)})
-    if notes and messages[-1].role == "tool":
-        _ground(plain, _fit(notes, notes_budget))
-    return plain
+    if messages[-1].role != "tool":
+        return Prompt(plain, [])
+    fitting = _fit(notes, notes_budget)
+    _ground(plain, fitting)
+    return Prompt(plain, [] if messages[-1].is_error else _sentences(fitting))
 
 
 def harmless(text: str) -> str:
@@ -128,3 +143,13 @@ def _cut(line: str, budget: int) -> str:
     short = line[:budget]
     end = max(short.rfind(mark) for mark in (". ", "! ", "? "))
     return short[: end + 1] if end > budget // 2 else short.rsplit(" ", 1)[0] + " ..."
+
+
+def _sentences(notes: str) -> list[str]:
+    """The whole sentences in passages: not their titles, not what was cut off."""
+    found: list[str] = []
+    for line in notes.splitlines():
+        title, mark, text = line.partition(": ")
+        pieces = _SENTENCE.findall(text if mark and len(title) <= _TITLE_LIMIT else line)
+        found += [piece for piece in pieces if _SHORTEST <= len(piece) <= _LONGEST]
+    return list(dict.fromkeys(found))
