@@ -1,0 +1,113 @@
+"""Parts of the service library that need no server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from hearthnet.config import Home
+from hearthnet.contracts import contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Offer, Service, Stream
+from hearthnet.service.capability import endpoints
+from hearthnet.service.hosted import Hosted
+from hearthnet.service.status import Status
+from hearthnet.service.tasks import TaskSet
+from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
+
+
+@pytest.mark.req("SERVICE-4")
+def test_marked_methods_are_bound_to_their_contracts() -> None:
+    found = endpoints(ProbeService())
+    assert set(found) == {QUERY, CHAT, "market.post@1.0"}
+    assert found[QUERY].contract is contracts().get(QUERY)
+    assert found[QUERY].params_type is Anything
+
+
+@pytest.mark.req("SERVICE-4")
+def test_an_offer_its_contract_does_not_allow_is_the_authors_mistake() -> None:
+    with pytest.raises(HearthNetError) as caught:
+        Hosted(contracts().get(CHAT), Offer(capability=CHAT, params={"model": "m"}))
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("SERVICE-4")
+def test_an_offer_takes_its_places_from_the_contract_and_is_named_for_people() -> None:
+    hosted = Hosted(contracts().get(QUERY), Offer(capability=QUERY, params={"corpus": "system", "k_max": 20}))
+    assert hosted.offer.max_concurrent == contracts().get(QUERY).max_concurrent
+    assert str(hosted) == "rag.query@1.0 corpus=system"
+
+
+@pytest.mark.asyncio
+async def test_a_service_with_nothing_to_do_is_one() -> None:
+    service, told = Service(), []
+    service.offers_changed()
+    service.on_offers_changed(lambda: told.append(True))
+    service.offers_changed()
+    await service.stop()
+    assert service.offers() == []
+    assert told == [True]
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("STREAM-5")
+async def test_without_a_caller_frames_are_checked_and_dropped() -> None:
+    stream = Stream(contracts().get(CHAT), None)
+    assert stream.unary
+    await stream.send("token", {"text": "x"})
+    await stream.end("done", {})
+    with pytest.raises(HearthNetError):
+        await stream.send("token", {"text": 1})
+    assert not stream.lost_caller()
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("STREAM-6")
+async def test_what_a_caller_says_is_bounded_and_must_be_json() -> None:
+    stream = Stream(contracts().get(CHAT), None)
+    for body in (b"{", b"[]", b"\xff"):
+        with pytest.raises(HearthNetError):
+            stream.on_input(body)
+        with pytest.raises(HearthNetError):
+            stream.on_ack(body)
+    for number in range(64):
+        stream.on_input(b'{"n": %d}' % number)
+    with pytest.raises(HearthNetError) as caught:
+        stream.on_input(b"{}")
+    assert caught.value.code == "capacity_exceeded"
+    assert await stream.receive() == {"n": 0}
+
+
+@pytest.mark.asyncio
+async def test_a_failing_task_is_logged_and_all_end_with_their_set(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = TaskSet()
+
+    async def fail() -> None:
+        raise ValueError("told in the log")
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    failing, waiting = tasks.start(fail(), "failing"), tasks.start(forever(), "waiting")
+    await asyncio.wait({failing})
+    await tasks.close()
+    assert waiting.cancelled()
+    assert "told in the log" in caplog.text
+
+
+@pytest.mark.req("SERVICE-1")
+def test_states_are_lines_of_json_and_a_closed_pipe_harms_nobody(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    status = Status(writing)
+    status.starting("loading", 1, 2)
+    status.ready(["x"], None)
+    status.failed("why")
+    assert os.read(reading, 1000).count(b"\n") == 3
+    os.close(reading)
+    status.failed("nobody listens")
+    os.close(writing)
+    Status(None).failed("in the log only")
+    assert Home.resolve(tmp_path).service("x") == tmp_path / "services" / "x"
