@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TextIO
 
-from hearthnet.cli.text import as_json
+from hearthnet.cli.text import as_json, shorten
 
 Style = Literal["bold", "dim", "green", "yellow", "red"]
 _CODES: Final[dict[Style, str]] = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "red": "31"}
@@ -72,13 +73,18 @@ def json_page(value: Any) -> None:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns on stdout, as wide as what is in them; cells must be escaped already."""
+    """Columns on stdout, as wide as what is in them; cells must be escaped already.
+
+    Lines are cut, visibly, to the width of the terminal where there is one.
+    """
     cells = [list(row) for row in rows]
     widths = [max(len(row[column]) for row in [headings, *cells]) for column in range(len(headings))]
-    line(styled(_row(headings, widths), "bold"))
+    most = shutil.get_terminal_size().columns if is_tty(sys.stdout) else None
+    line(styled(_row(headings, widths, most), "bold"))
     for row in cells:
-        line(_row(row, widths))
+        line(_row(row, widths, most))
 
 
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+def _row(cells: Sequence[str], widths: Sequence[int], most: int | None) -> str:
+    text = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return text if most is None else shorten(text, most)
