@@ -40,7 +40,12 @@ class Hosted:
         )
 
     def __str__(self) -> str:
-        params = " ".join(
-            f"{name}={value}" for name, value in self.offer.params.items() if isinstance(value, str)
+        """The capability and what its calls are matched by: `rag.query@1.0 corpus=system`."""
+        matched = dict.fromkeys(rule.offer for rule in self.contract.match.values())
+        params = {name: self.offer.params.get(name) for name in matched}
+        return " ".join(
+            [
+                self.offer.capability,
+                *(f"{name}={value}" for name, value in params.items() if isinstance(value, str)),
+            ]
         )
-        return f"{self.offer.capability} {params}".strip()
