@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import secrets
 import time
@@ -82,10 +83,11 @@ def from_token_form(token: str) -> str:
 
 def public_key(node: str) -> bytes:
     """The 32-byte key in a full node id; `bad_request` when it is none."""
-    key = unb64(node.removeprefix(PREFIX)) if node.startswith(PREFIX) else b""
-    if len(key) != 32 or len(node) != len(PREFIX) + 43:
-        raise HearthNetError("bad_request", f"{node[:60]!r} is not a node id (ed25519: and 43 characters)")
-    return key
+    text = node.removeprefix(PREFIX)
+    if node.startswith(PREFIX) and len(text) == 43:
+        with contextlib.suppress(HearthNetError):
+            return unb64(text)
+    raise HearthNetError("bad_request", f"{node[:60]!r} is not a node id (ed25519: and 43 characters)")
 
 
 def short_id(node: str) -> str:
