@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.canonical import canonical_json, content_hash, digest
+from hearthnet.canonical import (
+    canonical_json,
+    content_hash,
+    derived_id,
+    digest,
+    read_json,
+    refuse_repeated_keys,
+)
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import is_ulid
 
 SAFE = 2**53 - 1
 # A whole float beyond 53 bits is written without a point, as the standard asks, and read back as an integer,
@@ -28,18 +38,39 @@ def test_the_example_of_the_specification() -> None:
     assert canonical_json(value) == expected.encode()
 
 
+@pytest.mark.req("WIRE-3")
 @given(VALUES)
 def test_reading_and_writing_again_changes_no_byte(value: object) -> None:
     data = canonical_json(value)
     assert canonical_json(json.loads(data)) == data
 
 
+@pytest.mark.req("WIRE-3")
 def test_the_order_of_keys_does_not_matter() -> None:
     assert digest({"b": 1, "a": [2]}) == digest({"a": [2], "b": 1})
     assert digest({"a": [1, 2]}) != digest({"a": [2, 1]})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), SAFE + 1, {"deep": [-SAFE - 1]}, {1: 2}])
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.req("WIRE-3")
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        SAFE + 1,
+        {"deep": [-SAFE - 1]},
+        {1: 2},
+        b"bytes",
+        "\ud800",
+        {"\udc00": 1},
+        pytest.param(DEEP, id="deep"),
+    ],
+)
 def test_what_has_no_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(HearthNetError, match="no canonical JSON") as caught:
         canonical_json(value)
@@ -48,3 +79,74 @@ def test_what_has_no_canonical_form_is_refused(value: object) -> None:
 
 def test_a_hash_names_its_algorithm() -> None:
     assert content_hash(b"") == "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+
+
+ANY = msgspec.json.Decoder()
+BROKEN = [
+    b"",
+    b"{",
+    b"nul",
+    b"NaN",
+    b"\xff",
+    b'"\\ud800"',
+    b"1 2",
+    b"1e999",
+    b"9" * 5000,
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+]
+
+
+@pytest.mark.req("WIRE-13")
+@given(VALUES)
+def test_json_from_outside_is_read(value: object) -> None:
+    data = json.dumps(value).encode()
+    assert canonical_json(read_json(data, ANY)) == canonical_json(value)
+    refuse_repeated_keys(data)
+
+
+@pytest.mark.req("WIRE-13")
+@pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
+def test_broken_json_from_outside_is_a_bad_request_however_it_is_broken(data: bytes) -> None:
+    with pytest.raises(HearthNetError, match="unreadable JSON") as caught:
+        read_json(data, ANY)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("WIRE-13")
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":1,"a":1}',
+        b'{"a":1,"b":2,"a":3}',
+        b'[{"x":{"a":[{"a":1},{"b":1,"b":2}]}}]',
+        b'{"a":1,"\\u0061":2}',
+        '{"é":1,"é":2}'.encode(),
+        b"\xff",
+        b"{",
+        b"[" * 100_000,
+    ],
+    ids=range(8),
+)
+def test_a_key_that_stands_twice_is_refused_and_so_is_what_cannot_be_looked_through(data: bytes) -> None:
+    with pytest.raises(HearthNetError, match="ambiguous JSON") as caught:
+        refuse_repeated_keys(data)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("WIRE-13")
+def test_the_same_key_in_two_objects_is_no_repetition() -> None:
+    refuse_repeated_keys(b'{"a":{"a":[{"a":1},{"a":1}]},"b":{"a":1},"A":1}')
+    refuse_repeated_keys('{"\u00e9":1,"e\u0301":2}'.encode())
+
+
+@pytest.mark.req("WIRE-2")
+@given(
+    st.lists(st.text(max_size=5), min_size=1, max_size=3),
+    st.lists(st.text(max_size=5), min_size=1, max_size=3),
+)
+def test_a_derived_id_has_the_form_of_a_ulid_and_follows_from_its_parts_alone(
+    one: list[str], other: list[str]
+) -> None:
+    assert is_ulid(derived_id(*one))
+    assert (derived_id(*one) == derived_id(*other)) is (one == other)

@@ -7,10 +7,12 @@ import pytest
 from hearthnet.errors import CODES, MINE, PEER, WORLD, HearthNetError, exit_code
 
 
+@pytest.mark.req("WIRE-12")
 def test_every_code_is_somebodys_fault_and_only_one_persons() -> None:
     assert len(MINE) + len(PEER) + len(WORLD) == len(CODES)
 
 
+@pytest.mark.req("WIRE-12")
 def test_every_code_has_an_exit_code_a_script_may_rely_on() -> None:
     assert {exit_code(code) for code in CODES} == {1, 2, 4, 5, 6, 8}
     expected = {
@@ -25,6 +27,7 @@ def test_every_code_has_an_exit_code_a_script_may_rely_on() -> None:
     assert exit_code("internal_error") == 1
 
 
+@pytest.mark.req("WIRE-12")
 def test_an_error_crosses_the_wire_whole() -> None:
     error = HearthNetError(
         "capacity_exceeded", "busy", details={"limit": 4}, retry_after_ms=250, alt=["rag.query@1.0"]
@@ -51,6 +54,13 @@ def test_a_foreign_body_becomes_an_internal_error_that_names_what_it_was() -> No
     assert error.code == "internal_error"
     assert "'oops'" in error.message
     assert (error.details, error.alt, error.retry_after_ms) == ({}, [], None)
+
+
+@pytest.mark.req("WIRE-12")
+@pytest.mark.parametrize("wait", [True, -1, 1.5, "1", None, [1]], ids=str)
+def test_a_wait_that_is_no_number_of_milliseconds_is_left_out(wait: object) -> None:
+    assert HearthNetError.from_body({"error": "timeout", "retry_after_ms": wait}).retry_after_ms is None
+    assert HearthNetError.from_body({"error": "timeout", "retry_after_ms": 0}).retry_after_ms == 0
 
 
 def test_a_shells_own_exit_code_stands_above_the_codes() -> None:

@@ -8,7 +8,10 @@ from hearthnet.errors import HearthNetError
 from hearthnet.types import Capability, parse_capability, split_name
 
 
-@pytest.mark.parametrize("text", ["rag.query@1.0", "llm.chat@2.10", "rag.list_corpora@1.0", "a.b-c.d@0.1"])
+@pytest.mark.req("WIRE-14")
+@pytest.mark.parametrize(
+    "text", ["rag.query@0.0", "rag.query@1.0", "llm.chat@2.10", "rag.list_corpora@1.0", "a.b-c.d@0.1"]
+)
 def test_a_capability_is_written_as_it_was_read(text: str) -> None:
     assert str(parse_capability(text)) == text
 
@@ -21,7 +24,25 @@ def test_the_version_may_be_left_out_only_where_that_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "rag", "rag.", "Rag.query", "rag.query@1", "rag.query@1.0 ", "rag.*", "rag.>"]
+    "text",
+    [
+        "",
+        "rag",
+        "rag.",
+        "Rag.query",
+        "rag.query@1",
+        "rag.query@1.0 ",
+        "rag.query@1.0\n",
+        "rag.query@01.0",
+        "rag.query@1.00",
+        "rag.query@1.00000",
+        "rag.query@\u0661.\u0660",
+        "r\u0430g.query",
+        "rag.*",
+        "rag.>",
+        "rag.query.v1 x",
+        "_all.v0",
+    ],
 )
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(HearthNetError, match="not a capability") as caught:
@@ -29,6 +50,7 @@ def test_other_forms_are_refused(text: str) -> None:
     assert caught.value.code == "bad_request"
 
 
+@pytest.mark.req("WIRE-14")
 @pytest.mark.parametrize(
     ("offered", "serves"), [("1.0", False), ("1.1", True), ("1.2", True), ("2.1", False), ("0.9", False)]
 )

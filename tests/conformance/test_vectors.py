@@ -1,0 +1,161 @@
+"""This implementation against the vectors (wire.md; README.md beside this file)."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, digest
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import approval, roster, signed, token
+from hearthnet.trust.keys import Identity, signing_input, verify
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame, header, subjects
+
+VECTORS = Path(__file__).parent / "vectors"
+
+
+def load(name: str) -> dict[str, Any]:
+    """The vectors of one file."""
+    data: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
+    return data
+
+
+KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
+TOKEN, APPROVAL, ROSTER, JCS = load("token"), load("approval"), load("roster"), load("jcs")
+
+
+def identity(seed: str) -> Identity:
+    """The identity of a seed in hexadecimal."""
+    return Identity(bytes.fromhex(seed))
+
+
+@pytest.mark.req("WIRE-1")
+@pytest.mark.parametrize("vector", KEYS["identities"], ids=lambda vector: str(vector["name"]))
+def test_all_that_follows_from_a_seed(vector: dict[str, str]) -> None:
+    one = identity(vector["seed_hex"])
+    assert one.node_id == vector["node_id"]
+    assert one.token == ids.token_form(one.node_id) == vector["token_form"]
+    assert ids.public_key(one.node_id).hex() == vector["public_hex"]
+    assert ids.short_id(one.node_id) == vector["short_id"]
+    assert one.to_text() == vector["key_file"]
+    assert Identity.from_text(vector["key_file"]).node_id == one.node_id
+    assert one.login().seed.decode() == vector["login_seed"]
+    assert one.login().public == vector["login_public"]
+    assert one.store_login().public == vector["store_login_public"]
+
+
+@pytest.mark.req("WIRE-6")
+def test_the_keys_between_two_nodes() -> None:
+    pair = KEYS["pair"]
+    by_id = {vector["node_id"]: identity(vector["seed_hex"]) for vector in KEYS["identities"]}
+    one, other = pair["one"], pair["other"]
+    for here, there in ((one, other), (other, one)):
+        assert by_id[here].shared_secret(there).hex() == pair["shared_hex"]
+        assert by_id[here].box_key(one, other).hex() == pair["one_to_other_hex"]
+        assert by_id[here].box_key(other, one).hex() == pair["other_to_one_hex"]
+
+
+@pytest.mark.req("TRUST-1")
+@pytest.mark.parametrize(
+    "vector", KEYS["signatures"], ids=lambda vector: f"{vector['purpose']}-{vector['data_hex'][:4]}"
+)
+def test_signatures_and_what_they_cover(vector: dict[str, str]) -> None:
+    data, signature = bytes.fromhex(vector["data_hex"]), bytes.fromhex(vector["signature_hex"])
+    assert signing_input(vector["purpose"], data).hex() == vector["signing_input_hex"]
+    assert identity(vector["seed_hex"]).sign(vector["purpose"], data) == signature
+    assert verify(vector["signer"], vector["purpose"], data, signature)
+
+
+@pytest.mark.req("WIRE-4")
+def test_a_frame_in_its_three_forms() -> None:
+    sender, receiver = identity(FRAMES["sender_seed_hex"]), identity(FRAMES["receiver_seed_hex"])
+    said = header.decode(msgspec.json.encode(FRAMES["header"]))
+    body = FRAMES["body"].encode()
+    assert frame.plain(said, body).hex() == FRAMES["plain_hex"]
+    assert frame.signed(said, body, sender).hex() == FRAMES["signed_hex"]
+    boxed = bytes.fromhex(FRAMES["boxed_hex"])
+    assert boxed[len(frame.BOXED) :][:24].hex() == FRAMES["nonce_hex"]
+    inner = frame.unbox(boxed, frame.BoxKeys(receiver).of(sender.node_id))
+    assert inner.hex() == FRAMES["signed_hex"]
+    assert frame.read(inner, sender.node_id) == frame.Frame(said, body, inner)
+
+
+@pytest.mark.req("WIRE-10")
+def test_subjects_follow_from_ids() -> None:
+    caller, provider = SUBJECTS["caller"], SUBJECTS["provider"]
+    asking, serving, call = SUBJECTS["caller_instance"], SUBJECTS["instance"], SUBJECTS["id"]
+    capability = parse_capability(SUBJECTS["capability"])
+    topic = subjects.topic(capability)
+    assert SUBJECTS["subjects"] == {
+        "call": subjects.call(caller, provider, serving, capability),
+        "control": subjects.control(caller, provider, serving, call),
+        "reply": subjects.reply(provider, caller, asking, call),
+        "find": subjects.find(caller, topic),
+        "find_everything": subjects.find(caller, subjects.EVERYTHING),
+        "announce": subjects.announce(provider, capability),
+    }
+    assert SUBJECTS["subscriptions"] == {
+        "calls_to": subjects.calls_to(provider, serving),
+        "control_to": subjects.control_to(provider, serving),
+        "replies_to": subjects.replies_to(caller, asking),
+        "finds_of": subjects.finds_of(topic),
+        "finds_of_everything": subjects.finds_of(subjects.EVERYTHING),
+        "announcements_of": subjects.announcements_of(capability),
+    }
+
+
+@pytest.mark.req("TRUST-4")
+def test_a_token_and_its_claims() -> None:
+    claims = token.decode(TOKEN["token"])
+    assert json.loads(msgspec.json.encode(claims)) == TOKEN["claims"]
+    assert claims.iss == identity(TOKEN["issuer_seed_hex"]).node_id
+
+
+@pytest.mark.req("TRUST-8")
+def test_an_approval_and_what_its_signature_covers() -> None:
+    document = approval.decode(APPROVAL["approval"])
+    assert canonical_json(APPROVAL["arguments"]).decode() == APPROVAL["arguments_canonical"]
+    assert digest(APPROVAL["arguments"]) == document.arguments_digest
+    assert document.signing_bytes().decode() == APPROVAL["signing_bytes"]
+    approver = identity(APPROVAL["approver_seed_hex"])
+    unsigned = msgspec.structs.replace(document, signature="")
+    assert approval.sign_approval(approver, unsigned) == document
+
+
+@pytest.mark.req("TRUST-3")
+def test_a_roster_and_what_its_signature_covers() -> None:
+    document = roster.decode(json.dumps(ROSTER["roster"]).encode())
+    assert document.signing_bytes().decode() == ROSTER["signing_bytes"]
+    root = identity(ROSTER["root_seed_hex"])
+    assert signed.sign(document, root, roster.PURPOSE) == document
+    assert roster.decode(roster.encode(document)) == document
+    assert [document.level(member["node_id"]) for member in ROSTER["roster"]["members"]] == [
+        "anchor",
+        "member",
+    ]
+
+
+@pytest.mark.req("WIRE-3")
+@pytest.mark.parametrize(("bits", "text"), JCS["numbers"])
+def test_numbers_are_written_as_the_standard_says(bits: str, text: str | None) -> None:
+    (number,) = struct.unpack(">d", bytes.fromhex(bits))
+    if text is None:
+        with pytest.raises(HearthNetError, match="no canonical JSON"):
+            canonical_json(number)
+    else:
+        assert canonical_json(number).decode() == text
+
+
+@pytest.mark.req("WIRE-3")
+def test_the_texts_of_the_standard() -> None:
+    mixed, order = JCS["texts"]
+    assert canonical_json(json.loads(mixed["json"])).decode() == mixed["canonical"]
+    ordered = json.loads(canonical_json(json.loads(order["json"])))
+    assert list(ordered.values()) == order["values_in_order"]

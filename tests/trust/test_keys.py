@@ -1,0 +1,182 @@
+"""Identity keys, what follows from them, and what a signature can be shown for (wire.md, "Ids and keys")."""
+
+from __future__ import annotations
+
+import base64
+
+import nkeys
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import approval, roster
+from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_raw
+from hearthnet.wire import frame
+
+ANNA, BERTA = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
+PURPOSES = (frame.PURPOSE, approval.PURPOSE, roster.PURPOSE, roster.LOGIN_PURPOSE)
+DATA = st.binary(max_size=64)
+
+P = 2**255 - 19
+# The points of small order and their second encodings: a signature under them holds for any bytes.
+WEAK = [
+    bytes(32),
+    (1).to_bytes(32, "little"),
+    (P - 1).to_bytes(32, "little"),
+    P.to_bytes(32, "little"),
+    (P + 1).to_bytes(32, "little"),
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"),
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+    bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85"),
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa"),
+]
+
+
+@pytest.mark.req("TRUST-1")
+@given(st.sampled_from(PURPOSES), DATA)
+def test_a_signature_is_its_signers_over_these_bytes_for_this_purpose(purpose: str, data: bytes) -> None:
+    signature = ANNA.sign(purpose, data)
+    assert verify(ANNA.node_id, purpose, data, signature)
+    assert not verify(BERTA.node_id, purpose, data, signature)
+    assert not verify(ANNA.node_id, purpose, data + b"x", signature)
+    assert not verify_raw(ANNA.node_id, data, signature)
+    for other in PURPOSES:
+        assert verify(ANNA.node_id, other, data, signature) is (other == purpose)
+    Ed25519PublicKey.from_public_bytes(ids.public_key(ANNA.node_id)).verify(
+        signature, signing_input(purpose, data)
+    )
+
+
+@pytest.mark.req("TRUST-1")
+@given(st.sampled_from(PURPOSES), DATA, st.sampled_from(PURPOSES), DATA)
+def test_two_things_signed_are_never_the_same_bytes(
+    one: str, first: bytes, other: str, second: bytes
+) -> None:
+    same = signing_input(one, first) == signing_input(other, second)
+    assert same is ((one, first) == (other, second))
+
+
+@pytest.mark.req("TRUST-1")
+def test_what_is_signed_for_us_is_neither_text_nor_a_token() -> None:
+    # A server's nonce and a JWS are ASCII; our own signatures begin with a byte that no text has.
+    for purpose in PURPOSES:
+        assert signing_input(purpose, b"").startswith(b"\xffHN1")
+        with pytest.raises(UnicodeDecodeError):
+            signing_input(purpose, b"").decode("utf-8")
+
+
+@pytest.mark.req("TRUST-1")
+@pytest.mark.parametrize("length", [0, 1, 63, 65, 128])
+def test_a_signature_has_64_bytes(length: int) -> None:
+    assert not verify(ANNA.node_id, "frame", b"", (ANNA.sign("frame", b"") * 2)[:length])
+
+
+@pytest.mark.req("TRUST-2")
+def test_the_login_is_a_key_of_its_own_and_its_signatures_are_not_the_nodes() -> None:
+    nonce = b"a nonce that some server chose"
+    seen = {ANNA.token}
+    for login in (ANNA.login(), ANNA.store_login(), BERTA.login()):
+        pair = nkeys.from_seed(bytearray(login.seed))
+        signature = pair.sign(nonce)
+        assert pair.verify(nonce, signature)
+        assert not verify_raw(ANNA.node_id, nonce, signature)
+        public = base64.b32decode(login.public)[1:33]
+        assert ids.b64(public) not in seen
+        seen.add(ids.b64(public))
+        with pytest.raises(InvalidSignature):
+            Ed25519PublicKey.from_public_bytes(ids.public_key(ANNA.node_id)).verify(signature, nonce)
+    assert ANNA.login().public == Identity(bytes([1]) * 32).login().public
+
+
+@pytest.mark.req("TRUST-2")
+def test_only_the_public_key_of_a_user_is_a_login() -> None:
+    good = ANNA.login().public
+    assert is_login(good)
+    body = bytes([nkeys.PREFIX_BYTE_ACCOUNT]) + bytes(32)
+    account = base64.b32encode(body + nkeys.crc16(body).to_bytes(2, "little")).decode()
+    for bad in (
+        "",
+        good.lower(),
+        good[:-1],
+        good + "A",
+        good + "\n",
+        good[:-1] + ("A" if good[-1] != "A" else "B"),
+        good[:20] + ("A" if good[20] != "A" else "B") + good[21:],
+        account,
+        ANNA.login().seed.decode(),
+        "U" + "A" * 55,
+        good[:50] + "} } {",
+    ):
+        assert not is_login(bad)
+
+
+@pytest.mark.req("TRUST-2")
+@given(st.binary(min_size=32, max_size=32))
+def test_a_key_file_leads_back_to_its_identity(seed: bytes) -> None:
+    identity = Identity(seed)
+    assert Identity.from_text(identity.to_text()).node_id == identity.node_id
+    assert ids.b64(seed) not in repr(identity)
+    assert identity.node_id in repr(identity)
+
+
+@pytest.mark.req("TRUST-2")
+def test_new_identities_differ() -> None:
+    assert Identity.generate().node_id != Identity.generate().node_id
+
+
+@pytest.mark.req("TRUST-2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hearthnet-key-1",
+        ANNA.to_text() * 2,
+        ANNA.to_text().replace("key-1", "key-2"),
+        f"hearthnet-key-1 {ids.b64(bytes(31))} {ANNA.node_id}",
+        f"hearthnet-key-1 ?? {ANNA.node_id}",
+        f"hearthnet-key-1 {ids.b64(bytes([1]) * 32)} {BERTA.node_id}",
+    ],
+)
+def test_a_damaged_key_file_is_refused_and_its_seed_not_repeated(text: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        Identity.from_text(text)
+    assert caught.value.code == "bad_request"
+    assert ids.b64(bytes([1]) * 32) not in caught.value.message
+
+
+@pytest.mark.req("WIRE-6")
+def test_the_keys_of_a_pair_are_shared_directed_and_nobody_elses() -> None:
+    carla = Identity(bytes([3]) * 32)
+    assert ANNA.shared_secret(BERTA.node_id) == BERTA.shared_secret(ANNA.node_id)
+    there = ANNA.box_key(ANNA.node_id, BERTA.node_id)
+    back = ANNA.box_key(BERTA.node_id, ANNA.node_id)
+    assert there == BERTA.box_key(ANNA.node_id, BERTA.node_id)
+    assert back == BERTA.box_key(BERTA.node_id, ANNA.node_id)
+    others = {carla.box_key(carla.node_id, node) for node in (ANNA.node_id, BERTA.node_id)}
+    assert len({there, back, *others}) == 4
+
+
+@pytest.mark.req("WIRE-6")
+def test_two_processes_of_one_node_have_a_key_too() -> None:
+    assert len(ANNA.box_key(ANNA.node_id, ANNA.node_id)) == 32
+
+
+@pytest.mark.req("TRUST-10")
+@pytest.mark.parametrize("key", WEAK, ids=bytes.hex)
+def test_a_point_of_small_order_is_nobody(key: bytes) -> None:
+    node = ids.node_id(key)
+    with pytest.raises(HearthNetError, match="not a usable key") as caught:
+        ANNA.shared_secret(node)
+    assert caught.value.code == "invalid_signature"
+    for commitment in (*WEAK, ids.public_key(ANNA.node_id)):
+        assert not verify(node, "frame", b"anything", commitment + bytes(32))
+
+
+@pytest.mark.req("TRUST-10")
+def test_what_is_no_node_id_signs_nothing() -> None:
+    with pytest.raises(HearthNetError, match="not a node id"):
+        verify("ed25519:short", "frame", b"", bytes(64))
