@@ -17,6 +17,8 @@ from hearthnet.tools.types import ToolChoice, ToolDefinition
 SEARCH: Final = "search_corpus"
 DEFAULT_TOOLS: Final = (SEARCH, "list_corpora", "list_marketplace", "search_marketplace")
 """What a model that can choose is given when nothing is named: reading only."""
+_TRIAL_TOKENS: Final = 320
+"""Most tokens of a turn of a model that is only there to try things out: what it says later is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,12 @@ class Plan:
 
     def request(self, text: str) -> dict[str, Any]:
         """The body of the chat request."""
-        wanted = {"tool_choice": self.choice} if self.tools else {}
-        messages = [{"role": "user", "content": text}]
-        return {"params": {"model": self.model.name}, "input": {"messages": messages, **wanted}}
+        given: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
+        if self.tools:
+            given["tool_choice"] = self.choice
+        if self.model.advice:
+            given["max_tokens"] = _TRIAL_TOKENS
+        return {"params": {"model": self.model.name}, "input": given}
 
 
 class Offered:

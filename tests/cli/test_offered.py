@@ -68,6 +68,7 @@ def test_a_corpus_demands_its_search_by_name_and_fixes_the_corpus() -> None:
     body = plan.request("How?")
     assert body["params"] == {"model": "small"}
     assert body["input"]["tool_choice"] == {"name": "search_corpus"}
+    assert body["input"]["max_tokens"] == 320
 
 
 @pytest.mark.req("ASK-2")
