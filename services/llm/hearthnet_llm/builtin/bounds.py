@@ -22,6 +22,7 @@ _NUMBER_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMax
 _COMBINED: Final = ("anyOf", "oneOf")
 _INTEGERS: Final = {"minimum": -999_999_999, "maximum": 999_999_999}
 _DEPTH: Final = 6
+_PATTERN_TEXT: Final = 200
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -109,9 +110,11 @@ class _Bounding:
         }
 
     def _text(self, schema: Mapping[str, Any]) -> Schema:
-        for key in ("pattern", "format"):
-            if key in schema and self._bounds.patterns:
-                return {"type": "string", key: schema[key], **_lengths(schema, self._bounds.text)}
+        if self._bounds.patterns and "format" in schema:
+            return {"type": "string", "format": schema["format"]}
+        if self._bounds.patterns and "pattern" in schema:
+            # Its length is never tightened: a pattern may need it, and what nothing fits counts as no grammar.
+            return {"type": "string", "pattern": schema["pattern"], **_lengths(schema, _PATTERN_TEXT)}
         return {"type": "string", "pattern": PLAIN, **_lengths(schema, self._bounds.text)}
 
     def _resolve(self, reference: str) -> Any:
@@ -126,7 +129,7 @@ class _Bounding:
 
 
 def _lengths(schema: Mapping[str, Any], most: int) -> Schema:
-    least = int(schema.get("minLength", 1))
+    least = int(schema.get("minLength", 0 if "pattern" in schema else min(1, int(schema.get("maxLength", 1)))))
     return {"minLength": least, "maxLength": min(int(schema.get("maxLength", most)), max(most, least))}
 
 

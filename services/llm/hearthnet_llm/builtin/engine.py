@@ -48,6 +48,7 @@ class Engine:
         self._server: Server | None = server
         self._workers = ThreadPoolExecutor(slots, "llm-engine")
         self._places = asyncio.Semaphore(slots)
+        self._busy = 0
         self.ctx = ctx
 
     async def chat(self, body: Chunk) -> AsyncGenerator[Chunk, None]:
@@ -61,6 +62,11 @@ class Engine:
         async with aclosing(self._run("handle_completions", body)) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+    @property
+    def busy(self) -> int:
+        """How many calls are with the engine now."""
+        return self._busy
 
     async def close(self) -> None:
         """Unloads the model; calls must have ended."""
@@ -77,6 +83,7 @@ class Engine:
             relay = _Relay(asyncio.get_running_loop())
             asked = {**body, "stream": True, "return_progress": True}
             work = self._workers.submit(relay.fill, handle, asked)
+            self._busy += 1
             try:
                 while (chunk := await relay.next()) is not None:
                     if "error" in chunk:
@@ -86,6 +93,7 @@ class Engine:
             finally:
                 relay.cancel()
                 await asyncio.shield(asyncio.wrap_future(work))
+                self._busy -= 1
 
 
 class _Relay:

@@ -1,0 +1,47 @@
+"""The real model, loaded once, behind an engine of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from hearthnet_llm.builtin import engine, model_file
+from hearthnet_llm.builtin.backend import BuiltinBackend
+from hearthnet_llm.builtin.engine import Engine
+from hearthnet_llm.builtin.profile import BUILT_IN
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
+
+SLOTS = 2
+CTX = 1024
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the built-in model."""
+    return model_file.built_in(tmp_path_factory.mktemp("model") / "checked.json")
+
+
+@pytest.fixture(scope="session")
+def server(model: Path) -> Server:
+    """The model in memory."""
+    return engine.load(model, slots=SLOTS, ctx=CTX, threads=2)
+
+
+@pytest_asyncio.fixture
+async def loaded(server: Server) -> AsyncIterator[Engine]:
+    """An engine over the loaded model."""
+    made = Engine(server, SLOTS, CTX)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def backend(loaded: Engine) -> BuiltinBackend:
+    """The built-in model as the service uses it."""
+    return BuiltinBackend(loaded, BUILT_IN)

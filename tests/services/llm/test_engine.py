@@ -1,0 +1,150 @@
+"""The engine: streams, cancels, and lets nobody else in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.builtin import engine
+from hearthnet_llm.builtin.engine import Chunk, Engine
+
+LONG = "The river ran past the mill and the old tree. " * 60
+
+
+def asking(text: str, **fields: object) -> Chunk:
+    """A chat body for the engine."""
+    return {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 40, **fields}
+
+
+async def seconds_to_close(loaded: Engine, body: Chunk, chunks: int) -> float:
+    """How long closing takes after that many chunks; 0 chunks: while the prompt is being read."""
+    stream = loaded.chat(body)
+    if chunks:
+        for _ in range(chunks):
+            await anext(stream)
+        started = time.monotonic()
+        await stream.aclose()
+        return time.monotonic() - started
+    reading = asyncio.ensure_future(anext(stream))
+    deadline = time.monotonic() + 10
+    while not loaded.busy and time.monotonic() < deadline:
+        await asyncio.sleep(0.001)
+    started = time.monotonic()
+    reading.cancel()
+    await asyncio.wait([reading])
+    return time.monotonic() - started
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-5")
+async def test_chunks_come_in_order_and_end_with_a_reason(loaded: Engine) -> None:
+    chunks = [chunk async for chunk in loaded.chat(asking("Count to three.", max_tokens=12))]
+    reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
+    assert reasons[-1] in ("stop", "length")
+    assert not any(reasons[:-1])
+    assert chunks[-1]["timings"]["predicted_n"] <= 12
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-2")
+@pytest.mark.parametrize("chunks", [3, 0], ids=["while it writes", "while it reads"])
+async def test_closing_stops_the_work_within_200_ms(loaded: Engine, chunks: int) -> None:
+    times = [await seconds_to_close(loaded, asking(LONG + str(n), max_tokens=500), chunks) for n in range(5)]
+    assert sorted(times)[2] < 0.2
+    started = time.monotonic()
+    after = [chunk async for chunk in loaded.chat(asking("Hi", max_tokens=2))]
+    assert after[-1]["choices"][0]["finish_reason"] == "length"
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-2")
+async def test_a_call_that_waits_for_a_place_is_cancelled_at_once(loaded: Engine) -> None:
+    running = [loaded.chat(asking("Tell a story.", max_tokens=400)) for _ in range(2)]
+    for stream in running:
+        await anext(stream)
+    waiting = asyncio.ensure_future(anext(loaded.chat(asking("And I?"))))
+    await asyncio.sleep(0)
+    started = time.monotonic()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert time.monotonic() - started < 0.2
+    for stream in running:
+        await stream.aclose()
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-2")
+async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(loaded: Engine) -> None:
+    body = asking("Tell me about the sea.", max_tokens=150)
+    quick = [chunk["choices"][0]["delta"].get("content") async for chunk in loaded.chat(body)]
+    slow = []
+    async with aclosing(loaded.chat(body)) as stream:
+        async for chunk in stream:
+            if not slow:
+                await asyncio.to_thread(lambda: None)
+            slow.append(chunk["choices"][0]["delta"].get("content"))
+    assert slow == quick
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-6")
+async def test_a_context_that_is_too_long_is_refused_with_its_size(loaded: Engine) -> None:
+    with pytest.raises(HearthNetError) as refused:
+        await anext(loaded.chat(asking(LONG * 4)))
+    assert refused.value.code == "bad_request"
+    assert refused.value.details["limit"] == 1024
+    assert str(refused.value.details["tokens"]) in refused.value.message
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-6")
+async def test_what_the_engine_cannot_take_is_a_bad_request(loaded: Engine) -> None:
+    with pytest.raises(HearthNetError) as refused:
+        await anext(loaded.chat({"messages": "none"}))
+    assert refused.value.code == "bad_request"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-3")
+async def test_a_closed_engine_refuses(loaded: Engine) -> None:
+    await loaded.close()
+    with pytest.raises(HearthNetError) as refused:
+        await anext(loaded.complete({"prompt": "x"}))
+    assert refused.value.code == "capacity_exceeded"
+
+
+@pytest.mark.req("LLM-4")
+def test_the_engine_opens_no_port_and_leaves_no_socket_to_connect_to(model: Path) -> None:
+    ports = listening()
+    server = engine.load(model, slots=1, ctx=256, threads=1)
+    assert listening() == ports
+    address = server.listening_address.removeprefix("unix://")
+    assert not Path(address).exists()
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(FileNotFoundError):
+        client.connect(address)
+
+
+@pytest.mark.req("LLM-3")
+def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(b"GGUF" + b"\0" * 4096)
+    with pytest.raises(HearthNetError) as refused:
+        engine.load(file, slots=1, ctx=256, threads=1)
+    assert refused.value.code == "not_implemented"
+    assert str(file) in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def listening() -> set[tuple[str, int]]:
+    """The TCP ports on which this process listens."""
+    connections = psutil.Process().net_connections(kind="inet")
+    return {(one.laddr.ip, one.laddr.port) for one in connections if one.status == psutil.CONN_LISTEN}
