@@ -56,9 +56,11 @@ class Candidates:
         """The next process to ask; raises why none is left: the last refusal, or `not_found`."""
         contract, own = self._request.contract, self._peer.node_id
         self._attempts += 1
-        # The own node's answer is enough: it comes first, so that the others need not be waited for.
         known = await self._discovery.offers(
-            contract.capability, lambda offers: any(view.node == own for view in self._untried(offers))
+            contract.capability,
+            lambda offers: bool(self._untried(offers)),
+            # The own node comes first: its answer is enough, and the others need not be waited for.
+            lambda offers: any(view.node == own for view in self._untried(offers)),
         )
         views = self._untried(known)
         if not views or self._attempts > MOST_ATTEMPTS:

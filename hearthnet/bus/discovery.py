@@ -33,6 +33,9 @@ GRACE_SECONDS: Final = 0.08
 """How long it goes on after an answer: the jitter of the others and a way back."""
 
 
+Test = Callable[[list[OfferView]], bool]
+
+
 class Finding:
     """One find on its way: collects answers, and knows when it has heard enough."""
 
@@ -98,16 +101,17 @@ class Discovery:
         self.registry = Registry()
         self._followed: set[str] = set()
 
-    async def offers(
-        self, capability: Capability, enough: Callable[[list[OfferView]], bool]
-    ) -> list[OfferView]:
-        """The live offers of `capability`'s major version; asks the mesh where those known are not
-        `enough`."""
+    async def offers(self, capability: Capability, some: Test, best: Test) -> list[OfferView]:
+        """The live offers of `capability`'s major version.
+
+        The mesh is asked only where `some` does not hold for those that are known; answers are waited for
+        until `best` holds, or no more can be expected. Raises `partition` where the connection breaks.
+        """
         topic = subjects.topic(capability)
         await self._follow(capability, topic)
         known = self.registry.offers(topic, now_ms())
-        if not enough(known):
-            await self._find(topic, self.registry, lambda: enough(self.registry.offers(topic, now_ms())))
+        if not some(known):
+            await self._find(topic, self.registry, lambda: best(self.registry.offers(topic, now_ms())))
             known = self.registry.offers(topic, now_ms())
         return known
 

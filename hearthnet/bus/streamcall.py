@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -20,6 +21,7 @@ from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Kind
 from hearthnet.wire.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
 
+_log = logging.getLogger(__name__)
 _MOST_WAITING: Final = 2 * WINDOW
 
 
@@ -37,11 +39,11 @@ class StreamCall:
     Raises `partition` where frames were lost or the provider is silent for 15 s, `timeout` at the deadline.
     """
 
-    def __init__(self, peer: Peer, request: Request, candidates: Candidates, timeout: float) -> None:
+    def __init__(self, peer: Peer, request: Request, candidates: Candidates, timeout_seconds: float) -> None:
         self._peer = peer
         self._request = request
         self._candidates = candidates
-        self._until = asyncio.get_running_loop().time() + timeout
+        self._until = asyncio.get_running_loop().time() + timeout_seconds
         self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
         self._incoming = Incoming(now_ms())
         self._consumed = 0
@@ -65,8 +67,12 @@ class StreamCall:
     ) -> None:
         if self._pulse is not None:
             self._pulse.cancel()
-        await self.cancel()
-        self._forget()
+        try:
+            await self.cancel()
+        except HearthNetError as broken:
+            _log.info("not cancelled, the provider will notice: %s", broken)
+        finally:
+            self._forget()
 
     def __aiter__(self) -> Self:
         return self
@@ -128,7 +134,11 @@ class StreamCall:
         self._consumed = 0
         self._id = ids.new_ulid()
         self._forget = self._peer.replies.expect(self._id, self)
-        await send(self._peer, self._request, self._view, "open", self._id, self._left_ms())
+        try:
+            await send(self._peer, self._request, self._view, "open", self._id, self._left_ms())
+        except HearthNetError:
+            self._forget()
+            raise
 
     async def _next(self) -> Frame:
         try:

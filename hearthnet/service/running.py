@@ -77,19 +77,19 @@ class Running:
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
         started = time.monotonic()
+        seconds = min(max(self.header.deadline, 1), _LATEST_DEADLINE_MS) / 1000
+        until = asyncio.get_running_loop().time() + seconds
+        limit = asyncio.timeout_at(until)
         try:
-            seconds = min(max(self.header.deadline, 1), _LATEST_DEADLINE_MS) / 1000
-            until = asyncio.get_running_loop().time() + seconds
-            async with asyncio.timeout_at(until):
+            async with limit:
                 reply = await self._handle(until)
             await self._succeed(reply, int((time.monotonic() - started) * 1000))
-        except TimeoutError:
-            await self._fail(HearthNetError("timeout", f"{self.header.capability} did not finish in time"))
         except asyncio.CancelledError:
             await self._cancelled()
             raise
         except Exception as error:
-            await self._fail(as_wire_error(error, self.header.capability))
+            late = HearthNetError("timeout", f"{self.header.capability} did not finish in time")
+            await self._fail(late if limit.expired() else as_wire_error(error, self.header.capability))
 
     def take_place(self) -> None:
         """Counts against the offer's places from now on, so that calls which come together are counted."""
