@@ -60,20 +60,7 @@ UNCONFIRMED: Final = 7
 FULL: Final = 8
 INTERRUPTED: Final = 130
 
-_REFUSALS: Final = frozenset(
-    {
-        "invalid_signature",
-        "unauthorized",
-        "revoked",
-        "expired",
-        "token_invalid",
-        "token_expired",
-        "token_scope_insufficient",
-        "token_revoked",
-        "federation_forbidden",
-        "not_federated",
-    }
-)
+_REFUSALS: Final = MINE - {"bad_request", "schema_mismatch", "payload_too_large"}
 _EXIT_CODES: Final[dict[str, int]] = {
     **dict.fromkeys(_REFUSALS, REFUSED),
     "bad_request": USAGE,
