@@ -46,6 +46,8 @@ def command(
     """
     import asyncio
 
+    if not text.strip():
+        raise click.UsageError("there is no question; write one in quotes", context)
     from hearthnet.cli.question import Question, ask
 
     question = Question(text=text, corpus=corpus, tools=tools, model=model, yes_to=yes_to)

@@ -32,7 +32,10 @@ def command(name: str | None, home: Home, json: bool) -> None:
     """
     import asyncio
 
-    views = asyncio.run(offers_of(home, name))
+    _report(asyncio.run(offers_of(home, name)), name, json)
+
+
+def _report(views: list[OfferView], name: str | None, json: bool) -> None:
     if name is not None and not views:
         raise _nothing(name)
     if json:

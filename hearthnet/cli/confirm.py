@@ -112,6 +112,7 @@ class Dialogue:
 
     async def _answer(self) -> str | None:
         while True:
+            self._keyboard.forget()
             typed = await self._ask(_QUESTION)
             if typed is None:
                 return None

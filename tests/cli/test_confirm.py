@@ -127,6 +127,15 @@ async def test_what_was_typed_before_the_question_counts_for_nothing(desk: Desk)
     assert await decide(desk, (PROMPT, "r\n", 1)) == Deny()
 
 
+@pytest.mark.req("ASK-6")
+@pytest.mark.asyncio
+async def test_what_was_pasted_into_an_edit_does_not_reach_the_question(desk: Desk) -> None:
+    pasted = "\n".join(["info", "Pasted", "", "", "", "a", "a", ""])
+    decision = await decide(desk, (PROMPT, "e\n", 1), ("category (", pasted, 1), (PROMPT, "r\n", 2))
+    assert decision == Deny()
+    assert '"Pasted"' in desk.shown
+
+
 @pytest.mark.req("ASK-5")
 @pytest.mark.asyncio
 async def test_an_edit_goes_field_by_field_and_is_shown_again_before_the_yes(desk: Desk) -> None:

@@ -95,6 +95,23 @@ def test_caps_of_an_unknown_name_gives_the_nearest(shell: Shell) -> None:
     refusal(shell, "bad_request", 2, "caps", "Market")
 
 
+@pytest.mark.req("CLI-7")
+def test_what_is_known_but_offered_by_nobody_is_not_found(bare: Shell) -> None:
+    error = refusal(bare, "not_found", 5, "caps", "llm.chat")
+    assert "nobody in the mesh offers llm.chat@2.0 now" in error["message"]
+    assert "nobody offers anything yet" in bare.run("caps").stdout
+    assert bare.json("caps", "--json") == []
+    assert "hearthnet models install" in bare.run("models", "list").stdout
+    assert "hearthnet models install" in refusal_of_ask(bare)
+
+
+def refusal_of_ask(shell: Shell) -> str:
+    """What `ask` says where there is no model."""
+    done = shell.run("ask", "hello")
+    assert done.returncode == 5
+    return done.stderr
+
+
 # --- call
 
 

@@ -54,6 +54,7 @@ def test_version(here: Here) -> None:
         (["call", "market.list"], "missing option '--body'"),
         (["logs", "-n", "x"], "'x' is not a valid integer"),
         (["models", "instal"], "no such command 'instal'"),
+        (["ask", " "], "there is no question"),
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], complaint: str, here: Here) -> None:

@@ -1,0 +1,106 @@
+"""A run on the screen, frame by frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hearthnet.cli.caps import contract_of, shown_params
+from hearthnet.cli.model_offer import ModelOffer
+from hearthnet.cli.offered import Plan
+from hearthnet.cli.show import Show
+
+LONG = "Water. " * 200
+
+
+def shown(capsys: pytest.CaptureFixture[str], *frames: tuple[str, dict[str, Any]], **params: Any) -> str:
+    """What a person sees of these frames from a model with these params."""
+    show = Show(Plan(ModelOffer({"model": "m", **params}), (), "auto"))
+    show.opening()
+    for event, data in frames:
+        show.frame(event, data)
+    show.ending()
+    return capsys.readouterr().out
+
+
+def result(content: Any, **more: Any) -> tuple[str, dict[str, Any]]:
+    """The result of a tool."""
+    return "tool_result", {
+        "status": "completed",
+        "ms": 12,
+        "bytes": 34,
+        "is_error": False,
+        "content": content,
+        **more,
+    }
+
+
+def chunk(title: str, text: str) -> dict[str, Any]:
+    """A passage."""
+    return {"text": text, "metadata": {"doc_title": title, "doc_cid": title, "heading": "Boiling"}}
+
+
+def test_notes_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(
+        capsys,
+        ("token", {"text": "Wait"}),
+        ("tool_progress", {"stage": "reading\x1b", "current": 1, "total": 2}),
+        ("notice", {"code": "slow", "text": "this takes\na while"}),
+        ("token", {"text": " for it.\n"}),
+        ("iteration", {}),
+        ("done", {"stop_reason": "max_tokens", "limit": "max_calls"}),
+    )
+    assert out.splitlines() == [
+        "Wait",
+        "  reading\\x1b 1/2",
+        "note: this takes\\na while",
+        " for it.",
+        "(the answer is cut off: the model reached its limit of tokens)",
+        "(no further tools: the limit max_calls was reached)",
+    ]
+
+
+def test_results_say_how_long_and_how_large_and_errors_what(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(
+        capsys,
+        result({"event_id": "x" * 300}),
+        result("denied: the user said no\x1b", status="denied", is_error=True),
+    )
+    first, second = out.splitlines()
+    assert first.startswith('  completed (12 ms, 34 B): {"event_id":"xxx')
+    assert first.endswith("...")
+    assert second == "  denied (12 ms, 34 B): denied: the user said no\\x1b"
+
+
+@pytest.mark.req("ASK-4")
+def test_passages_are_shown_for_a_model_to_try_things_out_only(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"chunks": [chunk("Rain", f"# Rain\n\n{LONG}"), chunk("Snow", f"Snow\n{LONG}")]}
+    out = shown(capsys, result(found), advice="Only to try.")
+    assert out.startswith("Only to try.\n  completed (12 ms, 34 B): 2 passages\n")
+    passages, _, sources = out.partition("\nSources\n")
+    assert "  Rain: Boiling\n  Water." in passages
+    assert passages.count("Water.") > 250, "the best passage is shown whole, the other one's beginning"
+    assert "..." in passages.partition("Snow: Boiling")[2]
+    assert sources == "[1] Rain\n[2] Snow\n"
+    assert "Water." not in shown(capsys, result(found))
+
+
+def test_what_the_advice_says_already_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    notice = ("notice", {"code": "tools_ignored", "text": "takes no tools"})
+    assert shown(capsys, notice, tools_supported=True, tools_by_name_only=True) == ""
+    assert shown(capsys, notice, tools_supported=True) == "note: takes no tools\n"
+
+
+def test_params_of_an_offer_for_people() -> None:
+    assert (
+        shown_params({"corpus": "a\x1b", "k_max": 20, "models": ["x"]})
+        == 'corpus=a\\x1b, k_max=20, models=["x"]'
+    )
+    assert shown_params({}) == "-"
+    assert shown_params({"advice": "x" * 100}) == f"advice={'x' * 57}..."
+
+
+def test_a_capability_of_a_newer_version_has_no_contract_here() -> None:
+    assert contract_of("rag.query@9.0") is None
+    assert contract_of("new.thing@1.0") is None
