@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
+from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.approval import Approval
@@ -19,6 +20,8 @@ from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Kind
 from hearthnet.wire.stream import SILENCE_MS
+
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class NobodyThere(HearthNetError):
@@ -60,12 +63,20 @@ async def send(
         idempotency_key=request.idempotency_key,
         hops=request.hops,
     )
-    body = msgspec.json.encode(request.body)
+    body = encode_body(request.body)
     signed = request.contract.side_effects
     inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """The bytes of a body; `bad_request` for text that is no Unicode."""
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, msgspec.EncodeError) as error:
+        raise HearthNetError("bad_request", f"the body has no JSON text: {error}") from error
 
 
 async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
@@ -120,11 +131,11 @@ def parse_body(frame: Frame) -> dict[str, Any]:
     """The body of a reply or stream frame; raises the error it carries, or `internal_error` for what is no
     object."""
     try:
-        body = msgspec.json.decode(frame.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HearthNetError("internal_error", f"the provider's answer is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise HearthNetError("internal_error", "the provider's answer is no JSON object")
+        body = read_json(frame.body, _BODY)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "internal_error", f"the provider's answer is no object: {error.message}"
+        ) from error
     if frame.header.code:
         raise HearthNetError.from_body(body)
     return body

@@ -16,6 +16,7 @@ from hearthnet import ids
 from hearthnet.bus.registry import OfferView, Registry
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
+from hearthnet.trust.roster import Roster
 from hearthnet.types import Capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
@@ -39,7 +40,8 @@ Test = Callable[[list[OfferView]], bool]
 class Finding:
     """One find on its way: collects answers, and knows when it has heard enough."""
 
-    def __init__(self, registry: Registry, enough: Callable[[], bool]) -> None:
+    def __init__(self, roster: Roster, registry: Registry, enough: Callable[[], bool]) -> None:
+        self._roster = roster
         self._registry = registry
         self._enough = enough
         self._changed = asyncio.Event()
@@ -49,9 +51,11 @@ class Finding:
 
     def on_frame(self, frame: Frame) -> None:
         """An answer: the offers of one process."""
+        sender = frame.header.sender
         try:
-            notice = offers.decode(frame.body)
-            self._registry.update(frame.header.sender, notice.offers, withdrawn=False)
+            if frame.header.kind != "offer" or self._roster.level(sender) == "unknown":
+                raise FrameError("not an offer of a member")
+            self._registry.update(sender, offers.decode(frame.body).offers, withdrawn=False)
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
@@ -129,7 +133,7 @@ class Discovery:
     async def _find(self, wanted: str, registry: Registry, enough: Callable[[], bool]) -> None:
         peer = self._peer
         header = peer.header("find", ids.new_ulid(), capability=wanted)
-        finding = Finding(registry, enough)
+        finding = Finding(peer.roster, registry, enough)
         forget = peer.replies.expect(header.id, finding)
         try:
             nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.peer import Peer
-from hearthnet.canonical import digest
+from hearthnet.canonical import digest, read_json, refuse_repeated_keys
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Endpoint
@@ -40,6 +40,7 @@ from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS, Header
 
 RETRY_AFTER_MS: Final = 250
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], fram
     if contract.side_effects and frame.evidence is None:
         raise HearthNetError("invalid_signature", f"{wanted} has side effects: its calls must be signed")
     claims = _claims(peer, header)
-    body = _decode(frame.body)
+    body = _decode(frame)
     chosen = _choose(contract, body, offered)
     authority = _authorise(peer, header, claims, contract, chosen, body)
     contract.check_request(body)
@@ -118,14 +119,12 @@ def _claims(peer: Peer, header: Header) -> Claims | None:
     return claims
 
 
-def _decode(body: bytes) -> dict[str, Any]:
-    try:
-        decoded = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HearthNetError("bad_request", f"the body is no JSON: {error}") from error
-    if not isinstance(decoded, dict):
-        raise HearthNetError("bad_request", "the body is no JSON object with params and input")
-    return decoded
+def _decode(frame: Frame) -> dict[str, Any]:
+    """The body as an object. One that is kept as evidence must mean the same to every reader."""
+    body = read_json(frame.body, _BODY)
+    if frame.evidence is not None:
+        refuse_repeated_keys(frame.body)
+    return body
 
 
 def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> Hosted:

@@ -50,6 +50,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
 
 
+_EVENT: Final = msgspec.json.Decoder(Event)
+
+
 class Recorded(msgspec.Struct, frozen=True):
     """An event and its place in the community's order. `repeated`: it was there before this call."""
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Offer
 from hearthnet.times import now_ms
+from hearthnet.trust.roster import RANK
 from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
+
+_SELF: Final = len(RANK)
 
 
 class Hosted:
-    """An offer and its load. Raises `bad_request` for params that the contract does not allow."""
+    """An offer and its load. Raises `bad_request` for params or trust that the contract does not allow."""
 
     def __init__(self, contract: Contract, offer: Offer) -> None:
         contract.check_offer(offer.params)
+        if offer.trust and RANK.get(offer.trust, _SELF) < RANK.get(contract.trust_required, _SELF):
+            raise HearthNetError(
+                "bad_request",
+                f"an offer of {contract.id} demands {contract.trust_required} or more, never less",
+            )
         self.contract = contract
         self.offer = Offer(
             capability=offer.capability,

@@ -8,12 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.wire.stream import Outgoing
 
 _MOST_INPUTS: Final = 64
+_ACK: Final = msgspec.json.Decoder(dict[str, int])
+_INPUT: Final = msgspec.json.Decoder(dict[str, Any])
 Publish = Callable[[int, str, dict[str, Any]], Awaitable[None]]
 
 
@@ -62,20 +65,15 @@ class Stream:
 
     def on_ack(self, body: bytes) -> None:
         """An acknowledgement, which is also a sign of life."""
-        try:
-            upto = msgspec.json.decode(body, type=dict[str, int]).get("upto", 0)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise HearthNetError("bad_request", f"malformed ack: {error}") from error
-        self._outgoing.acknowledge(upto, now_ms())
+        self._outgoing.acknowledge(read_json(body, _ACK).get("upto", 0), now_ms())
         self._room.set()
 
     def on_input(self, body: bytes) -> None:
         """An input for the handler; `capacity_exceeded` where it takes none of those that came before."""
         self._outgoing.heard(now_ms())
+        said = read_json(body, _INPUT)
         try:
-            self._inputs.put_nowait(msgspec.json.decode(body, type=dict[str, Any]))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise HearthNetError("bad_request", f"malformed input: {error}") from error
+            self._inputs.put_nowait(said)
         except asyncio.QueueFull as error:
             raise HearthNetError("capacity_exceeded", "too much input waits for the handler") from error
 

@@ -35,6 +35,20 @@ def test_an_offer_its_contract_does_not_allow_is_the_authors_mistake() -> None:
 
 
 @pytest.mark.req("SERVICE-4")
+@pytest.mark.parametrize(
+    ("trust", "allowed"), [("member", False), ("trusted", True), ("self", True), ("", True)]
+)
+def test_an_offer_may_demand_more_trust_and_never_less(trust: str, allowed: bool) -> None:
+    contract = contracts().get("rag.ingest@1.0")
+    offer = Offer(capability=contract.id, params={"corpora_available": []}, trust=trust)
+    if allowed:
+        assert Hosted(contract, offer).offer.trust == trust
+        return
+    with pytest.raises(HearthNetError, match="never less"):
+        Hosted(contract, offer)
+
+
+@pytest.mark.req("SERVICE-4")
 def test_an_offer_takes_its_places_from_the_contract_and_is_named_for_people() -> None:
     hosted = Hosted(contracts().get(QUERY), Offer(capability=QUERY, params={"corpus": "system", "k_max": 20}))
     assert hosted.offer.max_concurrent == contracts().get(QUERY).max_concurrent
@@ -68,7 +82,7 @@ async def test_without_a_caller_frames_are_checked_and_dropped() -> None:
 @pytest.mark.req("STREAM-6")
 async def test_what_a_caller_says_is_bounded_and_must_be_json() -> None:
     stream = Stream(contracts().get(CHAT), None)
-    for body in (b"{", b"[]", b"\xff"):
+    for body in (b"{", b"[]", b"\xff", b'{"upto":' * 5000):
         with pytest.raises(HearthNetError):
             stream.on_input(body)
         with pytest.raises(HearthNetError):
