@@ -133,9 +133,8 @@ async def _main(file: Path) -> None:
     model, bare = found([one.place for one in outcome]), found([one.bare_place for one in outcome])
     seconds = sum(one.seconds for one in outcome) / len(outcome)
     lines = ["own  bare  document                   query", *(str(one) for one in outcome)]
-    lines.append(
-        f"among the first {FIRST} of {len(outcome)}: {model} with the model's query, {bare} with the bare question"
-    )
+    counts = f"{model} with the model's query, {bare} with the bare question"
+    lines.append(f"among the first {FIRST} of {len(outcome)}: {counts}")
     lines.append(f"{seconds:.2f} s a query")
     sys.stdout.write("\n".join(lines) + "\n")
 

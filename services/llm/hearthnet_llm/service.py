@@ -73,7 +73,7 @@ class LlmService(Service):
         """Continues a conversation."""
         backend = self._choose(call.params)
         check(call.input, backend.profile)
-        answer = await _relay(call, stream, Answer(backend.profile), backend.stream(call.input))
+        answer = await relay(call, stream, Answer(backend.profile), backend.stream(call.input))
         output: dict[str, Any] = {"message": {"role": "assistant", "content": answer.text}}
         if answer.calls:
             output["tool_calls"] = answer.calls
@@ -87,9 +87,7 @@ class LlmService(Service):
             raise HearthNetError(
                 "not_implemented", f"{backend.profile.model} only holds conversations; use llm.chat"
             )
-        answer = await _relay(
-            call, stream, Answer(backend.profile, calls=False), backend.complete(call.input)
-        )
+        answer = await relay(call, stream, Answer(backend.profile, calls=False), backend.complete(call.input))
         return Reply(output={"text": answer.text}, meta=answer.meta())
 
     @property
@@ -156,7 +154,7 @@ def _offers(backend: Backend) -> list[Offer]:
     return offers
 
 
-async def _relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:
+async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:
     """Hands each frame on as it comes. A caller who cancels hears `done` with stop reason cancelled."""
     started = time.monotonic()
     try:

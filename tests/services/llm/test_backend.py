@@ -1,10 +1,13 @@
-"""The built-in model with its real weights: calls are always valid, answers are bounded and come from the notes."""
+"""The built-in model with its real weights: calls are always valid, answers are bounded and come from the
+notes.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
@@ -19,8 +22,8 @@ SAID = (
     "Wie halte ich den Keller trocken? 🦆 漢字",
 )
 PASSAGE = (
-    "Keep the ladder dry. Oil its hinges once a year with a drop of machine oil. Never paint a wooden ladder, "
-    "for paint hides cracks."
+    "Keep the ladder dry. Oil its hinges once a year with a drop of machine oil. Never paint a wooden "
+    "ladder, for paint hides cracks."
 )
 
 
@@ -101,22 +104,23 @@ async def test_a_schema_that_no_grammar_holds_ends_in_an_error_and_not_in_a_wron
     }
     tool = Tool("lock", "Sets a code.", schema)
     request = ChatRequest(
-        messages=[Message(role="user", content="Lock it")], tools=[tool], tool_choice=Named("lock"), max_tokens=60
+        messages=[Message(role="user", content="Lock it")],
+        tools=[tool],
+        tool_choice=Named("lock"),
+        max_tokens=60,
     )
-    try:
-        frames = await frames_of(backend, request)
-    except HearthNetError as error:
-        assert error.code == "internal_error"
-        assert "lock" in error.message
-    else:
-        assert not any(isinstance(frame, ToolCall) for frame in frames)
+    with pytest.raises(HearthNetError, match="lock") as failed:
+        await frames_of(backend, request)
+    assert failed.value.code == "internal_error"
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-1")
 async def test_a_tool_without_a_valid_schema_is_refused(backend: BuiltinBackend) -> None:
     tool = Tool("odd", "Odd.", {"type": "bogus"})
-    request = ChatRequest(messages=[Message(role="user", content="x")], tools=[tool], tool_choice=Named("odd"))
+    request = ChatRequest(
+        messages=[Message(role="user", content="x")], tools=[tool], tool_choice=Named("odd")
+    )
     with pytest.raises(HearthNetError) as refused:
         await frames_of(backend, request)
     assert refused.value.code == "bad_request"
@@ -167,10 +171,11 @@ async def test_text_comes_in_whole_characters_and_ends_as_told(backend: BuiltinB
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-5")
 async def test_a_stop_sequence_ends_the_text_before_itself(backend: BuiltinBackend) -> None:
-    body = {"prompt": "one two three four five six", "max_tokens": 30, "temperature": 0.0}
-    whole = text_of([frame async for frame in backend.complete(CompleteRequest(**body))])
+    request = CompleteRequest(prompt="one two three four five six", max_tokens=30, temperature=0)
+    whole = text_of([frame async for frame in backend.complete(request)])
     stop = whole[len(whole) // 2 : len(whole) // 2 + 5]
-    frames = [frame async for frame in backend.complete(CompleteRequest(**body, stop=["nowhere", stop]))]
+    stopping = msgspec.structs.replace(request, stop=["nowhere", stop])
+    frames = [frame async for frame in backend.complete(stopping)]
     assert text_of(frames) == whole[: whole.index(stop)]
     assert isinstance(frames[-1], Done)
     assert frames[-1].stop_reason == "stop_sequence"
@@ -201,7 +206,8 @@ async def test_an_answer_is_made_of_sentences_that_were_found(backend: BuiltinBa
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-8")
 @pytest.mark.parametrize(
-    ("result", "failed"), [({"event_id": "01J", "lamport": 3}, False), ({"chunks": []}, False), ("no such corpus", True)]
+    ("result", "failed"),
+    [({"event_id": "01J", "lamport": 3}, False), ({"chunks": []}, False), ("no such corpus", True)],
 )
 async def test_a_result_without_passages_is_answered_freely(
     backend: BuiltinBackend, result: Any, failed: bool

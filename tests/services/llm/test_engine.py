@@ -14,6 +14,7 @@ import pytest
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.builtin import engine
 from hearthnet_llm.builtin.engine import Chunk, Engine
+from tests.helpers.waiting import wait_for
 
 LONG = "The river ran past the mill and the old tree. " * 60
 
@@ -33,9 +34,7 @@ async def seconds_to_close(loaded: Engine, body: Chunk, chunks: int) -> float:
         await stream.aclose()
         return time.monotonic() - started
     reading = asyncio.ensure_future(anext(stream))
-    deadline = time.monotonic() + 10
-    while not loaded.busy and time.monotonic() < deadline:
-        await asyncio.sleep(0.001)
+    await wait_for(lambda: loaded.busy > 0)
     started = time.monotonic()
     reading.cancel()
     await asyncio.wait([reading])
@@ -86,7 +85,7 @@ async def test_a_call_that_waits_for_a_place_is_cancelled_at_once(loaded: Engine
 async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(loaded: Engine) -> None:
     body = asking("Tell me about the sea.", max_tokens=150)
     quick = [chunk["choices"][0]["delta"].get("content") async for chunk in loaded.chat(body)]
-    slow = []
+    slow: list[str | None] = []
     async with aclosing(loaded.chat(body)) as stream:
         async for chunk in stream:
             if not slow:

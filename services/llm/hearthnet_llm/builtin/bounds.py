@@ -101,7 +101,7 @@ class _Bounding:
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> Schema:
         least = int(schema.get("minItems", 0))
-        most = min(int(schema.get("maxItems", self._bounds.items)), max(self._bounds.items, least))
+        most = max(least, min(int(schema.get("maxItems", self._bounds.items)), self._bounds.items))
         return {
             "type": "array",
             "items": self.of(schema.get("items", {}), depth + 1),
@@ -113,7 +113,7 @@ class _Bounding:
         if self._bounds.patterns and "format" in schema:
             return {"type": "string", "format": schema["format"]}
         if self._bounds.patterns and "pattern" in schema:
-            # Its length is never tightened: a pattern may need it, and what nothing fits counts as no grammar.
+            # Its length is never tightened: a pattern may need it, and what nothing fits is no grammar.
             return {"type": "string", "pattern": schema["pattern"], **_lengths(schema, _PATTERN_TEXT)}
         return {"type": "string", "pattern": PLAIN, **_lengths(schema, self._bounds.text)}
 
@@ -129,8 +129,10 @@ class _Bounding:
 
 
 def _lengths(schema: Mapping[str, Any], most: int) -> Schema:
-    least = int(schema.get("minLength", 0 if "pattern" in schema else min(1, int(schema.get("maxLength", 1)))))
-    return {"minLength": least, "maxLength": min(int(schema.get("maxLength", most)), max(most, least))}
+    least = int(
+        schema.get("minLength", 0 if "pattern" in schema else min(1, int(schema.get("maxLength", 1))))
+    )
+    return {"minLength": least, "maxLength": max(least, min(int(schema.get("maxLength", most)), most))}
 
 
 def _number(schema: Mapping[str, Any], kind: str) -> Schema:

@@ -26,6 +26,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hearthnet.errors import HearthNetError
@@ -139,15 +140,22 @@ class _Relay:
         self._room.release(_UNREAD)
 
 
+def library() -> ModuleType:
+    """The engine's library, told how to wait before it is loaded; afterwards it would not listen."""
+    os.environ.setdefault(_WAITING, "passive")
+    import xllamacpp
+
+    module: ModuleType = xllamacpp
+    return module
+
+
 def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
     """Loads `file`; takes about a second, so not for the event loop. `threads` 0: what the computer has, at
     most 2.
 
     `not_implemented` where llama.cpp cannot use the file.
     """
-    os.environ.setdefault(_WAITING, "passive")
-    import xllamacpp
-
+    xllamacpp = library()
     with tempfile.TemporaryDirectory(prefix="hn-llm-") as folder:
         params = xllamacpp.CommonParams()
         params.model.path = str(file)

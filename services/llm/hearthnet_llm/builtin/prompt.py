@@ -26,7 +26,7 @@ _EMPTY: Final = "nothing was found"
 _LEAST: Final = 200
 _SENTENCE: Final = re.compile(r"[A-Z0-9\"(][^\n]*?[.!?](?=\s|$)")
 _TITLE_LIMIT: Final = 100
-_SHORTEST: Final = 20
+_SHORTEST: Final = 12
 _LONGEST: Final = 300
 
 

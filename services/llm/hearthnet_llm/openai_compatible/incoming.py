@@ -3,9 +3,9 @@ does not stream.
 
 Quirks seen in recorded exchanges, all of them tolerated: calls without an id or an index, an index that
 starts at 1, name and id repeated on each delta, arguments as an object, empty arguments, `tool_calls:
-null`, usage in a chunk with choices or in `x_groq`, content as a list of parts, `finish_reason: stop` after
-a call, an error object in the middle of a stream. Calls are only given when they are complete and their
-arguments parse.
+null`, usage in a chunk with choices or in `x_groq`, content as a list of parts or an object, the older
+`function_call`, `finish_reason: stop` after a call, an error object in the middle of a stream. Calls are
+only given when they are complete and their arguments parse.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Incoming:
         for choice in (chunk.get("choices") or [])[:1]:
             delta = choice.get("delta") or choice.get("message") or {}
             yield from self._text(delta.get("content") or choice.get("text"))
-            for position, call in enumerate(delta.get("tool_calls") or []):
+            legacy = delta.get("function_call") or {}
+            calls = delta.get("tool_calls") or ([{"function": legacy}] if any(legacy.values()) else [])
+            for position, call in enumerate(calls):
                 yield from self._call(call, position, whole="message" in choice)
             finish = choice.get("finish_reason")
             self._finish = str(finish) if finish is not None else self._finish
@@ -157,12 +159,13 @@ def failure_in_stream(model: str, error: Any) -> HearthNetError:
 
 
 def _part_texts(content: Any) -> Sequence[str]:
-    """The texts in content that is a list of parts; thinking and images are none."""
-    if not isinstance(content, list):
-        return []
+    """The texts in content that is a list of parts; thinking and images are none. An object is its JSON."""
+    if isinstance(content, Mapping):
+        return [json.dumps(content, ensure_ascii=False)]
+    parts = content if isinstance(content, list) else []
     return [
         str(part.get("text", ""))
-        for part in content
+        for part in parts
         if isinstance(part, Mapping) and part.get("type") == "text"
     ]
 

@@ -1,0 +1,29 @@
+"""The built-in model's own queries find the right document (issue 2: 18 of 20 or more)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hearthnet.config import LlmConfig
+from hearthnet_llm.builtin.backend import BuiltinBackend
+from hearthnet_llm.builtin.box import Box
+from hearthnet_llm.builtin.engine import Engine
+from tests.quality.measure_queries import found, measure, questions, starter_index
+
+PROMISED = 18
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(300)
+@pytest.mark.req("LLM-13")
+async def test_eighteen_of_twenty_questions_are_found(tmp_path: Path) -> None:
+    box = Box(LlmConfig(), tmp_path / "model-checked.json")
+    loaded = box.load(box.check())
+    backend = BuiltinBackend(Engine(loaded.server, 2, loaded.profile.ctx), loaded.profile)
+    with starter_index(tmp_path / "index") as index:
+        outcome = await measure(backend, index, questions())
+    await backend.close()
+    missed = [str(one) for one in outcome if not found([one.place])]
+    assert len(outcome) - len(missed) >= PROMISED, "\n".join(missed)

@@ -1,0 +1,264 @@
+"""A model behind a URL, end to end: llama.cpp's own HTTP endpoint, and servers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.config import ModelConfig
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.builtin.engine import library
+from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.openai_compatible.backend import OpenAICompatible
+from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema
+from tests.services.llm.tools import demand
+
+KEY = "sk-very-secret"
+HELLO = ChatRequest(messages=[Message(role="user", content="Hello")], max_tokens=8, temperature=0)
+
+
+@pytest.fixture(scope="session")
+def endpoint(model: Path) -> Any:
+    """llama.cpp's OpenAI-compatible HTTP endpoint, with a key."""
+    xllamacpp = library()
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.n_ctx, params.warmup, params.verbosity = 2048, False, 0
+    params.cpuparams.n_threads = 2
+    params.api_keys = [KEY]
+    return xllamacpp.Server(params)
+
+
+@asynccontextmanager
+async def connected(url: str, **fields: Any) -> AsyncIterator[OpenAICompatible]:
+    """A backend for `url`."""
+    config = ModelConfig(**{"kind": "openai", "name": "mine", "url": url, "model": "theirs", **fields})
+    backend = OpenAICompatible(config)
+    yield backend
+    await backend.close()
+
+
+async def frames_of(backend: OpenAICompatible, request: ChatRequest = HELLO) -> list[Frame]:
+    """All frames of an answer."""
+    return [frame async for frame in backend.stream(request)]
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the variable that holds the key."""
+    monkeypatch.setenv("MINE_KEY", KEY)
+    return "MINE_KEY"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-9")
+async def test_a_real_server_streams_text(endpoint: Any, key: str) -> None:
+    async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
+        frames = await frames_of(backend)
+        assert len([frame for frame in frames if isinstance(frame, Token)]) > 1
+        done = frames[-1]
+        assert isinstance(done, Done)
+        assert (done.stop_reason, done.tokens_out) == ("max_tokens", 8)
+        assert done.tokens_in > 10
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-9")
+async def test_a_real_server_continues_a_text(endpoint: Any, key: str) -> None:
+    async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
+        frames = [f async for f in backend.complete(CompleteRequest(prompt="One two three", max_tokens=5))]
+        assert any(isinstance(frame, Token) for frame in frames)
+        assert isinstance(frames[-1], Done)
+        assert frames[-1].tokens_out == 5
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-9")
+async def test_a_real_server_keeps_to_a_schema(endpoint: Any, key: str) -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    request = ChatRequest(
+        messages=HELLO.messages,
+        max_tokens=60,
+        temperature=0,
+        response_schema=ResponseSchema("answer", schema),
+    )
+    async with connected(endpoint.listening_address, api_key_env=key, kind="ollama") as backend:
+        frames = await frames_of(backend, request)
+        assert "ok" in "".join(frame.text for frame in frames if isinstance(frame, Token))
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-9")
+async def test_a_real_server_takes_tools(endpoint: Any, key: str) -> None:
+    async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
+        frames = await frames_of(backend, demand("nothing", "Do nothing.", max_tokens=40))
+        assert isinstance(frames[-1], Done)
+        assert frames[-1].tool_path == "native"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-2")
+async def test_closing_ends_the_connection_within_200_ms(endpoint: Any, key: str) -> None:
+    request = ChatRequest(messages=HELLO.messages, max_tokens=1500)
+    async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
+        stream = backend.stream(request)
+        await anext(stream)
+        started = time.monotonic()
+        await stream.aclose()
+        assert time.monotonic() - started < 0.2
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+async def test_a_wrong_or_missing_key_is_said_by_its_variable(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = f"{endpoint.listening_address}/v1"
+    async with connected(url, api_key_env="MINE_KEY") as backend:
+        with pytest.raises(HearthNetError, match="set the environment variable MINE_KEY") as missing:
+            await frames_of(backend)
+        monkeypatch.setenv("MINE_KEY", "wrong-secret")
+        with pytest.raises(HearthNetError, match="check the key in MINE_KEY") as wrong:
+            await frames_of(backend)
+    assert (missing.value.code, wrong.value.code) == ("unauthorized", "unauthorized")
+    assert "wrong-secret" not in caplog.text + str(wrong.value)
+
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(*pieces: bytes, hold: bool = False) -> AsyncIterator[str]:
+    """A server that reads one request, sends the pieces and hangs up; with `hold`, it never hangs up."""
+
+    open_ones: list[asyncio.StreamWriter] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.append(writer)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if not hold:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield f"http://{host}:{port}/v1"
+    server.close()
+    for writer in open_ones:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def head(status: str = "200 OK", kind: str = "text/event-stream", **headers: str) -> bytes:
+    """The head of an answer."""
+    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", "connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+OBJECT = (
+    b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":3,"completion_tokens":1}}'
+)
+SLOW = b'{"error":{"message":"slow down"}}'
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-10")
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
+async def test_one_object_is_as_good_as_a_stream(kind: str) -> None:
+    async with serving(head(kind=kind), OBJECT) as url, connected(url) as backend:
+        assert await frames_of(backend) == [Token("Hi"), Done("end", 3, 1, "native")]
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-10")
+async def test_a_call_in_many_pieces_without_a_last_word() -> None:
+    body = (
+        b': hello\r\ndata: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"look","argu'
+        b'ments":"{\\"at\\":"}}]}}]}\r\n\r\ndata: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":'
+        b'{"arguments":"\\"\xc3\xa9\\"}"}}]},"finish_reason":"stop"}]}\r\n\r\n'
+    )
+    pieces = [body[at : at + 7] for at in range(0, len(body), 7)]
+    async with serving(head(), *pieces) as url, connected(url) as backend:
+        frames = await frames_of(backend)
+        assert ToolCall("call_1", "look", {"at": "é"}) in frames
+        assert not any(isinstance(frame, Notice) for frame in frames)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize(
+    ("pieces", "code", "said"),
+    [
+        ([head("429 Slow", "application/json", retry_after="2"), SLOW], "rate_limited", "slow"),
+        ([head("404 Not Found", "text/html"), b"<html>nginx</html>"], "not_found", "HTML"),
+        ([head("502 Bad", "text/html"), b"<html>" + b"x" * 100_000], "internal_error", "HTML"),
+        ([head(kind="text/html"), b"<html>Log in</html>"], "internal_error", "no JSON"),
+        ([head(), b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'], "internal_error", "mid-answer"),
+        ([head(), b'data: {"error":{"message":"overloaded"}}\n\n'], "internal_error", "overloaded"),
+        ([head(), b"data: {broken\n\n"], "internal_error", "no JSON"),
+        ([], "partition", "no connection"),
+    ],
+)  # fmt: skip
+async def test_what_goes_wrong_has_a_code_and_a_reason(pieces: list[bytes], code: str, said: str) -> None:
+    async with serving(*pieces) as url, connected(url) as backend:
+        with pytest.raises(HearthNetError, match=said) as failed:
+            await frames_of(backend)
+        assert failed.value.code == code
+        assert "mine" in failed.value.message
+        assert failed.value.retry_after_ms == (2000 if code == "rate_limited" else None)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+async def test_a_server_that_repeats_the_key_does_not_get_it_into_the_error(key: str) -> None:
+    said = f'{{"error":{{"message":"bad key {KEY}"}}}}'.encode()
+    refusal = head("401 No", "application/json"), said
+    async with serving(*refusal) as url, connected(url, api_key_env=key) as backend:
+        with pytest.raises(HearthNetError) as failed:
+            await frames_of(backend)
+    assert KEY not in str(failed.value)
+    assert "***" in failed.value.message
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+async def test_a_server_that_stalls_or_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearthnet_llm.openai_compatible.backend._SILENCE_SECONDS", 0.2)
+    async with serving(head(), hold=True) as url, connected(url) as backend:
+        with pytest.raises(HearthNetError) as stalled:
+            await frames_of(backend)
+    async with connected(url) as backend:
+        with pytest.raises(HearthNetError) as gone:
+            await frames_of(backend)
+    assert (stalled.value.code, gone.value.code) == ("timeout", "partition")
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12")
+@pytest.mark.parametrize(
+    ("url", "far"),
+    [("http://127.0.0.1:1", False), ("http://localhost:1/v1", False), ("http://box.lan", False),
+     ("http://192.168.0.4:1", False), ("https://api.example.org/v1/chat/completions", True),
+     ("http://8.8.8.8", True)],
+)  # fmt: skip
+async def test_the_profile_says_whether_it_needs_the_internet(url: str, far: bool) -> None:
+    async with connected(url) as backend:
+        params = backend.profile.chat_params()
+        assert params["requires_internet"] is far
+        assert params["models"] == ["theirs"]
+        assert (params["tool_mode"], params["tools_supported"]) == ("native", True)

@@ -1,0 +1,208 @@
+"""The llm service on a real node: what it offers, how it answers, and a model that comes later."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts import contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Stream
+from hearthnet_llm import LlmService, service
+from hearthnet_llm.answer import Answer
+from hearthnet_llm.builtin import model_file
+from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.frames import Frame, Token
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+from tests.services.llm.tools import SCHEMAS
+
+CHAT, COMPLETE = "llm.chat@2.0", "llm.complete@1.0"
+REMOTE = '[[llm.models]]\nkind = "openai"\nname = "far"\nurl = "http://127.0.0.1:9/v1"\nmodel = "far-1"\n'
+
+
+@contextlib.asynccontextmanager
+async def running(mesh: Mesh, config: str = "") -> AsyncIterator[tuple[LlmService, Bus]]:
+    """The service on the mesh, and another process to call it from."""
+    mesh.home.config_file.write_text(config, encoding="utf-8")
+    llm = LlmService()
+    tasks: list[asyncio.Task[None]] = []
+    async with mesh.hosting(llm) as host, await mesh.bus() as bus:
+        llm.on_offers_changed(lambda: tasks.append(asyncio.create_task(host.refresh())))
+        yield llm, bus
+        await asyncio.gather(*tasks)
+
+
+def ask(text: str = "Say hello.", model: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A body for llm.chat."""
+    params = {} if model is None else {"model": model}
+    message = {"role": "user", "content": text}
+    return {"params": params, "input": {"messages": [message], "temperature": 0, "max_tokens": 12, **fields}}
+
+
+def tool(name: str) -> dict[str, Any]:
+    """A tool in a body."""
+    return {"name": name, "description": "A tool.", "parameters_schema": SCHEMAS[name]}
+
+
+async def streamed(bus: Bus, capability: str, body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """All frames of a stream."""
+    async with bus.stream(capability, body) as stream:
+        return [(frame.event, frame.data) async for frame in stream]
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12")
+async def test_streamed_and_whole_answers_agree(mesh: Mesh) -> None:
+    async with running(mesh) as (_, bus):
+        frames = await streamed(bus, CHAT, ask())
+        text = "".join(data["text"] for event, data in frames if event == "token")
+        assert frames[-1][0] == "done"
+        whole = (await bus.call(CHAT, ask())).body
+        assert whole["output"] == {"message": {"role": "assistant", "content": text}}
+        assert {**whole["meta"], "ms": 0} == {**frames[-1][1], "ms": 0}
+        assert whole["meta"]["model"] == BUILT_IN.model
+
+        called = ask(
+            "Where do otters live?", tools=[tool("search")], tool_choice={"name": "search"}, max_tokens=60
+        )
+        frames = await streamed(bus, CHAT, called)
+        assert [event for event, _ in frames] == ["tool_call", "done"]
+        assert frames[-1][1]["stop_reason"] == "tool_calls"
+        assert frames[-1][1]["tool_path"] == "grammar"
+        reply = (await bus.call(CHAT, called)).body["output"]
+        assert reply["tool_calls"] == [frames[0][1]]
+
+        body = {"params": {}, "input": {"prompt": "One two three", "max_tokens": 5, "temperature": 0}}
+        frames = await streamed(bus, COMPLETE, body)
+        text = "".join(data["text"] for event, data in frames if event == "token")
+        assert (await bus.call(COMPLETE, body)).body["output"] == {"text": text}
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12")
+async def test_one_offer_a_model_and_it_says_what_the_model_can(mesh: Mesh) -> None:
+    async with running(mesh, REMOTE) as (_, bus):
+        offers = {str(offer.params["model"]): offer.params for offer in await bus.offers("llm.chat")}
+        assert set(offers) == {"far", BUILT_IN.model}
+        small = offers[BUILT_IN.model]
+        assert (small["tool_mode"], small["tools_by_name_only"]) == ("grammar", True)
+        assert small["languages"] == ["en"]
+        assert "better model" in small["advice"]
+        assert offers["far"]["requires_internet"] is False
+        with pytest.raises(HearthNetError) as gone:
+            await bus.call(CHAT, ask(model="far-1"))
+        assert gone.value.code == "partition"
+        reply = await bus.call(CHAT, ask(model=BUILT_IN.model))
+        assert reply.body["meta"]["model"] == BUILT_IN.model
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12", "LLM-2")
+async def test_cancelling_frees_the_model_at_once(mesh: Mesh) -> None:
+    async with running(mesh) as (llm, bus):
+        engine = llm._boxed._engine  # type: ignore[union-attr]
+        async with bus.stream(CHAT, ask("Tell a long story.", max_tokens=600)) as stream:
+            await anext(aiter(stream))
+            assert engine.busy == 1
+            started = time.monotonic()
+            await stream.cancel()
+            await wait_for(lambda: engine.busy == 0)
+            assert time.monotonic() - started < 0.4
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12")
+@pytest.mark.parametrize(
+    ("left", "said"), [(1.0, ["token", "done"]), (0.0, ["token"])], ids=["cancel", "deadline"]
+)
+async def test_a_cancelled_stream_ends_as_cancelled_and_a_late_one_is_left_to_the_deadline(
+    left: float, said: list[str]
+) -> None:
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    async def publish(_seq: int, event: str, data: dict[str, Any]) -> None:
+        sent.append((event, data))
+
+    async def endless() -> AsyncGenerator[Frame, None]:
+        yield Token("Once")
+        await asyncio.Event().wait()
+
+    stream = Stream(contracts().get(CHAT), publish)
+    call: Any = SimpleNamespace(remaining=lambda: left)
+    work = asyncio.create_task(service.relay(call, stream, Answer(BUILT_IN), endless()))
+    await wait_for(lambda: bool(sent))
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert [event for event, _ in sent] == said
+    if left:
+        contracts().get(CHAT).check_frame(*sent[-1])
+        assert sent[-1][1]["stop_reason"] == "cancelled"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-6", "LLM-12")
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (ask("word " * 6000), "bad_request"),
+        (ask(tools=[tool("search")], tool_choice={"name": "other"}), "bad_request"),
+        (ask(tools=[tool("search"), tool("post")], tool_choice="required"), "not_implemented"),
+        (ask(model="nobody-offers-this"), "not_found"),
+    ],
+    ids=["too long", "undeclared tool", "choice", "unknown model"],
+)
+async def test_what_cannot_be_asked_is_refused(mesh: Mesh, body: dict[str, Any], code: str) -> None:
+    async with running(mesh) as (_, bus):
+        with pytest.raises(HearthNetError) as refused:
+            await bus.call(CHAT, body)
+        assert refused.value.code == code
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-3")
+async def test_a_model_that_is_missing_is_said_and_taken_when_it_comes(
+    mesh: Mesh, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "model.gguf"
+    monkeypatch.setattr(model_file, "packaged", lambda: file)
+    monkeypatch.setattr(service, "LOOK_SECONDS", 0.05)
+    async with running(mesh, REMOTE) as (llm, bus):
+        assert [offer.params["model"] for offer in await bus.offers("llm.chat")] == ["far"]
+        assert llm.note is not None
+        assert "hearthnet models install" in llm.note
+        file.write_bytes(b"GGUF")
+        await wait_for(lambda: "damaged" in str(llm.note))
+        os.symlink(model, tmp_path / "new")
+        os.replace(tmp_path / "new", file)
+        await wait_for(lambda: llm.note is None, 20)
+        reply = await bus.call(CHAT, ask(model=BUILT_IN.model))
+        assert reply.body["meta"]["stop_reason"] in ("end", "max_tokens")
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-3")
+async def test_without_any_model_the_note_says_what_to_do(mesh: Mesh) -> None:
+    async with running(mesh, "[llm]\nbuiltin = false\n") as (llm, bus):
+        assert llm.note is not None
+        assert "llm.models" in llm.note
+        assert await bus.offers("llm.chat") == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-12")
+async def test_the_offers_fit_the_contracts(mesh: Mesh) -> None:
+    async with running(mesh) as (llm, _):
+        for offer in llm.offers():
+            contract = contracts().get(offer.capability)
+            assert set(contract.offer_params["required"]) <= set(offer.params)
