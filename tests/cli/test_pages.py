@@ -1,0 +1,63 @@
+"""README.md and docs/cli.md say what is so: their commands run, and no option is left out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from hearthnet.cli.app import app
+from hearthnet.config import parse_config
+from tests.helpers.shell import Shell
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+
+
+def commands() -> list[str]:
+    """The commands in the README's shell blocks, without their comments."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("hearthnet ") and not line.startswith("hearthnet ask")]
+
+
+@pytest.mark.e2e
+@pytest.mark.req("CLI-1")
+def test_every_command_of_the_readme_runs(shell: Shell) -> None:
+    assert len(commands()) > 8
+    for command in commands():
+        done = subprocess.run(
+            [shell.program, *shlex.split(command)[1:]],
+            cwd=ROOT,
+            env=shell.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert done.stdout
+
+
+def test_the_settings_in_the_readme_are_settings() -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert parse_config(block, Path("README.md")).llm.models[0].kind == "ollama"
+
+
+@pytest.mark.req("CLI-1")
+def test_the_page_names_every_command_and_every_option() -> None:
+    context = click.Context(app)
+    for name in app.list_commands(context):
+        command = app.get_command(context, name)
+        assert command is not None
+        assert f"## `hearthnet {name}" in PAGE
+        long = [
+            option for parameter in command.params for option in parameter.opts if option.startswith("--")
+        ]
+        missing = [option for option in long if option not in PAGE]
+        assert not missing, f"docs/cli.md does not name {missing} of {name}"
