@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -140,7 +141,6 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
         "rag": "ready",
     }
     assert any("smollm2" in offer for offer in services["llm"]["offers"])
-    assert not (clone.folder / "constraints.txt").is_symlink()
 
 
 @pytest.mark.req("E2E-1")
@@ -233,3 +233,4 @@ def test_the_second_start_takes_under_ten_seconds(clone: Clone) -> None:
         clone.up(SECOND_START_SECONDS * 3)
         assert clone.stop() == 0
     assert min(clone.seconds[1:]) < SECOND_START_SECONDS, clone.seconds
+    sys.stdout.write(f"seconds from make up to ready: {[round(each, 1) for each in clone.seconds]}\n")
