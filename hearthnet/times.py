@@ -18,6 +18,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def steady_ms() -> int:
+    """Milliseconds for measuring how long something takes: a computer that learns the time moves `now_ms`, not
+    this."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def rfc3339(millis: int) -> str:
     """`millis` since the epoch as `2026-11-21T20:15:00Z`; `bad_request` outside the years 1 to 9999."""
     try:

@@ -24,6 +24,10 @@ from hearthnet.wire.stream import SILENCE_MS
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
+LONGEST_SECONDS: Final = 3_600.0
+"""No call takes longer, whatever its caller asks for."""
+
+
 class NobodyThere(HearthNetError):
     """The server says that the process is gone: the request provably never started."""
 
@@ -85,6 +89,21 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
     await peer.link.publish(subject, frames.box(frames.plain(header, body), peer.keys.to(view.node)))
+
+
+def deadline(timeout_seconds: float) -> float:
+    """The loop time at which a call that starts now is given up; `bad_request` for what is no number."""
+    if timeout_seconds != timeout_seconds:
+        raise HearthNetError("bad_request", "the timeout is no number of seconds")
+    return asyncio.get_running_loop().time() + min(max(timeout_seconds, 0.0), LONGEST_SECONDS)
+
+
+def left_ms(request: Request, until: float) -> int:
+    """Milliseconds left until the loop time `until`; `timeout` where there are none: nothing is sent then."""
+    left = int((until - asyncio.get_running_loop().time()) * 1000)
+    if left <= 0:
+        raise HearthNetError("timeout", f"no time was left to ask for {request.contract.id}")
+    return left
 
 
 class Answer:

@@ -4,6 +4,7 @@ routing, health")."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import Any, Final
 
@@ -11,7 +12,16 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus import router
-from hearthnet.bus.attempt import Answer, NobodyThere, Request, control, parse_body, send
+from hearthnet.bus.attempt import (
+    Answer,
+    NobodyThere,
+    Request,
+    control,
+    deadline,
+    left_ms,
+    parse_body,
+    send,
+)
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
@@ -52,21 +62,43 @@ class Candidates:
         self._attempts = 0
         self._why: HearthNetError | None = None
 
-    async def next(self) -> OfferView:
-        """The next process to ask; raises why none is left: the last refusal, or `not_found`."""
-        contract, own = self._request.contract, self._peer.node_id
+    async def next(self, until: float) -> OfferView:
+        """The next process to ask; raises why none is left: the last refusal, or `not_found`.
+
+        Waits for a connection that is broken: who cannot be asked is not said to offer nothing. At the loop
+        time `until` raises `partition` where there is no connection, else `timeout`.
+        """
         self._attempts += 1
-        known = await self._discovery.offers(
-            contract.capability,
-            lambda offers: bool(self._untried(offers)),
-            # The own node comes first: its answer is enough, and the others need not be waited for.
-            lambda offers: any(view.node == own for view in self._untried(offers)),
-        )
+        try:
+            async with asyncio.timeout_at(until):
+                known = await self._known()
+        except TimeoutError:
+            raise self._why or self._late() from None
         views = self._untried(known)
         if not views or self._attempts > MOST_ATTEMPTS:
-            raise self._why or router.no_candidate(contract, self._request.body, known)
+            raise self._why or router.no_candidate(self._request.contract, self._request.body, known)
         self._tried.add((views[0].node, views[0].offer.instance))
         return views[0]
+
+    async def _known(self) -> list[OfferView]:
+        own, link = self._peer.node_id, self._peer.link
+        while True:
+            await link.connected()
+            known = await self._discovery.offers(
+                self._request.contract.capability,
+                lambda offers: bool(self._untried(offers)),
+                # The own node comes first: its answer is enough, and the others need not be waited for.
+                lambda offers: any(view.node == own for view in self._untried(offers)),
+            )
+            if self._untried(known) or self._why is not None or not link.settling:
+                return known
+            # Both ends lost the server; this one is back, a provider may need another moment.
+            await asyncio.sleep(_BACKOFF_SECONDS)
+
+    def _late(self) -> HearthNetError:
+        if not self._peer.link.is_connected:
+            return HearthNetError("partition", "the server did not come back in time; is the node running?")
+        return HearthNetError("timeout", f"no time was left to ask for {self._request.contract.id}")
 
     def mark(self, view: OfferView | None, why: HearthNetError) -> bool:
         """Notes that `view` did not do it, and says whether another attempt is left."""
@@ -98,13 +130,12 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
 
     Another process is asked only where the first provably did not start, or where repeating does no harm.
     """
-    clock = asyncio.get_running_loop().time
-    until = clock() + timeout_seconds
+    until = deadline(timeout_seconds)
     candidates = Candidates(peer, discovery, request)
     while True:
         view = None
         try:
-            view = await candidates.next()
+            view = await candidates.next(until)
             return await _ask(peer, request, view, until)
         except HearthNetError as error:
             if not (_repeatable(request, error) and candidates.mark(view, error)):
@@ -118,12 +149,12 @@ async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> R
     answer = Answer(view)
     forget = peer.replies.expect(call_id, answer)
     try:
-        left = until - asyncio.get_running_loop().time()
-        await send(peer, request, view, "call", call_id, max(1, int(left * 1000)))
+        await send(peer, request, view, "call", call_id, left_ms(request, until))
         frame = await answer.wait(until)
     except asyncio.CancelledError:
         # Nobody waits any more: the work behind it is stopped as well.
-        await control(peer, view, call_id, "cancel", b"{}")
+        with contextlib.suppress(HearthNetError):
+            await control(peer, view, call_id, "cancel", b"{}")
         raise
     finally:
         forget()

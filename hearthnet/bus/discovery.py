@@ -32,22 +32,25 @@ NOBODY_SECONDS: Final = 0.5
 """How long a find waits where not one answer comes and the server does not say that nobody is there."""
 GRACE_SECONDS: Final = 0.08
 """How long it goes on after an answer: the jitter of the others and a way back."""
-
+LATE_SECONDS: Final = 0.05
+"""A timer that is later than this was held up by work, and answers with it."""
 
 Test = Callable[[list[OfferView]], bool]
 
 
 class Finding:
-    """One find on its way: collects answers, and knows when it has heard enough."""
+    """One find on its way: collects answers for all who wait for them, and knows when no more can come."""
 
-    def __init__(self, roster: Roster, registry: Registry, enough: Callable[[], bool]) -> None:
+    def __init__(self, roster: Roster, registry: Registry) -> None:
         self._roster = roster
         self._registry = registry
-        self._enough = enough
+        self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._answered = False
-        self._over = False
         self._lost = False
+        self.over = False
+        self.forget: Callable[[], None] = _nothing
+        self._end_in(NOBODY_SECONDS)
 
     def on_frame(self, frame: Frame) -> None:
         """An answer: the offers of one process."""
@@ -59,42 +62,55 @@ class Finding:
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
-        self._answered = True
-        self._over = self._enough()
-        self._changed.set()
+        if not self._answered:
+            self._answered = True
+            self._timer.cancel()
+            self._end_in(GRACE_SECONDS)
+        self._wake()
 
     def on_nobody(self) -> None:
         """The server says that nobody offers it."""
-        self._over = True
-        self._changed.set()
+        self.end()
 
     def on_lost(self) -> None:
         """The connection broke, and the answers with it."""
         self._lost = True
-        self.on_nobody()
+        self.end()
 
-    async def wait(self) -> None:
-        """Returns when there is enough, when nobody is there, or when no more answers can be expected.
+    def end(self) -> None:
+        """No more answers are taken; who comes later asks anew."""
+        self.over = True
+        self._timer.cancel()
+        self.forget()
+        self._wake()
+
+    async def wait(self, enough: Callable[[], bool]) -> None:
+        """Returns when there is `enough`, when nobody is there, or when no more answers can be expected.
 
         Raises `partition` where the connection broke meanwhile: nothing is known then.
         """
-        await self._collect()
+        while not self.over and not (self._answered and enough()):
+            await self._changed.wait()
         if self._lost:
             raise HearthNetError("partition", "the connection to the server broke")
 
-    async def _collect(self) -> None:
-        clock = asyncio.get_running_loop().time
-        last = clock() + NOBODY_SECONDS
-        graced = False
-        while not self._over and clock() < last:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout_at(last):
-                    await self._changed.wait()
-            except TimeoutError:
-                return
-            if self._answered and not graced:
-                graced, last = True, clock() + GRACE_SECONDS
+    def _end_in(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._due, self._loop.time() + seconds, seconds)
+
+    def _due(self, at: float, seconds: float) -> None:
+        """The time is up, unless this process was too busy to hear an answer."""
+        if self._loop.time() - at > LATE_SECONDS:
+            self._end_in(seconds)
+        else:
+            self.end()
+
+    def _wake(self) -> None:
+        woken, self._changed = self._changed, asyncio.Event()
+        woken.set()
+
+
+def _nothing() -> None:
+    """Before it is asked there is nothing to forget."""
 
 
 class Discovery:
@@ -104,6 +120,7 @@ class Discovery:
         self._peer = peer
         self.registry = Registry()
         self._followed: set[str] = set()
+        self._findings: dict[str, Finding] = {}
 
     async def offers(self, capability: Capability, some: Test, best: Test) -> list[OfferView]:
         """The live offers of `capability`'s major version.
@@ -115,14 +132,16 @@ class Discovery:
         await self._follow(capability, topic)
         known = self.registry.offers(topic, now_ms())
         if not some(known):
-            await self._find(topic, self.registry, lambda: best(self.registry.offers(topic, now_ms())))
+            finding = await self._find(topic)
+            await finding.wait(lambda: best(self.registry.offers(topic, now_ms())))
             known = self.registry.offers(topic, now_ms())
         return known
 
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
         heard = Registry()
-        await self._find(subjects.EVERYTHING, heard, lambda: False)
+        finding = await self._ask(subjects.EVERYTHING, Finding(self._peer.roster, heard))
+        await finding.wait(lambda: False)
         return heard.everything(now_ms())
 
     async def _follow(self, capability: Capability, topic: str) -> None:
@@ -130,18 +149,26 @@ class Discovery:
             self._followed.add(topic)
             await self._peer.link.subscribe(subjects.announcements_of(capability), self._on_announcement)
 
-    async def _find(self, wanted: str, registry: Registry, enough: Callable[[], bool]) -> None:
+    async def _find(self, topic: str) -> Finding:
+        """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
+        finding = self._findings.get(topic)
+        if finding is None or finding.over:
+            finding = self._findings[topic] = Finding(self._peer.roster, self.registry)
+            await self._ask(topic, finding)
+        return finding
+
+    async def _ask(self, wanted: str, finding: Finding) -> Finding:
         peer = self._peer
         header = peer.header("find", ids.new_ulid(), capability=wanted)
-        finding = Finding(peer.roster, registry, enough)
-        forget = peer.replies.expect(header.id, finding)
+        finding.forget = peer.replies.expect(header.id, finding)
         try:
             nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)
             data = frames.signed(header, b"", peer.identity)
             await peer.link.publish(subjects.find(peer.node_id, wanted), data, reply=nobody)
-            await finding.wait()
-        finally:
-            forget()
+        except BaseException:
+            finding.on_lost()
+            raise
+        return finding
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
         try:

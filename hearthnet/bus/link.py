@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 3
 RECONNECT_SECONDS: Final = 1
+SETTLING_SECONDS: Final = 3.0
+"""How long after a reconnection others may still be on their way back: each tries once a second."""
 CLOSE_SECONDS: Final = 1.5
 PENDING_BYTES: Final = 256 * 1024 * 1024
 Handler = Callable[[str, bytes, bool], None]
@@ -32,6 +34,8 @@ class Link:
         self._client = client
         self._connected = asyncio.Event()
         self._connected.set()
+        self._closed = asyncio.Event()
+        self._back_at = -SETTLING_SECONDS
         self._lost: list[Callable[[], None]] = []
         self._back: list[Callable[[], Awaitable[None]]] = []
 
@@ -58,6 +62,7 @@ class Link:
                     error_cb=link._on_error,
                     disconnected_cb=link._on_lost,
                     reconnected_cb=link._on_back,
+                    closed_cb=link._on_closed,
                 ),
                 CONNECT_SECONDS,
             )
@@ -91,9 +96,25 @@ class Link:
         """Calls back whenever the connection is there again, its subscriptions with it."""
         self._back.append(callback)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is there now."""
+        return bool(self._client.is_connected)
+
+    @property
+    def settling(self) -> bool:
+        """Whether the connection came back only now, so that others may not be back yet."""
+        return asyncio.get_running_loop().time() - self._back_at < SETTLING_SECONDS
+
     async def connected(self) -> None:
-        """Waits until the connection is there."""
+        """Waits until the connection is there; `partition` where it was closed for good."""
         await self._connected.wait()
+        if self._client.is_closed:
+            raise HearthNetError("partition", "the connection to the server was closed")
+
+    async def closed(self) -> None:
+        """Waits until the connection is over for good: closed here, or the server refuses the login."""
+        await self._closed.wait()
 
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
         """Sends `data`; `payload_too_large` before anything is sent, `partition` where the link is closed."""
@@ -123,9 +144,14 @@ class Link:
 
     async def settle(self) -> None:
         """Two round trips: after them the server knows every subscription made before (one can overtake a
-        SUB)."""
-        await self._client.flush()
-        await self._client.flush()
+        SUB). `partition` where the connection breaks meanwhile."""
+        from nats import errors
+
+        try:
+            await self._client.flush()
+            await self._client.flush()
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
 
     async def close(self) -> None:
         """Sends what is waiting and closes; waits for a reconnection, which cut off would leak its socket."""
@@ -146,7 +172,12 @@ class Link:
         for callback in self._lost:
             callback()
 
+    async def _on_closed(self) -> None:
+        self._closed.set()
+        self._connected.set()
+
     async def _on_back(self) -> None:
+        self._back_at = asyncio.get_running_loop().time()
         self._connected.set()
         for callback in self._back:
             await callback()

@@ -11,12 +11,12 @@ from typing import Any, Final, Self
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.attempt import NobodyThere, Request, control, parse_body, send
+from hearthnet.bus.attempt import NobodyThere, Request, control, deadline, left_ms, parse_body, send
 from hearthnet.bus.calls import Candidates
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
+from hearthnet.times import steady_ms
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Kind
 from hearthnet.wire.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
@@ -43,9 +43,10 @@ class StreamCall:
         self._peer = peer
         self._request = request
         self._candidates = candidates
-        self._until = asyncio.get_running_loop().time() + timeout_seconds
+        self._until = deadline(timeout_seconds)
         self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
-        self._incoming = Incoming(now_ms())
+        self._incoming = Incoming(steady_ms())
+        self._over = False
         self._consumed = 0
         self._view: OfferView | None = None
         self._id = ""
@@ -84,8 +85,8 @@ class StreamCall:
             try:
                 taken = await self._take(await self._next())
             except HearthNetError as error:
+                self._incoming.ended = True
                 if not self._may_move_on(error):
-                    self._incoming.ended = True
                     raise
                 await self._open()
             else:
@@ -98,9 +99,10 @@ class StreamCall:
         await self._control("input", msgspec.json.encode(data))
 
     async def cancel(self) -> None:
-        """Stops the work at the provider, unless the stream has ended."""
-        if not self._incoming.ended:
-            self._incoming.ended = True
+        """Stops the work at the provider, unless it has ended by itself."""
+        self._incoming.ended = True
+        if not self._over:
+            self._over = True
             await self._control("cancel", b"{}")
 
     def on_frame(self, frame: Frame) -> None:
@@ -109,34 +111,48 @@ class StreamCall:
         if self._view is None or header.sender != self._view.node or header.kind != "frame":
             return
         try:
-            wanted = self._incoming.accept(header.seq, header.event, now_ms())
+            wanted = self._incoming.accept(header.seq, header.event, steady_ms())
         except HearthNetError as error:
             self._queue.put_nowait(error)
             return
-        if wanted and self._queue.qsize() >= _MOST_WAITING:
-            self._queue.put_nowait(HearthNetError("partition", "the provider ignores the window"))
-        elif wanted:
-            self._queue.put_nowait(frame)
+        if not wanted:
+            return
+        if self._queue.qsize() >= _MOST_WAITING:
+            self._give_up(HearthNetError("partition", "the provider ignores the window"))
+            return
+        self._over = header.event in TERMINAL
+        self._queue.put_nowait(frame)
 
     def on_nobody(self) -> None:
         """The process is gone."""
         if self._view is not None:
-            self._queue.put_nowait(NobodyThere(self._view.node))
+            self._over = True
+            self._give_up(NobodyThere(self._view.node))
 
     def on_lost(self) -> None:
         """The connection broke; frames may have been lost with it."""
-        self._queue.put_nowait(HearthNetError("partition", "the connection to the server broke"))
+        self._give_up(HearthNetError("partition", "the connection to the server broke"))
+
+    def _give_up(self, error: HearthNetError) -> None:
+        """Ends the stream on this side, after the frames that came before; an end is told once."""
+        if not self._incoming.ended:
+            self._incoming.ended = True
+            self._queue.put_nowait(error)
 
     async def _open(self) -> None:
         self._forget()
-        self._view = await self._candidates.next()
-        self._incoming = Incoming(now_ms())
-        self._consumed = 0
+        self._view = await self._candidates.next(self._until)
         self._id = ids.new_ulid()
+        self._queue = asyncio.Queue()
+        self._incoming = Incoming(steady_ms())
+        self._over = False
+        self._consumed = 0
         self._forget = self._peer.replies.expect(self._id, self)
         try:
-            await send(self._peer, self._request, self._view, "open", self._id, self._left_ms())
-        except HearthNetError:
+            left = left_ms(self._request, self._until)
+            await send(self._peer, self._request, self._view, "open", self._id, left)
+        except BaseException:
+            self._incoming.ended = self._over = True
             self._forget()
             raise
 
@@ -166,14 +182,17 @@ class StreamCall:
         return never_started and self._consumed == 0 and self._candidates.mark(self._view, error)
 
     async def _keep_alive(self) -> None:
-        while not self._incoming.ended:
+        """Gives and expects signs of life for as long as the stream is open, also at its next provider."""
+        while True:
             await asyncio.sleep(KEEPALIVE_MS / 1000)
-            if self._incoming.lost_provider(now_ms()):
-                self._queue.put_nowait(
-                    HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent")
-                )
-                return
-            await self._acknowledge()
+            if self._incoming.lost_provider(steady_ms()):
+                self._give_up(HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent"))
+            if self._incoming.ended:
+                continue
+            try:
+                await self._acknowledge()
+            except HearthNetError as error:
+                self._give_up(error)
 
     async def _acknowledge(self) -> None:
         await self._control("ack", msgspec.json.encode({"upto": self._consumed}))
@@ -181,9 +200,6 @@ class StreamCall:
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:
             await control(self._peer, self._view, self._id, kind, body)
-
-    def _left_ms(self) -> int:
-        return max(1, int((self._until - asyncio.get_running_loop().time()) * 1000))
 
 
 def _nothing() -> None:
