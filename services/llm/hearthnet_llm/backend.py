@@ -31,7 +31,7 @@ class Backend(Protocol):
         ...
 
     def complete(self, request: CompleteRequest) -> FrameStream:
-        """Continues one text; gives no tool frames. Only called where the profile says `completes`."""
+        """Continues one text; gives no tool frames."""
         ...
 
     async def close(self) -> None:

@@ -30,7 +30,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     languages: tuple[str, ...] = ()
     modalities: tuple[Literal["text", "vision"], ...] = ("text",)
     requires_internet: bool = False
-    completes: bool = True
     quotes: bool = False
     advice: str = ""
     max_concurrent: int = 4

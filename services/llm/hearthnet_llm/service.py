@@ -57,7 +57,7 @@ class LlmService(Service):
             self.note = "no model: set llm.builtin, or add [[llm.models]] to hearthnet.toml"
 
     def offers(self) -> list[Offer]:
-        """llm.chat for each model, and llm.complete for those that can."""
+        """llm.chat and llm.complete for each model."""
         return [offer for backend in self._models for offer in _offers(backend)]
 
     async def stop(self) -> None:
@@ -83,10 +83,6 @@ class LlmService(Service):
     async def complete(self, call: Call[ModelParams, CompleteRequest], stream: Stream) -> Reply:
         """Continues a text."""
         backend = self._choose(call.params)
-        if not backend.profile.completes:
-            raise HearthNetError(
-                "not_implemented", f"{backend.profile.model} only holds conversations; use llm.chat"
-            )
         answer = await relay(call, stream, Answer(backend.profile, calls=False), backend.complete(call.input))
         return Reply(output={"text": answer.text}, meta=answer.meta())
 
@@ -96,17 +92,13 @@ class LlmService(Service):
         return [*self._connected, *([self._boxed] if self._boxed is not None else [])]
 
     def _choose(self, params: ModelParams) -> Backend:
-        """The first model that answers to the name, or the first of all; `not_found` with the names there
-        are.
-        """
+        """The first model that has the name, or the first of all; `not_found` says which names there are."""
         for backend in self._models:
             names = (backend.profile.model, *backend.profile.aliases)
             if params.model is None or params.model in names:
                 return backend
         known = [backend.profile.model for backend in self._models]
-        if params.model is None or not known:
-            raise HearthNetError("not_found", self.note or "no model is connected")
-        message = f"no model {params.model!r} here; there is {', '.join(known)}"
+        message = f"no model {params.model!r} here; there is {', '.join(known) or 'none'}"
         raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": known})
 
     async def _load(self, box: Box, node: NodeContext) -> bool:
@@ -147,11 +139,10 @@ def _connect(model: ModelConfig) -> Backend:
 def _offers(backend: Backend) -> list[Offer]:
     profile = backend.profile
     places = profile.max_concurrent
-    offers = [Offer(capability="llm.chat@2.0", params=profile.chat_params(), max_concurrent=places)]
-    if profile.completes:
-        params = profile.complete_params()
-        offers.append(Offer(capability="llm.complete@1.0", params=params, max_concurrent=places))
-    return offers
+    return [
+        Offer(capability="llm.chat@2.0", params=profile.chat_params(), max_concurrent=places),
+        Offer(capability="llm.complete@1.0", params=profile.complete_params(), max_concurrent=places),
+    ]
 
 
 async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:

@@ -97,11 +97,8 @@ async def test_key_words_are_words_of_the_question_in_their_order(backend: Built
 async def test_a_schema_that_no_grammar_holds_ends_in_an_error_and_not_in_a_wrong_call(
     backend: BuiltinBackend,
 ) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"code": {"type": "string", "pattern": "^(?=.*[0-9])(?!.*a)[a-z0-9]{40}$"}},
-        "required": ["code"],
-    }
+    never = {"enum": ["red"], "not": {"const": "red"}}
+    schema = {"type": "object", "properties": {"colour": never}, "required": ["colour"]}
     tool = Tool("lock", "Sets a code.", schema)
     request = ChatRequest(
         messages=[Message(role="user", content="Lock it")],
@@ -112,6 +109,24 @@ async def test_a_schema_that_no_grammar_holds_ends_in_an_error_and_not_in_a_wron
     with pytest.raises(HearthNetError, match="lock") as failed:
         await frames_of(backend, request)
     assert failed.value.code == "internal_error"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-1")
+async def test_a_pattern_that_the_engine_does_not_know_does_no_harm(backend: BuiltinBackend) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"code": {"type": "string", "pattern": "^(?=.*[0-9])"}},
+        "required": ["code"],
+    }
+    tool = Tool("lock", "Sets a code.", schema)
+    messages = [Message(role="user", content="Lock it with 42")]
+    request = ChatRequest(messages=messages, tools=[tool], tool_choice=Named("lock"), max_tokens=60)
+    try:
+        calls = [frame for frame in await frames_of(backend, request) if isinstance(frame, ToolCall)]
+    except HearthNetError:
+        calls = []
+    assert all(set("0123456789") & set(call.arguments["code"]) for call in calls)
 
 
 @pytest.mark.asyncio

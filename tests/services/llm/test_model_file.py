@@ -82,3 +82,16 @@ def test_a_chosen_file_must_be_a_gguf_file(tmp_path: Path) -> None:
     assert box.check() == file
     assert box.look() is not None
     assert of_file(file).model == "my-model"
+
+
+def test_a_file_that_cannot_be_read_is_said_with_the_reason(
+    packaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged.mkdir()
+    monkeypatch.setattr(model_file, "SIZE", packaged.stat().st_size)
+    assert "Is a directory" in refusal(tmp_path / "memory")
+
+
+def test_a_check_that_cannot_be_remembered_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert model_file.built_in(tmp_path / "file" / "checked.json").is_file()

@@ -7,6 +7,7 @@ it depends on is not installed. Hashing 98 MB takes a while, so a file that was 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from importlib import metadata
 from pathlib import Path
@@ -85,9 +86,15 @@ def look(file: Path | None) -> Seen | None:
 
 def _digest(file: Path) -> str:
     digest = hashlib.sha256()
-    with file.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
+    try:
+        with file.open("rb") as source:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise HearthNetError(
+            "not_implemented", f"the built-in model's file {file}: {reason}; {REMEDY}"
+        ) from error
     return digest.hexdigest()
 
 
@@ -99,5 +106,6 @@ def _recall(memory: Path) -> Seen | None:
 
 
 def _remember(memory: Path, seen: Seen) -> None:
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_bytes(msgspec.json.encode(seen))
+    with contextlib.suppress(OSError):  # what is not remembered is hashed again
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_bytes(msgspec.json.encode(seen))
