@@ -180,7 +180,10 @@ class Link:
         self._back_at = asyncio.get_running_loop().time()
         self._connected.set()
         for callback in self._back:
-            await callback()
+            try:
+                await callback()
+            except HearthNetError as error:
+                _log.warning("after the connection came back: %s", error)
 
 
 def _refused(url: str, error: Exception) -> HearthNetError:

@@ -48,9 +48,14 @@ class Announcer:
         self._hosted = hosted
         for topic in {_topic(entry) for entry in hosted}:
             await self._subscribe(topic)
-        await self._peer.link.settle()
-        await self._publish(gone, withdrawn=True)
-        await self._announce()
+        try:
+            await self._peer.link.settle()
+            await self._publish(gone, withdrawn=True)
+            await self._announce()
+        except HearthNetError as error:
+            if error.code != "partition":
+                raise
+            _log.warning("not announced, it will be when the server is back: %s", error)
 
     async def withdraw(self) -> None:
         """Takes every offer back."""
@@ -69,7 +74,10 @@ class Announcer:
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(REPUBLISH_MS / 1000)
-            await self._announce()
+            try:
+                await self._announce()
+            except HearthNetError as error:
+                _log.warning("not announced, tried again in %d s: %s", REPUBLISH_MS / 1000, error)
 
     async def _announce(self) -> None:
         await self._publish(self._hosted, withdrawn=False)

@@ -75,7 +75,12 @@ class Host:
         await self._tasks.close()
 
     def _host(self, offer: Offer) -> Hosted:
-        return Hosted(self._endpoints[offer.capability].contract, offer)
+        endpoint = self._endpoints.get(offer.capability)
+        if endpoint is None:
+            raise HearthNetError(
+                "bad_request", f"{self._service.name} offers {offer.capability} and has no method for it"
+            )
+        return Hosted(endpoint.contract, offer)
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
@@ -149,10 +154,16 @@ class Host:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             for running in list(self._running.values()):
-                if running.lost_caller() and running.task is not None:
-                    running.task.cancel()
-                else:
-                    await running.outbox.alive_if_due()
+                await self._look_after(running)
+
+    async def _look_after(self, running: Running) -> None:
+        if running.lost_caller() and running.task is not None:
+            running.task.cancel()
+            return
+        try:
+            await running.outbox.alive_if_due()
+        except HearthNetError as error:
+            _log.info("no sign of life sent: %s", error)
 
 
 def _key(offer: Offer) -> str:

@@ -43,11 +43,27 @@ async def serve(service: Service, home: Home, status: Status, stop: asyncio.Even
     bus = await Bus.join(home, url, service.name)
     node = NodeContext(home, load_config(home), url, service.name, bus, status)
     try:
-        await service.start(node)
-        await _host(service, Host(service, bus.peer), status, stop)
+        if await _started(service, node, stop):
+            await _host(service, Host(service, bus.peer), status, stop)
     finally:
-        await service.stop()
-        await node.close()
+        try:
+            await service.stop()
+        finally:
+            await node.close()
+
+
+async def _started(service: Service, node: NodeContext, stop: asyncio.Event) -> bool:
+    """Whether the start ended before `stop` was set, which ends it: a model may take minutes to load."""
+    starting, stopping = asyncio.create_task(service.start(node)), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+        return starting.done()
+    finally:
+        stopping.cancel()
+        starting.cancel()
+        await asyncio.wait({starting, stopping})
 
 
 async def _host(service: Service, host: Host, status: Status, stop: asyncio.Event) -> None:
@@ -55,19 +71,30 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
     service.on_offers_changed(changed.set)
     await host.open()
     status.ready(host.offers, service.note)
-    stopping = asyncio.create_task(stop.wait())
+    stopping, lost = asyncio.create_task(stop.wait()), asyncio.create_task(host.peer.link.closed())
     try:
-        while not stopping.done():
+        while not (stopping.done() or lost.done()):
             changing = asyncio.create_task(changed.wait())
-            await asyncio.wait({changing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({changing, stopping, lost}, return_when=asyncio.FIRST_COMPLETED)
             changing.cancel()
             if changed.is_set():
                 changed.clear()
-                await host.refresh()
-                status.ready(host.offers, service.note)
+                await _refresh(service, host, status)
+        if lost.done():
+            raise HearthNetError("partition", "the server refuses this node; the service starts again")
     finally:
         stopping.cancel()
+        lost.cancel()
         await host.close(DRAIN_SECONDS)
+
+
+async def _refresh(service: Service, host: Host, status: Status) -> None:
+    """Offers what the service offers now; what is wrong is logged, and the offers before it stay."""
+    try:
+        await host.refresh()
+    except HearthNetError as error:
+        _log.error("the offers stay as they were: %s", error)
+    status.ready(host.offers, service.note)
 
 
 def _hold_lifeline() -> None:

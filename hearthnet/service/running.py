@@ -10,12 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet import ids
+from hearthnet.bus.attempt import LONGEST_SECONDS
 from hearthnet.bus.peer import Peer
 from hearthnet.errors import HearthNetError
 from hearthnet.service.admission import Admitted
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.stream import Stream
-from hearthnet.times import now_ms
+from hearthnet.times import steady_ms
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
@@ -24,7 +25,6 @@ from hearthnet.wire.stream import KEEPALIVE_MS
 
 _log = logging.getLogger(__name__)
 ALIVE: Final = "alive"
-_LATEST_DEADLINE_MS: Final = 3_600_000
 
 
 class Outbox:
@@ -35,7 +35,7 @@ class Outbox:
         self._to = header
         self._signed = signed
         self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
-        self._last_ms = now_ms()
+        self._last_ms = steady_ms()
 
     async def reply(self, body: dict[str, Any], code: str = "") -> None:
         """The one reply to a call."""
@@ -48,11 +48,11 @@ class Outbox:
 
     async def alive_if_due(self) -> None:
         """A sign of life, where nothing was sent for 5 s."""
-        if now_ms() - self._last_ms >= KEEPALIVE_MS:
+        if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             await self._send("frame", {}, event=ALIVE)
 
     async def _send(self, kind: Kind, body: dict[str, Any], *, signed: bool = False, **fields: Any) -> None:
-        self._last_ms = now_ms()
+        self._last_ms = steady_ms()
         header = self._peer.header(
             kind, self._to.id, to=self._to.sender, to_instance=self._to.from_instance, **fields
         )
@@ -76,8 +76,14 @@ class Running:
 
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
+        try:
+            await self._work()
+        except HearthNetError as error:
+            _log.warning("%s was not answered: %s", self.header.capability, error)
+
+    async def _work(self) -> None:
         started = time.monotonic()
-        seconds = min(max(self.header.deadline, 1), _LATEST_DEADLINE_MS) / 1000
+        seconds = min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
         until = asyncio.get_running_loop().time() + seconds
         limit = asyncio.timeout_at(until)
         try:
@@ -87,7 +93,10 @@ class Running:
         except asyncio.CancelledError:
             await self._cancelled()
             raise
-        except Exception as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # What a handler raises is its own failure; not even SystemExit ends the calls of others.
             late = HearthNetError("timeout", f"{self.header.capability} did not finish in time")
             await self._fail(late if limit.expired() else as_wire_error(error, self.header.capability))
 
@@ -136,6 +145,15 @@ class Running:
         await self.outbox.reply(body)
 
     async def _fail(self, error: HearthNetError) -> None:
+        """Answers with `error`; one that is too large to send, or no JSON, with an id for it."""
+        try:
+            await self._end(error)
+        except Exception as unsent:
+            if isinstance(unsent, HearthNetError) and unsent.code == "partition":
+                raise
+            await self._end(as_wire_error(ValueError(unsent), self.header.capability))
+
+    async def _end(self, error: HearthNetError) -> None:
         if self.stream.unary:
             await self.outbox.reply(error.to_body(), code=error.code)
         else:
@@ -154,7 +172,7 @@ def _typed(value: dict[str, Any], wanted: Any) -> Any:
         raise HearthNetError("bad_request", f"the request does not fit: {error}") from error
 
 
-def as_wire_error(error: Exception, capability: str) -> HearthNetError:
+def as_wire_error(error: BaseException, capability: str) -> HearthNetError:
     """What crosses the wire of a handler's exception: its own code, or `internal_error` with the id of the
     log entry."""
     if isinstance(error, HearthNetError):

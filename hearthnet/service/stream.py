@@ -11,7 +11,7 @@ import msgspec
 from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
+from hearthnet.times import steady_ms
 from hearthnet.wire.stream import Outgoing
 
 _MOST_INPUTS: Final = 64
@@ -30,7 +30,7 @@ class Stream:
     def __init__(self, contract: Contract, publish: Publish | None) -> None:
         self._contract = contract
         self._publish = publish
-        self._outgoing = Outgoing(now_ms())
+        self._outgoing = Outgoing(steady_ms())
         self._room = asyncio.Event()
         self._inputs: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_INPUTS)
 
@@ -40,15 +40,17 @@ class Stream:
         return self._publish is None
 
     async def send(self, event: str, data: dict[str, Any]) -> None:
-        """Sends one frame; waits while 16 are unacknowledged. `bad_request` where it does not fit the
-        contract."""
+        """Sends one frame; waits while 16 are unacknowledged.
+
+        `bad_request` where it does not fit the contract, `payload_too_large` over the server's limit.
+        """
         self._contract.check_frame(event, data)
         if self._publish is None:
             return
-        while not self._outgoing.may_send:
+        while not (self._outgoing.may_send or self._outgoing.ended):
             self._room.clear()
             await self._room.wait()
-        await self._publish(self._outgoing.next_seq(event), event, data)
+        await self._emit(self._publish, event, data)
 
     async def progress(self, stage: str, current: int, total: int) -> None:
         """Tells how far the work is."""
@@ -61,16 +63,26 @@ class Stream:
     async def end(self, event: str, data: dict[str, Any]) -> None:
         """Sends the terminal frame, which no window holds back."""
         if self._publish is not None and not self._outgoing.ended:
-            await self._publish(self._outgoing.next_seq(event), event, data)
+            await self._emit(self._publish, event, data)
+            self._room.set()
+
+    async def _emit(self, publish: Publish, event: str, data: dict[str, Any]) -> None:
+        """Sends a frame under the next number; one that is too large, or no JSON, leaves no gap behind."""
+        seq = self._outgoing.next_seq(event)
+        try:
+            await publish(seq, event, data)
+        except Exception:
+            self._outgoing.unsent(seq)
+            raise
 
     def on_ack(self, body: bytes) -> None:
         """An acknowledgement, which is also a sign of life."""
-        self._outgoing.acknowledge(read_json(body, _ACK).get("upto", 0), now_ms())
+        self._outgoing.acknowledge(read_json(body, _ACK).get("upto", 0), steady_ms())
         self._room.set()
 
     def on_input(self, body: bytes) -> None:
         """An input for the handler; `capacity_exceeded` where it takes none of those that came before."""
-        self._outgoing.heard(now_ms())
+        self._outgoing.heard(steady_ms())
         said = read_json(body, _INPUT)
         try:
             self._inputs.put_nowait(said)
@@ -79,4 +91,4 @@ class Stream:
 
     def lost_caller(self) -> bool:
         """Whether the caller counts as gone."""
-        return self._publish is not None and self._outgoing.lost_caller(now_ms())
+        return self._publish is not None and self._outgoing.lost_caller(steady_ms())

@@ -55,6 +55,12 @@ class Outgoing:
         self.sent += 1
         return self.sent
 
+    def unsent(self, seq: int) -> None:
+        """The frame `seq` could not be sent: the next one takes its number."""
+        if seq == self.sent:
+            self.sent -= 1
+            self.ended = False
+
     def acknowledge(self, upto: int, now_ms: int) -> None:
         """Takes frames up to and including `upto` out of the window; older or impossible numbers change
         nothing."""

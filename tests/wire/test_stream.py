@@ -244,3 +244,14 @@ class BackToBack(RuleBasedStateMachine):
 
 TestBackToBack = pytest.mark.req("WIRE-9")(BackToBack.TestCase)
 TestBackToBack.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.req("WIRE-9")
+def test_the_number_of_a_frame_that_was_not_sent_is_the_next_ones() -> None:
+    """So that the caller misses none; a number with others after it stays used."""
+    out = Outgoing(0)
+    assert [out.next_seq("token"), out.next_seq("token")] == [1, 2]
+    out.unsent(1)
+    assert out.next_seq("done") == 3
+    out.unsent(3)
+    assert (out.ended, out.next_seq("error")) == (False, 3)
