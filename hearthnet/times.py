@@ -19,8 +19,9 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """Milliseconds for measuring how long something takes: a computer that learns the time moves `now_ms`, not
-    this."""
+    """Milliseconds for measuring how long something takes: a computer that learns the time moves
+    `now_ms`, not this.
+    """
     return time.monotonic_ns() // 1_000_000
 
 

@@ -29,8 +29,9 @@ class Capability(NamedTuple):
         return f"{self.name}@{self.major}.{self.minor}"
 
     def serves(self, wanted: Capability) -> bool:
-        """Whether an offer of this version answers a request for `wanted`: same major, at least that
-        minor."""
+        """Whether an offer of this version answers a request for `wanted`: same major, at least
+        that minor.
+        """
         return self.name == wanted.name and self.major == wanted.major and self.minor >= wanted.minor
 
 

@@ -147,8 +147,9 @@ class Answer:
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:
-    """The body of a reply or stream frame; raises the error it carries, or `internal_error` for what is no
-    object."""
+    """The body of a reply or stream frame; raises the error it carries, or `internal_error` for what
+    is no object.
+    """
     try:
         body = read_json(frame.body, _BODY)
     except HearthNetError as error:

@@ -23,8 +23,10 @@ from hearthnet.types import split_name
 
 
 class Bus:
-    """One process's place on the bus. Make it with `connect`, leave it with `close` or as a context
-    manager."""
+    """One process's place on the bus.
+
+    Make it with `connect`, leave it with `close` or as a context manager.
+    """
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -83,8 +85,10 @@ class Bus:
         run: str = "",
         hops: int = 0,
     ) -> StreamCall:
-        """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`. Leaving it
-        cancels."""
+        """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`.
+
+        Leaving it cancels.
+        """
         request = self._request(capability, body, token, run, None, "", hops)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")

@@ -172,7 +172,8 @@ def _repeatable(request: Request, error: HearthNetError) -> bool:
 
 async def _settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:
     """Waits out the pause, and for the connection where that is what broke; raises `error` at the
-    deadline."""
+    deadline.
+    """
     await asyncio.sleep(pause)
     try:
         async with asyncio.timeout_at(until):

@@ -41,8 +41,9 @@ class Link:
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
-        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized` where the
-        login is refused."""
+        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
+        where the login is refused.
+        """
         from nats import errors
         from nats.aio.client import Client
 
@@ -143,8 +144,9 @@ class Link:
         return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
 
     async def settle(self) -> None:
-        """Two round trips: after them the server knows every subscription made before (one can overtake a
-        SUB). `partition` where the connection breaks meanwhile."""
+        """Two round trips: after them the server knows every subscription made before (one can
+        overtake a SUB). `partition` where the connection breaks meanwhile.
+        """
         from nats import errors
 
         try:

@@ -16,8 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
-    """Someone who waits for frames under one id. All methods are called from the event loop and must not
-    block."""
+    """Someone who waits for frames under one id.
+
+    All methods are called from the event loop and must not block.
+    """
 
     def on_frame(self, frame: Frame) -> None:
         """A frame for this id, opened and from the node that its subject names."""

@@ -44,8 +44,9 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A call that may run: its endpoint and offer, its body as sent, who it is for, and the approval it
-    carries."""
+    """A call that may run: its endpoint and offer, its body as sent, who it is for, and the approval
+    it carries.
+    """
 
     endpoint: Endpoint
     hosted: Hosted
@@ -70,8 +71,9 @@ def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
 
 
 def fresh(peer: Peer, header: Header) -> bool:
-    """Rung 3: False for a replay, which is dropped; raises `expired` with our time for a frame out of its
-    window."""
+    """Rung 3: False for a replay, which is dropped; raises `expired` with our time for a frame out
+    of its window.
+    """
     now = now_ms()
     verdict = peer.replay.judge(header.id, header.time, now)
     if verdict == "stale":

@@ -25,8 +25,10 @@ SELF: Final = "self"
 
 
 class Announcer:
-    """Tells the mesh what this process offers. What is offered to the own node alone is told to nobody
-    else."""
+    """Tells the mesh what this process offers.
+
+    What is offered to the own node alone is told to nobody else.
+    """
 
     def __init__(self, peer: Peer, service: str, version: str, tasks: TaskSet) -> None:
         self._peer = peer

@@ -17,8 +17,10 @@ I = TypeVar("I")  # noqa: E741
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A handler's answer: `output` and `meta` as the contract says, Structs or dicts. `meta.ms` is filled
-    in."""
+    """A handler's answer: `output` and `meta` as the contract says, Structs or dicts.
+
+    `meta.ms` is filled in.
+    """
 
     output: Any
     meta: dict[str, Any] = {}

@@ -10,8 +10,10 @@ from hearthnet.trust.keys import Identity
 
 
 class NodeContext:
-    """The node as its services see it. `data` folder, settings, bus, store, and a way to tell how far one
-    is."""
+    """The node as its services see it.
+
+    `data` folder, settings, bus, store, and a way to tell how far one is.
+    """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
         self.home = home

@@ -34,8 +34,10 @@ _IDLE_SECONDS: Final = 30.0
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log keeps. `frame` is the author's signed frame (base64url), the proof that it asked for
-    this."""
+    """What the log keeps.
+
+    `frame` is the author's signed frame (base64url), the proof that it asked for this.
+    """
 
     event_id: str
     event_type: str

@@ -173,8 +173,9 @@ def _typed(value: dict[str, Any], wanted: Any) -> Any:
 
 
 def as_wire_error(error: BaseException, capability: str) -> HearthNetError:
-    """What crosses the wire of a handler's exception: its own code, or `internal_error` with the id of the
-    log entry."""
+    """What crosses the wire of a handler's exception: its own code, or `internal_error` with the id
+    of the log entry.
+    """
     if isinstance(error, HearthNetError):
         return error
     incident = ids.new_ulid()

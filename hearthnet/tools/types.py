@@ -91,8 +91,9 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CallStatus = Literal["completed", "failed", "refused", "denied", "expired", "cancelled", "outcome_unknown"]
-"""How a call ended: it ran; it ran and failed; it was not valid or over budget; a person said no; nobody said
-anything in time; it was stopped; it was sent, has a side effect, and no answer came."""
+"""How a call ended: it ran; it ran and failed; it was not valid or over budget; a person said no; nobody
+said anything in time; it was stopped; it was sent, has a side effect, and no answer came.
+"""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,2 +1,3 @@
 """Who is who and who may do what: pure functions over bytes and documents, no I/O (architecture.md, rule
-2)."""
+2).
+"""

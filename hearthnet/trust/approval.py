@@ -61,8 +61,10 @@ def sign_approval(identity: Identity, approval: Approval) -> Approval:
 
 
 def check_binding(approval: Approval, call: Claimed) -> None:
-    """Raises `unauthorized` unless the principal signed this approval for exactly this call. Says nothing
-    of time."""
+    """Raises `unauthorized` unless the principal signed this approval for exactly this call.
+
+    Says nothing of time.
+    """
     signed.check(approval, approval.approver, PURPOSE)
     may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
     for what, approved, claimed in (
@@ -85,8 +87,10 @@ def check_binding(approval: Approval, call: Claimed) -> None:
 
 
 def check_time(approval: Approval, now_ms: int) -> None:
-    """Raises `expired` outside the approval's life. Asked only after the outcome of an earlier use was
-    looked up."""
+    """Raises `expired` outside the approval's life.
+
+    Asked only after the outcome of an earlier use was looked up.
+    """
     if now_ms > approval.expires + SKEW_MS or approval.time > now_ms + SKEW_MS:
         raise HearthNetError(
             "expired",

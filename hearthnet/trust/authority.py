@@ -22,7 +22,8 @@ _ABSENT: Final = object()
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What is called: the offered capability, the trust it takes (`member`, `trusted`, `anchor` or
-    `self`), its node."""
+    `self`), its node.
+    """
 
     capability: Capability
     trust: str

@@ -25,7 +25,8 @@ _LOGIN: Final = re.compile("U[A-Z2-7]{55}")
 
 def signing_input(purpose: str, data: bytes) -> bytes:
     """What is really signed: no signature made for one purpose can be shown for another, nor for a
-    server's nonce."""
+    server's nonce.
+    """
     return b"\xffHN1" + purpose.encode("ascii") + b"\x00" + data
 
 
@@ -46,8 +47,10 @@ def verify_raw(node: str, data: bytes, signature: bytes) -> bool:
 
 
 def is_login(text: str) -> bool:
-    """Whether `text` is the public nkey of a user. It is written into a server's configuration, where any
-    other text could open a block of its own."""
+    """Whether `text` is the public nkey of a user.
+
+    It is written into a server's configuration, where any other text could open a block of its own.
+    """
     if not _LOGIN.fullmatch(text):
         return False
     data = base64.b32decode(text)
@@ -81,8 +84,9 @@ class Identity:
 
     @classmethod
     def from_text(cls, text: str) -> Identity:
-        """The identity that a key file holds; `bad_request` where the text is damaged or belongs to
-        another key."""
+        """The identity that a key file holds; `bad_request` where the text is damaged or belongs
+        to another key.
+        """
         fields = text.split()
         if len(fields) != 3 or fields[0] != _FILE_HEADER:
             raise HearthNetError("bad_request", "is no HearthNet key (one line of three words)")
@@ -112,8 +116,10 @@ class Identity:
         return self._derived(_STORE_CONTEXT)
 
     def shared_secret(self, peer: str) -> bytes:
-        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key. About 175
-        us."""
+        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key.
+
+        About 175 us.
+        """
         try:
             peer_box = bindings.crypto_sign_ed25519_pk_to_curve25519(ids.public_key(peer))
             return bytes(bindings.crypto_box_beforenm(peer_box, self._box_secret))

@@ -26,8 +26,10 @@ RANK: Final[dict[str, int]] = {"unknown": 0, "member": 1, "trusted": 2, "anchor"
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member. `login` is the public nkey of its NATS login, `login_signature` the member's own over
-    it."""
+    """One member.
+
+    `login` is the public nkey of its NATS login, `login_signature` the member's own over it.
+    """
 
     node_id: str
     level: Level

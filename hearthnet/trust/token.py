@@ -26,8 +26,10 @@ _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a token covers. A key of `params_constraints` is a member of `params`, or `input.` and one of
-    `input`."""
+    """What a token covers.
+
+    A key of `params_constraints` is a member of `params`, or `input.` and one of `input`.
+    """
 
     capabilities: tuple[str, ...]
     params_constraints: dict[str, list[Any]] = {}
@@ -121,8 +123,9 @@ def _check_claims(claims: Claims) -> None:
 
 
 def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> None:
-    """Raises unless `caller` may show this token in `community` now: `token_expired`, `unauthorized`,
-    `invalid_signature`."""
+    """Raises unless `caller` may show this token in `community` now: `token_expired`,
+    `unauthorized`, `invalid_signature`.
+    """
     now = now_ms // 1000
     if not claims.nbf - SKEW_SECONDS <= now < claims.exp + SKEW_SECONDS:
         raise HearthNetError("token_expired", "the token is outside its life; ask its issuer for a new one")

@@ -102,7 +102,8 @@ class Process:
 
 
 def ending(code: int, last_line: str) -> str:
-    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of its
-    log."""
+    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of
+    its log.
+    """
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return f"{how}: {last_line[:200]}" if last_line else how

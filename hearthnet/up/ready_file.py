@@ -19,8 +19,9 @@ class ReadyFile:
         self._path = path.absolute()
 
     def clear(self) -> None:
-        """Removes what an earlier node left behind; `bad_request` where the file is something else, or where
-        no file can be."""
+        """Removes what an earlier node left behind; `bad_request` where the file is something
+        else, or where no file can be.
+        """
         with file_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():

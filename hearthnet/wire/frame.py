@@ -37,8 +37,10 @@ class FrameError(Exception):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """An opened frame. `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was
-    not signed."""
+    """An opened frame.
+
+    `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was not signed.
+    """
 
     header: Header
     body: bytes

@@ -62,8 +62,9 @@ class Outgoing:
             self.ended = False
 
     def acknowledge(self, upto: int, now_ms: int) -> None:
-        """Takes frames up to and including `upto` out of the window; older or impossible numbers change
-        nothing."""
+        """Takes frames up to and including `upto` out of the window; older or impossible numbers
+        change nothing.
+        """
         self.heard(now_ms)
         if self.acked < upto <= self.sent:
             self.acked = upto

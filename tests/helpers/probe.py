@@ -1,5 +1,6 @@
 """A service for tests of bus and service library: does what a test tells it to, under three real
-contracts."""
+contracts.
+"""
 
 from __future__ import annotations
 

@@ -79,8 +79,10 @@ class Visitor:
         return await self._accepted()
 
     async def _accepted(self) -> bool:
-        """Two round trips: one can overtake what was sent before it. A refusal comes before the second
-        answer."""
+        """Two round trips: one can overtake what was sent before it.
+
+        A refusal comes before the second answer.
+        """
         await self.client.flush()
         await self.client.flush()
         return not self.refused

@@ -59,7 +59,8 @@ class ExpireInput(msgspec.Struct, frozen=True):
 
 def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
     """Raises `unauthorized` unless `principal`, of that roster level, may end a post of `author`
-    (resolution 55)."""
+    (resolution 55).
+    """
     if principal == author:
         return
     if level not in MODERATORS:
