@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 _TAKEN: Final = frozenset({10071, 10077})
 _APPEND_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.2
 _BATCH: Final = 500
+_FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
 
 
@@ -105,33 +107,54 @@ class EventLog:
         """Whether the effect of `call` has happened before."""
         return await self._read(self._subject(call)) is not None
 
+    async def place(self) -> tuple[str, int]:
+        """Which log this is, and its last event: a log that was lost and made anew is another one."""
+        async with _answering():
+            info = await self._store.js.stream_info(self._stream)
+        return f"{self._stream} {info.created}", int(info.state.last_seq)
+
     async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
-        """The events after place `after`, in order and in batches, up to what is there when it is asked."""
+        """The events after place `after`, in order and in batches, up to what is there when it is asked.
+
+        Raises `partition` where the log does not answer.
+        """
+        _, last = await self.place()
+        while after < last:
+            few = last - after <= _FEW
+            async with _answering():
+                batch = await (self._singly(after, last) if few else self._together(after, last))
+            after = batch[-1].lamport
+            yield batch
+
+    async def _singly(self, after: int, last: int) -> list[Recorded]:
+        """A few events, without a reader that the server would have to remember."""
+        found = [
+            await self._store.js.get_msg(self._stream, seq, direct=True) for seq in range(after + 1, last + 1)
+        ]
+        return [_decode(message.data or b"", message.seq or 0) for message in found]
+
+    async def _together(self, after: int, last: int) -> list[Recorded]:
+        """Up to `_BATCH` events, through a reader of the server's that is taken back."""
+        from nats import errors
         from nats.js import api
 
-        js = self._store.js
-        last = (await js.stream_info(self._stream)).state.last_seq
-        if after >= last:
-            return
-        reader = await js.pull_subscribe(
-            f"{self._prefix}.>",
-            stream=self._stream,
-            config=api.ConsumerConfig(
-                deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
-                opt_start_seq=after + 1,
-                ack_policy=api.AckPolicy.NONE,
-                inactive_threshold=_IDLE_SECONDS,
-                mem_storage=True,
-            ),
+        config = api.ConsumerConfig(
+            deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=after + 1,
+            ack_policy=api.AckPolicy.NONE,
+            inactive_threshold=_IDLE_SECONDS,
+            mem_storage=True,
         )
+        js = self._store.js
+        reader = await js.pull_subscribe(f"{self._prefix}.>", stream=self._stream, config=config)
         try:
-            while after < last:
-                messages = await reader.fetch(min(_BATCH, last - after), timeout=_APPEND_SECONDS)
-                batch = [_decode(message.data, message.metadata.sequence.stream) for message in messages]
-                after = batch[-1].lamport
-                yield batch
+            messages = await reader.fetch(min(_BATCH, last - after), timeout=_APPEND_SECONDS)
         finally:
-            await reader.unsubscribe()
+            # Where the connection is gone, the server forgets the reader by itself.
+            with contextlib.suppress(errors.Error, TimeoutError):
+                await reader.unsubscribe()
+                await js.delete_consumer(self._stream, str(config.name))
+        return [_decode(message.data, message.metadata.sequence.stream) for message in messages]
 
     async def watch(self, woken: asyncio.Event) -> None:
         """Sets `woken` whenever somebody appends an event, and whenever the connection comes back."""
@@ -177,23 +200,36 @@ class EventLog:
         )
 
     async def _read(self, subject: str) -> Recorded | None:
-        from nats import errors
         from nats.js.errors import NotFoundError
 
-        try:
-            found: RawStreamMsg = await self._store.js.get_last_msg(self._stream, subject, direct=True)
-        except NotFoundError:
-            return None
-        except (errors.Error, TimeoutError) as error:
-            raise HearthNetError(
-                "partition", "the event log does not answer; try again with the same client_id"
-            ) from error
+        async with _answering():
+            try:
+                found: RawStreamMsg = await self._store.js.get_last_msg(self._stream, subject, direct=True)
+            except NotFoundError:
+                return None
         return _decode(found.data or b"", found.seq or 0)
+
+
+@contextlib.asynccontextmanager
+async def _answering() -> AsyncIterator[None]:
+    """What the store's client raises, as `partition`: nothing is known of what was asked.
+
+    A question that the server took with it when it died has no answer; the next one is asked soon.
+    """
+    from nats import errors
+
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            yield
+    except (errors.Error, TimeoutError) as error:
+        raise HearthNetError(
+            "partition", "the event log does not answer; try again with the same client_id"
+        ) from error
 
 
 def _decode(data: bytes, sequence: int) -> Recorded:
     try:
-        return Recorded(msgspec.json.decode(data, type=Event), sequence)
+        return Recorded(_EVENT.decode(data), sequence)
     except msgspec.DecodeError as error:
         raise HearthNetError(
             "internal_error", f"event {sequence} of the log is malformed: {error}"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, ClassVar, Final
+import sqlite3
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -27,13 +29,14 @@ from hearthnet_market.posts import (
     check_expiry,
     sweep_id,
 )
-from hearthnet_market.view import View
+from hearthnet_market.view import Damaged, View
 
 _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"
 PREFIX: Final = "mk.post"
 SWEEP_SECONDS: Final = 60.0
 _SWEPT_AT_ONCE: Final = 100
+_Answer = TypeVar("_Answer")
 
 
 class MarketService(Service):
@@ -76,16 +79,16 @@ class MarketService(Service):
     @capability("market.list@1.0")
     async def list_posts(self, call: Call[NoParams, ListInput]) -> Reply:
         """Current posts, newest first; with `since_lamport` also what ended since."""
-        posts, lamport = await asyncio.to_thread(self._view.current, call.input, now_ms())
+        posts, lamport = await self._look(self._view.current, call.input, now_ms())
         output: dict[str, Any] = {"posts": posts, "max_lamport": lamport}
         if call.input.since_lamport:
-            output["removed"] = await asyncio.to_thread(self._view.removed, call.input.since_lamport)
+            output["removed"] = await self._look(self._view.removed, call.input.since_lamport)
         return Reply(output)
 
     @capability("market.search@1.0")
     async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
         """Current posts by the words they share with the query; meanings need an `embed.text` in the mesh."""
-        posts, lamport = await asyncio.to_thread(self._view.search, call.input.query, call.input.k, now_ms())
+        posts, lamport = await self._look(self._view.search, call.input.query, call.input.k, now_ms())
         return Reply({"posts": posts, "max_lamport": lamport}, {"degraded": True})
 
     @capability("market.post@1.0")
@@ -97,7 +100,7 @@ class MarketService(Service):
     async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
         """Ends a post early. A repetition gets the first outcome, so it is looked up before the post is."""
         wanted = call.input
-        author = await asyncio.to_thread(self._view.author, wanted.event_id)
+        author = await self._look(self._view.author, wanted.event_id)
         if author is not None:
             level = self._node.bus.peer.roster.level(call.principal)
             check_expiry(author, call.principal, level, wanted.reason)
@@ -117,9 +120,27 @@ class MarketService(Service):
     async def _catch_up(self) -> None:
         """Takes in what the log has and the view has not: after it, what this process wrote can be read."""
         async with self._catching_up:
-            after = await asyncio.to_thread(self._view.lamport)
+            try:
+                await self._derive()
+            except Damaged as error:
+                _log.warning("the view is damaged and derived anew: %s", error)
+                await self._derive()
+
+    async def _derive(self) -> None:
+        log, last = await self._events.place()
+        after = await asyncio.to_thread(self._view.follow, log, last)
+        if after < last:
             async for batch in self._events.read(after):
                 await asyncio.to_thread(self._view.apply, batch)
+
+    async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
+        """What the view says to `question`; one that is damaged is derived anew first."""
+        try:
+            return await asyncio.to_thread(question, *given)
+        except Damaged as error:
+            _log.warning("the view is damaged and derived anew: %s", error)
+            await self._catch_up()
+            return await asyncio.to_thread(question, *given)
 
     async def _follow(self) -> None:
         while True:
@@ -134,14 +155,12 @@ class MarketService(Service):
             await self._guarded(self._sweep_once(), "sweeping")
 
     async def _sweep_once(self) -> None:
-        for event_id in await asyncio.to_thread(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
+        for event_id in await self._look(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
             ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
             await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
 
     async def _guarded(self, work: Any, what: str) -> None:
-        from nats.errors import Error
-
         try:
             await work
-        except (HearthNetError, Error, TimeoutError) as error:
+        except (HearthNetError, sqlite3.Error, Damaged) as error:
             _log.warning("%s: %s; tried again later", what, error)

@@ -5,9 +5,11 @@ Every method blocks for as long as SQLite does; callers run them in a thread. On
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from hearthnet.service.events import Event, Recorded
 from hearthnet.times import from_rfc3339, rfc3339
 from hearthnet_market.posts import CREATED, EXPIRED, ListInput
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE post (
   id INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, lamport INTEGER NOT NULL, author TEXT NOT NULL,
@@ -27,12 +29,16 @@ CREATE TABLE post (
 CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
 CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
 CREATE VIRTUAL TABLE post_text USING fts5 (title, body, tags, tokenize = 'porter unicode61');
-CREATE TABLE place (lamport INTEGER NOT NULL) STRICT;
-INSERT INTO place VALUES (0);
+CREATE TABLE place (lamport INTEGER NOT NULL, log TEXT NOT NULL) STRICT;
+INSERT INTO place VALUES (0, '');
 """
 _COLUMNS: Final = "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at"
 _UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _WORD: Final = re.compile(r"\w+")
+
+
+class Damaged(Exception):
+    """The view's file is no database any more. It was made anew, empty, and wants to be derived again."""
 
 
 class View:
@@ -40,6 +46,7 @@ class View:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
+        self._path = path
         self._database = _open(path)
 
     def close(self) -> None:
@@ -49,12 +56,23 @@ class View:
 
     def lamport(self) -> int:
         """The last event taken in."""
-        with self._lock:
+        with self._held():
             return self._lamport()
+
+    def follow(self, log: str, last: int) -> int:
+        """The last event taken in of `log`, which has `last`; what another log said is dropped."""
+        with self._held(), self._database:
+            known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
+            if known == log and lamport <= last:
+                return int(lamport)
+            self._database.execute("DELETE FROM post")
+            self._database.execute("DELETE FROM post_text")
+            self._database.execute("UPDATE place SET lamport = 0, log = ?", (log,))
+            return 0
 
     def apply(self, batch: list[Recorded]) -> None:
         """Takes in events in the order of the log, all or none; those taken in before change nothing."""
-        with self._lock, self._database:
+        with self._held(), self._database:
             last = self._lamport()
             for recorded in batch:
                 if recorded.lamport > last:
@@ -72,14 +90,14 @@ class View:
             where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
             values.append(tag)
         sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport DESC LIMIT ?"
-        with self._lock:
+        with self._held():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
             return [_post(row) for row in rows], self._lamport()
 
     def removed(self, since: int) -> list[str]:
         """The posts that ended after place `since` and were there before."""
         sql = "SELECT event_id FROM post WHERE ended_lamport > ? AND lamport <= ? ORDER BY ended_lamport"
-        with self._lock:
+        with self._held():
             return [row[0] for row in self._database.execute(sql, (since, since))]
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
@@ -91,14 +109,14 @@ class View:
               FROM post_text WHERE post_text MATCH ?
             ) USING (id)
             WHERE ended_lamport IS NULL AND expires_at > ? ORDER BY score DESC, lamport DESC LIMIT ?"""
-        with self._lock:
+        with self._held():
             rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
             return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
 
     def author(self, event_id: str) -> str | None:
         """Who wrote the post that is still current, None where there is none."""
         sql = "SELECT author FROM post WHERE event_id = ? AND ended_lamport IS NULL"
-        with self._lock:
+        with self._held():
             row = self._database.execute(sql, (event_id,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -107,8 +125,21 @@ class View:
         sql = """
             SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
             ORDER BY lamport LIMIT ?"""
-        with self._lock:
+        with self._held():
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """The database, for one thread; `Damaged` where its file was found to be none."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.DatabaseError as error:
+                if not _unreadable(error):
+                    raise
+                self._database.close()
+                self._database = _anew(self._path)
+                raise Damaged(str(error)) from error
 
     def _lamport(self) -> int:
         return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])
@@ -148,12 +179,17 @@ class View:
             self._database.execute("DELETE FROM post_text WHERE rowid = ?", row)
 
 
+def _unreadable(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is damaged; the low byte says so, whatever part of it was found to be."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREADABLE
+
+
 def _open(path: Path) -> sqlite3.Connection:
     """The view at `path`; one that is damaged or of another version is derived anew from the log."""
     try:
         return _connect(path)
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode not in _UNREADABLE:
+        if not _unreadable(error):
             raise
         return _anew(path)
 
@@ -166,15 +202,20 @@ def _anew(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version == 0:
-        database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-    elif version != _VERSION:
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        sound = database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+    except BaseException:
         database.close()
-        return _anew(path)
-    return database
+        raise
+    if version in (0, _VERSION) and sound:
+        return database
+    database.close()
+    return _anew(path)
 
 
 def _post(row: tuple[Any, ...]) -> dict[str, Any]:

@@ -1,0 +1,123 @@
+"""The market when its file, its log or its server is damaged, lost or killed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet.up import streams
+from hearthnet_market import MarketService
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+def _post(title: str) -> dict[str, Any]:
+    text = {"client_id": ids.new_ulid(), "category": "offer", "title": title, "body": "To lend. " * 100}
+    return {"params": {}, "input": text}
+
+
+async def _titles(bus: Bus) -> list[str]:
+    reply = await bus.call("market.list@1.0", {"params": {}, "input": {"limit": 500}})
+    return [post["title"] for post in reply.output["posts"]]
+
+
+async def _fill(bus: Bus, count: int) -> list[str]:
+    for number in range(count):
+        await bus.call("market.post@1.0", _post(f"post {number}"))
+    return [f"post {number}" for number in reversed(range(count))]
+
+
+def _tear(file: Path, first_page: int) -> None:
+    """Pages from `first_page` on get other bytes, as a bad card gives them."""
+    data = bytearray(file.read_bytes())
+    for start in range(first_page * 4096, len(data), 4096):
+        data[start : start + 2000] = bytes(range(250)) * 8
+    file.write_bytes(data)
+
+
+@pytest.mark.req("MARKET-4")
+async def test_a_view_damaged_inside_is_derived_anew_at_the_start(mesh: Mesh) -> None:
+    async with await mesh.bus() as bus:
+        async with mesh.hosting(MarketService()):
+            posted = await _fill(bus, 30)
+        _tear(mesh.home.service("market") / "view.db", 3)
+        async with mesh.hosting(MarketService()):
+            assert await _titles(bus) == posted
+
+
+@pytest.mark.req("MARKET-4")
+async def test_a_view_damaged_while_it_is_used_is_derived_anew(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        posted = await _fill(bus, 12)
+        for file in mesh.home.service("market").glob("view.db*"):
+            _tear(file, 0)
+        assert await _titles(bus) == posted
+        await bus.call("market.post@1.0", _post("after"))
+        for file in mesh.home.service("market").glob("view.db*"):
+            _tear(file, 0)
+        await bus.call("market.post@1.0", _post("again"))
+        assert await _titles(bus) == ["again", "after", *posted]
+
+
+@pytest.mark.req("MARKET-10")
+async def test_a_log_that_was_lost_takes_the_view_with_it(mesh: Mesh) -> None:
+    async with await mesh.bus() as bus:
+        async with mesh.hosting(MarketService()):
+            await _fill(bus, 3)
+        mesh.server.kill()
+        shutil.rmtree(mesh.home.jetstream)
+        mesh.server = mesh.server.again()
+        async with await mesh.store() as store:
+            await streams.ensure(store.js, mesh.home.jetstream)
+        async with mesh.hosting(MarketService()):
+            await bus.call("market.post@1.0", _post("new"))
+            assert await _titles(bus) == ["new"]
+
+
+@pytest.mark.req("MARKET-11")
+async def test_posting_leaves_no_readers_behind(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.store() as store:
+        await _fill(bus, 10)
+        shutil.rmtree(mesh.home.service("market"))
+        async with mesh.hosting(MarketService()):
+            assert len(await _titles(bus)) == 10
+        assert (await store.js.stream_info("MARKET")).state.consumer_count == 0
+
+
+@pytest.mark.req("MARKET-11")
+async def test_posts_go_on_through_a_server_that_dies_again_and_again(mesh: Mesh) -> None:
+    done: list[str] = []
+    posted = asyncio.Event()
+
+    async def keep_posting(bus: Bus, name: int) -> None:
+        for number in range(12):
+            body = _post(f"{name} {number}")
+            while body["input"]["client_id"] not in done:
+                try:
+                    await bus.call("market.post@1.0", body, timeout_seconds=30)
+                except HearthNetError as error:
+                    if error.code not in ("capacity_exceeded", "partition"):
+                        raise
+                else:
+                    done.append(body["input"]["client_id"])
+                    posted.set()
+
+    async with mesh.hosting(MarketService()) as host, await mesh.bus() as bus:
+        posting = [asyncio.create_task(keep_posting(bus, name)) for name in range(3)]
+        for _ in range(3):
+            posted.clear()
+            await asyncio.wait_for(posted.wait(), 20)
+            mesh.restart_server()
+        await asyncio.wait_for(asyncio.gather(*posting), 40)
+        await wait_for(lambda: host.in_flight == 0, 5, "every place to be free")
+        titles = await _titles(bus)
+    assert sorted(titles) == sorted(f"{name} {number}" for name in range(3) for number in range(12))
