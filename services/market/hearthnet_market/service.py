@@ -7,6 +7,7 @@ appended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable
@@ -35,6 +36,9 @@ _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"
 PREFIX: Final = "mk.post"
 SWEEP_SECONDS: Final = 60.0
+FOLLOW_SECONDS: Final = 5.0
+_LOOKS: Final = (0.0, 0.05, 0.3)
+"""Seconds before each look at the log: word of an event comes while it is still on its way to the disk."""
 _SWEPT_AT_ONCE: Final = 100
 _Answer = TypeVar("_Answer")
 
@@ -44,6 +48,7 @@ class MarketService(Service):
 
     name: ClassVar[str] = "market"
     sweep_seconds: ClassVar[float] = SWEEP_SECONDS
+    follow_seconds: ClassVar[float] = FOLLOW_SECONDS
 
     _node: NodeContext
     _view: View
@@ -143,10 +148,15 @@ class MarketService(Service):
             return await asyncio.to_thread(question, *given)
 
     async def _follow(self) -> None:
+        """Takes in what others append, soon after they do, and looks by itself should word of it be lost."""
         while True:
-            await self._woken.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.follow_seconds):
+                    await self._woken.wait()
             self._woken.clear()
-            await self._guarded(self._catch_up(), "following the log")
+            for pause in _LOOKS:
+                await asyncio.sleep(pause)
+                await self._guarded(self._catch_up(), "following the log")
 
     async def _sweep(self) -> None:
         """Records the end of posts past their time, as a call of this node like any other."""

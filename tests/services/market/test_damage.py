@@ -12,6 +12,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
+from hearthnet.service.events import EventLog
 from hearthnet.up import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
@@ -121,3 +122,25 @@ async def test_posts_go_on_through_a_server_that_dies_again_and_again(mesh: Mesh
         await wait_for(lambda: host.in_flight == 0, 5, "every place to be free")
         titles = await _titles(bus)
     assert sorted(titles) == sorted(f"{name} {number}" for name in range(3) for number in range(12))
+
+
+class _Deaf(MarketService):
+    """Never hears that somebody posted."""
+
+    follow_seconds = 0.05
+
+
+@pytest.mark.req("MARKET-7")
+async def test_a_process_that_missed_the_word_of_a_post_finds_it(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        monkeypatch.setattr(EventLog, "watch", _unheard)
+        deaf = _Deaf()
+        async with mesh.hosting(deaf):
+            await _fill(bus, 2)
+            await wait_for(lambda: deaf._view.lamport() == 2, 5, "the deaf one to look")
+
+
+async def _unheard(log: EventLog, woken: asyncio.Event) -> None:
+    """Listens to nothing."""
