@@ -58,7 +58,8 @@ class Finding:
         try:
             if frame.header.kind != "offer" or self._roster.level(sender) == "unknown":
                 raise FrameError("not an offer of a member")
-            self._registry.update(sender, offers.decode(frame.body).offers, withdrawn=False)
+            found = offers.decode(frame.body).offers
+            self._registry.update(sender, found, withdrawn=False, heard_ms=now_ms())
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
@@ -184,7 +185,7 @@ class Discovery:
         if not self._acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)
-        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn)
+        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=now_ms())
 
     def _acceptable(self, header: Header) -> bool:
         return (

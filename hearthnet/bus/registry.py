@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from hearthnet.ids import short_id
 from hearthnet.types import Capability, parse_capability
-from hearthnet.wire.offer import OfferRecord
+from hearthnet.wire import subjects
+from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
+
+_log = logging.getLogger(__name__)
+MOST_OFFERS: Final = 512
+"""How many offers of one node are kept; more are not heard."""
+MOST_PARAMS: Final = 16_384
+"""Characters of JSON that the params of one offer may take."""
+_Key = tuple[str, str, str, str]
 
 
 class OfferView(msgspec.Struct, frozen=True):
@@ -23,7 +33,7 @@ class OfferView(msgspec.Struct, frozen=True):
         return self.offer.params
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> _Key:
         """What makes an offer the same one when it is announced again."""
         offer = self.offer
         return (
@@ -34,28 +44,59 @@ class OfferView(msgspec.Struct, frozen=True):
         )
 
 
+class _Entry(NamedTuple):
+    """An offer, and until when it counts."""
+
+    view: OfferView
+    until_ms: int
+
+
 class Registry:
-    """Offers by topic (`rag.query.v1`); an expired one counts as gone."""
+    """Offers by topic (`rag.query.v1`); an expired one counts as gone.
+
+    What a peer says of time and size is bounded here: an offer counts for 30 s after it was heard, and
+    of one node only so many are kept, of so many bytes each.
+    """
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[tuple[str, str, str, str], OfferView]] = {}
+        self._topics: dict[str, dict[_Key, _Entry]] = {}
 
-    def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool) -> None:
+    def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
         """Takes what `node` announced. Offers with a malformed capability raise `bad_request`."""
-        for offer in offers:
-            view = OfferView(node, parse_capability(offer.capability), offer)
-            known = self._topics.setdefault(f"{view.capability.name}.v{view.capability.major}", {})
-            if withdrawn:
-                known.pop(view.key, None)
-            elif offer.issued_at >= _issued(known.get(view.key)):
-                known[view.key] = view
+        views = [OfferView(node, parse_capability(offer.capability), offer) for offer in offers]
+        if withdrawn:
+            for view in views:
+                self._topics.get(subjects.topic(view.capability), {}).pop(view.key, None)
+            return
+        room = MOST_OFFERS - self._count(node, heard_ms)
+        for view in views:
+            room -= self._take(view, room > 0, heard_ms)
+
+    def _take(self, view: OfferView, room: bool, heard_ms: int) -> bool:
+        """Keeps `view` or passes it over; whether it takes a place that was free."""
+        key = view.key
+        known = self._topics.setdefault(subjects.topic(view.capability), {})
+        before = known.get(key)
+        if before is None and (not room or len(key[3]) > MOST_PARAMS):
+            _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
+            return False
+        if before is None or view.offer.issued_at >= before.view.offer.issued_at:
+            known[key] = _Entry(view, min(view.offer.expires_at, heard_ms + LIFETIME_MS))
+        return before is None
 
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:
         """The live offers of `topic`; the dead ones are forgotten on the way."""
         known = self._topics.get(topic, {})
-        for key in [key for key, view in known.items() if view.offer.expires_at <= now_ms]:
+        for key in [key for key, entry in known.items() if entry.until_ms <= now_ms]:
             del known[key]
-        return list(known.values())
+        if not known:
+            self._topics.pop(topic, None)
+        return [entry.view for entry in known.values()]
+
+    def _count(self, node: str, now_ms: int) -> int:
+        """How many live offers of `node` are kept."""
+        views = [view for topic in list(self._topics) for view in self.offers(topic, now_ms)]
+        return sum(1 for view in views if view.node == node)
 
     def everything(self, now_ms: int) -> list[OfferView]:
         """Every live offer, by capability, node and instance."""
@@ -67,7 +108,3 @@ class Registry:
         for known in self._topics.values():
             for key in [key for key in known if key[:2] == (node, instance)]:
                 del known[key]
-
-
-def _issued(view: OfferView | None) -> int:
-    return 0 if view is None else view.offer.issued_at

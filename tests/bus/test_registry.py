@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.bus import router
-from hearthnet.bus.registry import OfferView, Registry
+from hearthnet.bus.registry import MOST_OFFERS, OfferView, Registry
 from hearthnet.contracts import contracts
 from hearthnet.types import parse_capability
 from hearthnet.wire.offer import OfferRecord
@@ -17,6 +17,7 @@ from tests.helpers.probe import QUERY, query
 
 NODE, OTHER = ids.node_id(bytes(32)), ids.node_id(bytes([1]) * 32)
 TOPIC = "rag.query.v1"
+HEARD = 3_000
 
 
 def _offer(**changes: Any) -> OfferRecord:
@@ -41,22 +42,54 @@ def _view(node: str = NODE, **changes: Any) -> OfferView:
 @pytest.mark.req("BUS-14")
 def test_offers_live_for_their_time_and_the_newest_counts() -> None:
     registry = Registry()
-    registry.update(NODE, (_offer(in_flight=1),), withdrawn=False)
-    registry.update(NODE, (_offer(in_flight=2, issued_at=2_000, expires_at=32_000),), withdrawn=False)
-    registry.update(NODE, (_offer(in_flight=9, issued_at=1_500),), withdrawn=False)
+    registry.update(NODE, (_offer(in_flight=1),), withdrawn=False, heard_ms=HEARD)
+    registry.update(
+        NODE, (_offer(in_flight=2, issued_at=2_000, expires_at=32_000),), withdrawn=False, heard_ms=HEARD
+    )
+    registry.update(NODE, (_offer(in_flight=9, issued_at=1_500),), withdrawn=False, heard_ms=HEARD)
     assert [view.offer.in_flight for view in registry.offers(TOPIC, 31_500)] == [2]
     assert registry.offers(TOPIC, 32_000) == []
     assert registry.everything(0) == []
+
+
+@pytest.mark.req("BUS-19")
+def test_no_offer_counts_for_longer_than_30_s_from_when_it_was_heard() -> None:
+    """Whatever its node takes for the time."""
+    registry = Registry()
+    registry.update(
+        NODE, (_offer(issued_at=10**12, expires_at=10**12 + 30_000),), withdrawn=False, heard_ms=HEARD
+    )
+    assert registry.offers(TOPIC, HEARD + 29_999)
+    assert registry.offers(TOPIC, HEARD + 30_000) == []
+
+
+@pytest.mark.req("BUS-19")
+def test_of_one_node_only_so_many_offers_are_kept() -> None:
+    registry = Registry()
+    flood = tuple(
+        _offer(capability=f"some.thing{number % 7}@1.0", params={"corpus": str(number)})
+        for number in range(2_000)
+    )
+    registry.update(OTHER, flood, withdrawn=False, heard_ms=HEARD)
+    registry.update(OTHER, flood[::-1], withdrawn=False, heard_ms=HEARD)
+    registry.update(
+        NODE, (_offer(), _offer(params={"corpus": "x" * 20_000})), withdrawn=False, heard_ms=HEARD
+    )
+    assert len(registry.everything(HEARD)) == MOST_OFFERS + 1
+    assert [view.node for view in registry.offers(TOPIC, HEARD)] == [NODE]
+    registry.update(OTHER, flood, withdrawn=True, heard_ms=HEARD)
+    registry.update(OTHER, (_offer(),), withdrawn=False, heard_ms=HEARD)
+    assert len(registry.everything(HEARD)) == 2
 
 
 @pytest.mark.req("BUS-14")
 def test_instances_and_params_are_offers_of_their_own() -> None:
     registry = Registry()
     records = (_offer(), _offer(instance="bbbbbbbb"), _offer(params={"corpus": "other"}))
-    registry.update(NODE, records, withdrawn=False)
-    registry.update(OTHER, records[:1], withdrawn=False)
+    registry.update(NODE, records, withdrawn=False, heard_ms=HEARD)
+    registry.update(OTHER, records[:1], withdrawn=False, heard_ms=HEARD)
     assert len(registry.offers(TOPIC, 0)) == 4
-    registry.update(NODE, records[1:2], withdrawn=True)
+    registry.update(NODE, records[1:2], withdrawn=True, heard_ms=HEARD)
     assert len(registry.offers(TOPIC, 0)) == 3
     registry.drop_instance(NODE, "aaaaaaaa")
     assert [view.node for view in registry.everything(0)] == [OTHER]

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from hearthnet.bus import streamcall
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Stream
-from hearthnet.wire.stream import WINDOW
+from hearthnet.wire import stream as stream_machine
+from hearthnet.wire.stream import WINDOW, Outgoing
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -183,3 +185,97 @@ async def test_what_does_not_stream_cannot_be_streamed(mesh: Mesh) -> None:
     async with await mesh.bus() as bus:
         with pytest.raises(HearthNetError, match="call it"):
             bus.stream(QUERY, query())
+
+
+@pytest.mark.req("STREAM-3")
+async def test_a_stream_that_ends_on_the_callers_side_stops_the_work_too(mesh: Mesh) -> None:
+    """A frame was lost: the provider, which knows nothing of it, is told to stop."""
+    service = ProbeService()
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"text": "first"})
+        stream._outgoing.next_seq("token")
+        await stream.send("token", {"text": "after a gap"})
+        await asyncio.Event().wait()
+
+    service.talk = talk
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            await anext(stream)
+            with pytest.raises(HearthNetError, match="lost a frame"):
+                await anext(stream)
+        await wait_for(lambda: host.in_flight == 0, 2, "the work to stop")
+
+
+@pytest.mark.req("STREAM-2")
+async def test_a_provider_that_ignores_the_window_fills_no_memory(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, said = ProbeService(), asyncio.Event()
+    monkeypatch.setattr(Outgoing, "may_send", True)
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        for number in range(500):
+            await stream.send("token", {"text": str(number)})
+        said.set()
+        await asyncio.Event().wait()
+
+    service.talk = talk
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            await asyncio.wait_for(said.wait(), 5)
+            await host.peer.link.settle()
+            await bus.peer.link.settle()
+            with pytest.raises(HearthNetError, match="ignores the window"):
+                [frame async for frame in stream]
+            assert stream._queue.qsize() == 0
+        await wait_for(lambda: host.in_flight == 0, 2, "the work to stop")
+
+
+@pytest.mark.req("STREAM-11")
+async def test_signs_of_life_go_on_at_the_next_provider_and_outlast_a_failure(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamcall, "KEEPALIVE_MS", 10)
+    service, heard = ProbeService(), []
+    acknowledge = Outgoing.acknowledge
+
+    def note(outgoing: Outgoing, upto: int, now_ms: int) -> None:
+        heard.append(upto)
+        acknowledge(outgoing, upto, now_ms)
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        if len(service.calls) == 1:
+            raise HearthNetError("capacity_exceeded", "the next one, please")
+        await wait_for(lambda: len(heard) >= 3, 5, "signs of life")
+
+    monkeypatch.setattr(Outgoing, "acknowledge", note)
+    service.talk = talk
+    async with mesh.hosting(service), mesh.hosting(service), await mesh.bus() as bus:
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            assert [frame.event async for frame in stream] == ["done"]
+        service.talk = _silent
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            await bus.peer.link.client.close()
+            with pytest.raises(HearthNetError) as caught:
+                await anext(stream)
+    assert caught.value.code == "partition"
+
+
+async def _silent(call: Call[Any, Any], stream: Stream) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.req("STREAM-11")
+async def test_a_provider_that_has_gone_silent_is_given_up(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamcall, "KEEPALIVE_MS", 10)
+    monkeypatch.setattr(stream_machine, "SILENCE_MS", 50)
+    service = ProbeService()
+    service.talk = _silent
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            with pytest.raises(HearthNetError, match="gone silent"):
+                await anext(stream)
+        await wait_for(lambda: host.in_flight == 0, 2, "the work to stop")

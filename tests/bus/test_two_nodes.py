@@ -51,7 +51,9 @@ async def test_what_is_for_the_own_node_is_neither_found_nor_given_to_others(mes
             assert own.offer.trust == "self"
         async with await mesh.guest_bus() as guest:
             assert await guest.offers("rag.query") == []
-            guest._discovery.registry.update(host.peer.node_id, (own.offer,), withdrawn=False)
+            guest._discovery.registry.update(
+                host.peer.node_id, (own.offer,), withdrawn=False, heard_ms=own.offer.issued_at
+            )
             with pytest.raises(HearthNetError) as caught:
                 await guest.call(QUERY, query())
     assert caught.value.code == "unauthorized"
