@@ -3,11 +3,12 @@
 The engine generates on threads of its own and calls back with one chunk after another. A call holds one of
 `slots` worker threads; the callback hands each chunk to the event loop and waits while too many lie there.
 Returning True from the callback is how a call is cancelled: the engine drops the work before its next
-batch. Batches are small (`_BATCH` tokens, about 60 ms on 2 cores, measured to cost nothing) and each
+batch. Batches are small (`_BATCH` tokens, about 30 ms on 2 idle cores, measured to cost nothing) and each
 reports progress, so this holds while a long prompt is read, too.
 
-Its threads wait for each other asleep and not spinning: on 2 cores with other work, spinning made it ten
-times slower (4.7 against 44.6 tokens/s, measured), and on idle ones it gains little.
+Its threads wait for each other spinning for a moment, then asleep: spinning for long costs half the speed
+or more as soon as other processes want the cores, and never spinning two thirds of it on idle ones
+(docs/models.md).
 
 The engine insists on an HTTP server. It is given a socket file in a folder only this user may enter, and a
 random key; the file is removed as soon as the engine runs, so nobody, this user's other programs included,
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server
 
 Chunk = dict[str, Any]
-_BATCH: Final = 8
+_BATCH: Final = 4
 _UNREAD: Final = 64
 _PROMPTS_KEPT_MIB: Final = 64
 _MOST_CORES: Final = 2
-_WAITING: Final = "OMP_WAIT_POLICY"
+_SPINNING: Final = ("GOMP_SPINCOUNT", "2000")
 
 
 class Engine:
@@ -142,7 +143,7 @@ class _Relay:
 
 def library() -> ModuleType:
     """The engine's library, told how to wait before it is loaded; afterwards it would not listen."""
-    os.environ.setdefault(_WAITING, "passive")
+    os.environ.setdefault(*_SPINNING)
     import xllamacpp
 
     module: ModuleType = xllamacpp
