@@ -1,0 +1,95 @@
+"""The market's process is killed between its effect and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.node_state import NodeState, ServerState
+from tests.helpers.mesh import Mesh
+from tests.helpers.processes import child_environment
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+@contextlib.contextmanager
+def _running(mesh: Mesh) -> Iterator[None]:
+    """The mesh as a running node, for processes that look for it: its state and its lock."""
+    state = NodeState(
+        pid=os.getpid(),
+        node_id=mesh.identity.node_id,
+        display_name="test",
+        version="0",
+        server=ServerState(mesh.server.url, 0, 0),
+        services=(),
+        started_at=0,
+        ready=False,
+    )
+    mesh.home.state.write_bytes(msgspec.json.encode(state))
+    with mesh.home.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+async def _market(mesh: Mesh, bus: Bus) -> Process:
+    command = (sys.executable, "-m", "hearthnet.service.run", "market", "--home", str(mesh.home.path))
+    process = await asyncio.create_subprocess_exec(
+        *command, env=child_environment(), stderr=asyncio.subprocess.DEVNULL
+    )
+
+    async def offered() -> bool:
+        return bool(await bus.offers("market.post"))
+
+    await wait_for(offered, 20, "the market")
+    return process
+
+
+@pytest.mark.req("MARKET-12")
+async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mesh: Mesh) -> None:
+    body: dict[str, Any] = {
+        "params": {},
+        "input": {"client_id": ids.new_ulid(), "category": "offer", "title": "Saw", "body": "To lend."},
+    }
+    async with await mesh.bus() as bus, await mesh.store() as store, contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_running(mesh))
+        process = await _market(mesh, bus)
+        appended = asyncio.Event()
+
+        def kill(subject: str, data: bytes, absent: bool) -> None:
+            process.kill()
+            appended.set()
+
+        watching = await store.link.subscribe("mk.post.>", kill)
+        await store.link.settle()
+        posting = asyncio.create_task(bus.call("market.post@1.0", body, timeout_seconds=40))
+        try:
+            await asyncio.wait_for(appended.wait(), 10)
+            await process.wait()
+            await watching.unsubscribe()
+            await store.link.settle()
+            process = await _market(mesh, bus)
+            again = await bus.call("market.post@1.0", body)
+            listed = await bus.call("market.list@1.0", {"params": {}, "input": {}})
+            info = await store.js.stream_info("MARKET")
+        finally:
+            posting.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await asyncio.wait({posting})
+    assert [post["event_id"] for post in listed.output["posts"]] == [again.output["event_id"]]
+    assert info.state.messages == 1
