@@ -1,0 +1,75 @@
+"""What is said to all by strangers, for another community or not whole; and a log that is no log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Identity
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import QUERY, ProbeService, post, query
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+TOPIC = "rag.query.v1"
+
+
+def _frame(bus: Bus, signer: Identity, kind: Any, **changes: Any) -> bytes:
+    header = bus.peer.header(kind, ids.new_ulid(), capability=TOPIC)
+    return frames.signed(msgspec.structs.replace(header, **changes), b"[", signer)
+
+
+@pytest.mark.req("ADMIT-8")
+async def test_what_strangers_say_to_all_is_dropped(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
+    stranger = Identity.generate()
+    async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
+        await bus.call(QUERY, query())
+        own, link = bus.peer.identity, bus.peer.link
+        find, adv = subjects.find(own.node_id, TOPIC), subjects.announce(own.node_id, parse_capability(QUERY))
+        other = subjects.find(stranger.node_id, TOPIC)
+        from_stranger = _frame(bus, stranger, "find", sender=stranger.node_id)
+        host._announcer._on_find(other, from_stranger, False)
+        for place in (find, adv):
+            await link.publish(place, b"no frame")
+            await link.publish(place, _frame(bus, own, "ack"))
+            await link.publish(place, _frame(bus, own, "find", community=stranger.node_id))
+            await link.publish(place, _frame(bus, own, "offer"))
+        bus._discovery._on_announcement(
+            subjects.announce(stranger.node_id, parse_capability(QUERY)), from_stranger, False
+        )
+        await wait_for(lambda: caplog.text.count("dropped a") >= 9, 5, "all to be dropped")
+        assert (await bus.call(QUERY, query())).output
+
+
+@pytest.mark.req("ADMIT-10")
+async def test_a_log_that_is_no_log_or_away_is_said_to_be(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus, await mesh.store() as store:
+        key = ids.new_ulid()
+        await store.js.publish(f"mk.post.{bus.peer.identity.token}.{key}", b"{}")
+        with pytest.raises(HearthNetError, match="malformed"):
+            await bus.call("market.post@1.0", post(key))
+        assert service.events is not None
+        assert not await service.events.known(_NoCall(bus.peer.node_id))  # type: ignore[arg-type]
+        await service.events._store.close()
+        with pytest.raises(HearthNetError) as caught:
+            await asyncio.wait_for(service.events.place(), 5)
+    assert caught.value.code == "partition"
+
+
+class _NoCall:
+    """As much of a call as the log asks of one."""
+
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
+        self.idempotency_key = ids.new_ulid()
+        self.body = {"input": {"client_id": self.idempotency_key}}
