@@ -7,10 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.js.errors import APIError
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
+from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.service import NodeContext
+from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
@@ -73,3 +77,31 @@ class _NoCall:
         self.principal = principal
         self.idempotency_key = ids.new_ulid()
         self.body = {"input": {"client_id": self.idempotency_key}}
+
+
+@pytest.mark.req("ADMIT-10")
+@pytest.mark.parametrize(("number", "code"), [(10047, "capacity_exceeded"), (10060, "internal_error")])
+async def test_a_log_that_takes_no_event_says_why(mesh: Mesh, number: int, code: str) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        assert service.events is not None
+
+        async def refuse(*given: Any, **named: Any) -> None:
+            raise APIError(code=503, err_code=number, description="no")
+
+        service.events._store.js.publish = refuse  # type: ignore[method-assign,assignment]
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call("market.post@1.0", post(ids.new_ulid()), timeout_seconds=2)
+    assert caught.value.code == code
+
+
+@pytest.mark.req("SERVICE-1")
+async def test_a_service_is_given_its_node(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bus = await mesh.bus()
+    node = NodeContext(mesh.home, load_config(mesh.home), mesh.server.url, "probe", bus, Status(None))
+    node.progress("loading", 1, 2)
+    assert node.identity.node_id == mesh.identity.node_id
+    assert await node.store() is await node.store()
+    await node.close()
+    assert "'stage': 'loading'" in caplog.text
