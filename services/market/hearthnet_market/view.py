@@ -80,7 +80,11 @@ class View:
             self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (batch[-1].lamport,))
 
     def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
-        """Current posts, newest first, and the place up to which they are true."""
+        """Current posts, newest first, and the place up to which they are true.
+
+        Whoever asks what came after a place gets the oldest first, and the place of the last one where there
+        are more: asked again from there, nothing is left out.
+        """
         where = ["ended_lamport IS NULL", "expires_at > ?", "lamport > ?"]
         values: list[int | str] = [now_ms, wanted.since_lamport]
         if wanted.category is not None:
@@ -89,10 +93,13 @@ class View:
         for tag in wanted.tags:
             where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
             values.append(tag)
-        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport DESC LIMIT ?"
+        order = "ASC" if wanted.since_lamport else "DESC"
+        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport {order} LIMIT ?"
         with self._held():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
-            return [_post(row) for row in rows], self._lamport()
+            posts, lamport = [_post(row) for row in rows], self._lamport()
+        cut = wanted.since_lamport and len(posts) == wanted.limit
+        return posts, posts[-1]["lamport"] if cut else lamport
 
     def removed(self, since: int) -> list[str]:
         """The posts that ended after place `since` and were there before."""

@@ -74,6 +74,19 @@ def test_current_posts_are_listed_newest_first(view: View) -> None:
     assert [post["lamport"] for post in view.current(_wanted(), START + HOUR)[0]] == [3]
 
 
+@pytest.mark.req("MARKET-1")
+def test_who_follows_in_small_steps_misses_nothing(view: View) -> None:
+    view.apply([_created(lamport) for lamport in range(1, 8)])
+    place, seen = 1, []
+    while True:
+        posts, place = view.current(_wanted(since_lamport=place, limit=2), START)
+        seen += [post["lamport"] for post in posts]
+        if not posts:
+            break
+    assert seen == [2, 3, 4, 5, 6, 7]
+    assert place == 7
+
+
 @pytest.mark.req("MARKET-2")
 def test_what_ended_is_gone_and_told_to_who_knew_it(view: View) -> None:
     first, second = _created(1), _created(2, title="Firewood")
