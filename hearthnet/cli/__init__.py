@@ -7,6 +7,9 @@ import sys
 
 def main() -> int:
     """The entry point `hearthnet`: runs the command in `sys.argv` and returns its exit code."""
-    from hearthnet.cli.run import run
+    try:
+        from hearthnet.cli.run import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # while it was still being loaded; `run` answers for the rest
+        return 130

@@ -48,6 +48,8 @@ def command(
 
     if not text.strip():
         raise click.UsageError("there is no question; write one in quotes", context)
+    if any("\ud800" <= character <= "\udfff" for character in text):  # bytes that Python could not decode
+        raise click.UsageError("the question is no UTF-8 text; write it again", context)
     from hearthnet.cli.question import Question, ask
 
     question = Question(text=text, corpus=corpus, tools=tools, model=model, yes_to=yes_to)

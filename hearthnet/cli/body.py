@@ -32,6 +32,8 @@ def read_body(source: str) -> Any:
 def _text(source: str) -> tuple[str, str]:
     if source != "-" and not source.startswith("@"):
         return source, "--body"
+    if source == "@":
+        raise HearthNetError("bad_request", "--body @ names no file; write --body @FILE, or - for stdin")
     where = "stdin" if source == "-" else one_line(source[1:])
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source[1:]).read_bytes()

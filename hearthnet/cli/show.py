@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hearthnet.cli import terminal
 from hearthnet.cli.offered import Plan
-from hearthnet.cli.sources import Passage, passages, sources
+from hearthnet.cli.sources import Passage, is_search, passages, sources
 from hearthnet.cli.text import as_json, counted, duration, many_lines, one_line, shorten, size
 
 _RESULT_WIDTH: Final = 200
@@ -77,6 +77,11 @@ class Show:
             self._note(f"  {data['status']} ({took}): {one_line(str(data['content']))}")
             return
         found = passages(data["content"])
+        if not found and is_search(data["content"]):
+            self._note(
+                f"  {data['status']} ({took}): 0 passages; what follows does not come from the documents"
+            )
+            return
         if not found:
             self._note(f"  {data['status']} ({took}): {shorten(as_json(data['content']), _RESULT_WIDTH)}")
             return

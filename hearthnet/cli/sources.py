@@ -25,6 +25,11 @@ class Passage:
         return rest.lstrip("\n") if first.lstrip("# ").strip() == self.title else self.text
 
 
+def is_search(content: Any) -> bool:
+    """Whether the result is one of a search, also of one that found nothing."""
+    return isinstance(content, dict) and isinstance(content.get("chunks"), list)
+
+
 def passages(content: Any) -> list[Passage]:
     """The passages in the result of a search; empty for any other result."""
     chunks = content.get("chunks") if isinstance(content, dict) else None

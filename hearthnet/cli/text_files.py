@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ class TextFile:
     def read(self) -> bytes:
         """Its bytes; `bad_request` in one line where they cannot be read, or are no UTF-8 text."""
         try:
+            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe or a device might never end
+                raise _refused(self, "is no file but a pipe, a device or a folder")
             data = self.path.read_bytes()
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -52,3 +52,5 @@ def test_a_file_that_is_no_text_or_no_file_is_refused(tmp_path: Path) -> None:
         read_body(f"@{tmp_path / 'bytes'}")
     with pytest.raises(HearthNetError, match="cannot read"):
         read_body(f"@{tmp_path}")
+    with pytest.raises(HearthNetError, match="names no file"):
+        read_body("@")

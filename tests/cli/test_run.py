@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hearthnet import __version__
-from hearthnet.cli import terminal
+from hearthnet.cli import main, terminal
 from tests.cli.conftest import Here
 from tests.helpers.shell import Shell
 
@@ -55,6 +56,7 @@ def test_version(here: Here) -> None:
         (["logs", "-n", "x"], "'x' is not a valid integer"),
         (["models", "instal"], "no such command 'instal'"),
         (["ask", " "], "there is no question"),
+        (["ask", "a\udcff"], "the question is no utf-8 text"),
     ],
 )
 def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], complaint: str, here: Here) -> None:
@@ -96,6 +98,18 @@ def test_home_stands_above_the_environment(here: Here, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert here("status", "--home", other) == 3
     assert str(other) in here.err
+
+
+@pytest.mark.req("CLI-2")
+def test_an_interrupt_while_it_is_loaded_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        """Stands where the module is not loaded yet."""
+
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "hearthnet.cli.run", Interrupted())
+    assert main() == 130
 
 
 @pytest.mark.req("CLI-2")

@@ -86,6 +86,12 @@ def test_passages_are_shown_for_a_model_to_try_things_out_only(capsys: pytest.Ca
     assert "Water." not in shown(capsys, result(found))
 
 
+def test_a_search_that_found_nothing_says_so_before_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = "0 passages; what follows does not come from the documents"
+    assert shown(capsys, result({"chunks": []}), advice="Only to try.").endswith(f": {nothing}\n")
+    assert nothing not in shown(capsys, result({"posts": []}))
+
+
 def test_what_the_advice_says_already_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
     notice = ("notice", {"code": "tools_ignored", "text": "takes no tools"})
     assert shown(capsys, notice, tools_supported=True, tools_by_name_only=True) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_a_file_that_is_no_text_is_refused_in_one_line(data: bytes, reason: str,
     with pytest.raises(HearthNetError, match=reason) as caught:
         TextFile(path, path.name).read()
     assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("CLI-9")
+@pytest.mark.timeout(10)
+def test_what_might_never_end_is_refused_and_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.md"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        (found,) = find([path]).texts
+        with pytest.raises(HearthNetError, match="is no file but a pipe") as caught:
+            found.read()
+        assert caught.value.code == "bad_request"
 
 
 def test_a_file_that_went_away_is_refused(tmp_path: Path) -> None:
