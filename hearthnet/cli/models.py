@@ -97,7 +97,7 @@ def install(json: bool) -> None:
     else:
         terminal.line(f"{'installed' if fetched else 'already there, and intact'}: {path}")
         if fetched:
-            terminal.line("a node that runs takes it at its next start")
+            terminal.line("a node that runs takes it within seconds")
 
 
 def model_file() -> Path | None:
