@@ -7,6 +7,7 @@ names that id.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -21,11 +22,14 @@ from hearthnet.cli.text import one_line
 from hearthnet.errors import INTERRUPTED, OK, OTHER, HearthNetError
 
 PROGRAM: Final = "hearthnet"
+_NOWHERE: Final = logging.NullHandler()
+"""Takes what libraries log: a person reads the one line of the error, not each attempt to connect again."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit code; what it has to say is printed when this returns."""
     terminal.prepare()
+    logging.getLogger().addHandler(_NOWHERE)
     settings = Settings()
     try:
         code = _invoke(list(arguments), settings)
