@@ -65,6 +65,7 @@ _EXIT_CODES: Final[dict[str, int]] = {
     **dict.fromkeys(_REFUSALS, REFUSED),
     "bad_request": USAGE,
     "not_found": NOT_FOUND,
+    "schema_mismatch": NOT_FOUND,
     "thread_missing": NOT_FOUND,
     "timeout": TIMED_OUT,
     "partition": TIMED_OUT,

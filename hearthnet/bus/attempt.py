@@ -32,7 +32,9 @@ class NobodyThere(HearthNetError):
     """The server says that the process is gone: the request provably never started."""
 
     def __init__(self, node: str) -> None:
-        super().__init__("partition", f"{ids.short_id(node)} is gone")
+        super().__init__(
+            "partition", f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment"
+        )
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +86,16 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
-    """Sends a word about a call that runs: ack, input or cancel."""
+    """Sends a word about a call that runs: ack, input or cancel.
+
+    Where the process is gone, the server says so to whoever waits for the call.
+    """
     instance = view.offer.instance
     header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
-    await peer.link.publish(subject, frames.box(frames.plain(header, body), peer.keys.to(view.node)))
+    nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
+    data = frames.box(frames.plain(header, body), peer.keys.to(view.node))
+    await peer.link.publish(subject, data, reply=nobody)
 
 
 def deadline(timeout_seconds: float) -> float:

@@ -48,7 +48,7 @@ class Bus:
         identity = load_identity(home.device_key)
         roster = load_roster(home.roster)
         link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
-        peer = Peer(identity, roster, link)
+        peer = Peer(identity, roster, link, home)
         await peer.listen()
         return cls(peer)
 

@@ -30,6 +30,7 @@ from hearthnet.times import now_ms
 from hearthnet.wire import subjects
 
 MOST_ATTEMPTS: Final = 5
+_STARTING_MS: Final = 500
 _BACKOFF_SECONDS: Final = 0.1
 
 
@@ -76,9 +77,20 @@ class Candidates:
             raise self._why or self._late() from None
         views = self._untried(known)
         if not views or self._attempts > MOST_ATTEMPTS:
-            raise self._why or router.no_candidate(self._request.contract, self._request.body, known)
+            raise self._why or self._nobody(known)
         self._tried.add((views[0].node, views[0].offer.instance))
         return views[0]
+
+    async def next_in_time(self, until: float) -> OfferView:
+        """As `next`, waiting for a service of the own node that is on its way."""
+        while True:
+            try:
+                return await self.next(until)
+            except HearthNetError as error:
+                on_its_way = error.code == "partition" and error.retry_after_ms is not None
+                if not (on_its_way and self.mark(None, error)):
+                    raise
+                await settled(self._peer, self.again(error), until, error)
 
     async def _known(self) -> list[OfferView]:
         own, link = self._peer.node_id, self._peer.link
@@ -94,6 +106,15 @@ class Candidates:
                 return known
             # Both ends lost the server; this one is back, a provider may need another moment.
             await asyncio.sleep(_BACKOFF_SECONDS)
+
+    def _nobody(self, known: list[OfferView]) -> HearthNetError:
+        """Why nobody can be asked; while services of the own node start, that is for now only."""
+        error = router.no_candidate(self._request.contract, self._request.body, known)
+        starting = self._peer.starting() if error.code == "not_found" else []
+        if not starting:
+            return error
+        reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
+        return HearthNetError("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
 
     def _late(self) -> HearthNetError:
         if not self._peer.link.is_connected:
@@ -141,7 +162,7 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
             if not (_repeatable(request, error) and candidates.mark(view, error)):
                 raise
             if not candidates.others():
-                await _settled(peer, candidates.again(error), until, error)
+                await settled(peer, candidates.again(error), until, error)
 
 
 async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> Reply:
@@ -170,7 +191,7 @@ def _repeatable(request: Request, error: HearthNetError) -> bool:
     return error.code == "partition" and request.contract.idempotent != "no"
 
 
-async def _settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:
+async def settled(peer: Peer, pause: float, until: float, error: HearthNetError) -> None:
     """Waits out the pause, and for the connection where that is what broke; raises `error` at the
     deadline.
     """

@@ -164,7 +164,9 @@ class Link:
                 await self._connected.wait()
         with contextlib.suppress(errors.Error, TimeoutError):
             await self._client.flush(timeout=1)
-        await self._client.close()
+        # The library closes its socket once more: one that the server has reset says so here.
+        with contextlib.suppress(OSError):
+            await self._client.close()
 
     async def _on_error(self, error: Exception) -> None:
         _log.warning("nats: %s: %s", type(error).__name__, error)

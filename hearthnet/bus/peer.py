@@ -7,6 +7,9 @@ from typing import Any
 from hearthnet import ids
 from hearthnet.bus.link import Link
 from hearthnet.bus.replies import Replies
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
@@ -19,7 +22,8 @@ from hearthnet.wire.replay import ReplayWindow
 class Peer:
     """One process of one node. Everything that speaks on the bus stands on it."""
 
-    def __init__(self, identity: Identity, roster: Roster, link: Link) -> None:
+    def __init__(self, identity: Identity, roster: Roster, link: Link, home: Home) -> None:
+        self._home = home
         self.identity = identity
         self.roster = roster
         self.link = link
@@ -35,6 +39,14 @@ class Peer:
         """Subscribes to the answers to this process."""
         await self.link.subscribe(subjects.replies_to(self.node_id, self.instance), self.replies.on_message)
         await self.link.settle()
+
+    def starting(self) -> list[str]:
+        """The services of the own node that are on their way, so that what they offer is not there yet."""
+        try:
+            services = read_node_state(self._home).services
+        except HearthNetError:
+            return []
+        return [service.name for service in services if service.state in ("starting", "waiting")]
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
         """A header of this process, made now."""

@@ -141,7 +141,7 @@ class StreamCall:
 
     async def _open(self) -> None:
         self._forget()
-        self._view = await self._candidates.next(self._until)
+        self._view = await self._candidates.next_in_time(self._until)
         self._id = ids.new_ulid()
         self._queue = asyncio.Queue()
         self._incoming = Incoming(steady_ms())
@@ -178,7 +178,8 @@ class StreamCall:
 
     def _may_move_on(self, error: HearthNetError) -> bool:
         """Before its first frame a stream may go to the next process, where this one provably did nothing."""
-        never_started = isinstance(error, NobodyThere) or error.code == "capacity_exceeded"
+        gone = isinstance(error, NobodyThere) and not self._request.contract.side_effects
+        never_started = gone or error.code == "capacity_exceeded"
         return never_started and self._consumed == 0 and self._candidates.mark(self._view, error)
 
     async def _keep_alive(self) -> None:

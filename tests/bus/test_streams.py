@@ -279,3 +279,24 @@ async def test_a_provider_that_has_gone_silent_is_given_up(
             with pytest.raises(HearthNetError, match="gone silent"):
                 await anext(stream)
         await wait_for(lambda: host.in_flight == 0, 2, "the work to stop")
+
+
+@pytest.mark.req("STREAM-12")
+async def test_a_process_that_vanishes_in_mid_stream_is_missed_within_seconds(mesh: Mesh) -> None:
+    service = ProbeService()
+    clock = asyncio.get_running_loop().time
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"text": "first"})
+        await asyncio.Event().wait()
+
+    service.talk = talk
+    async with mesh.hosting(service) as host, await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
+        await anext(stream)
+        await host.peer.link.close()
+        started = clock()
+        with pytest.raises(HearthNetError) as caught:
+            await anext(stream)
+    assert caught.value.code == "partition"
+    assert "gone" in caught.value.message
+    assert clock() - started < 6

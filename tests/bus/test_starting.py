@@ -1,0 +1,63 @@
+"""A service that is on its way is waited for, not called absent."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from hearthnet.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import NodeState, ServerState, ServiceState
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def starting(mesh: Mesh) -> Iterator[Mesh]:
+    """The mesh as a running node whose service `probe` crashed a moment ago."""
+    probe = ServiceState("probe", None, "waiting", 1, "ended", (), 0)
+    server = ServerState(mesh.server.url, 0, 0)
+    state = NodeState(os.getpid(), mesh.identity.node_id, "test", "0", server, (probe,), 0, ready=True)
+    mesh.home.state.write_bytes(msgspec.json.encode(state))
+    with mesh.home.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield mesh
+
+
+@pytest.mark.req("BUS-21")
+async def test_a_call_waits_for_a_service_that_is_starting(starting: Mesh) -> None:
+    async with await starting.bus() as bus:
+        asking = asyncio.create_task(bus.call(QUERY, query()))
+        talking = asyncio.create_task(_events(bus))
+        done, _ = await asyncio.wait({asking, talking}, timeout=0.3)
+        assert not done
+        async with starting.hosting(ProbeService()):
+            assert (await asking).output
+            assert (await talking)[-1] == "done"
+
+
+async def _events(bus: Bus) -> list[str]:
+    async with bus.stream(CHAT, CHAT_BODY) as stream:
+        return [frame.event async for frame in stream]
+
+
+@pytest.mark.req("BUS-21")
+async def test_who_waited_long_enough_is_told_to_try_again(starting: Mesh) -> None:
+    async with await starting.bus() as bus:
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call(QUERY, query(), timeout_seconds=0.4)
+        assert caught.value.code == "partition"
+        assert "probe is starting" in caught.value.message
+        with pytest.raises(HearthNetError) as stream_error:
+            async with bus.stream(CHAT, CHAT_BODY, timeout_seconds=0.4):
+                pass
+    assert stream_error.value.code == "partition"
