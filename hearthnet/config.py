@@ -17,6 +17,7 @@ import msgspec
 from hearthnet.errors import HearthNetError
 
 HOME_VARIABLE: Final = "HEARTHNET_HOME"
+_NO_TEXT: Final = "this is no text in UTF-8, as settings are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +196,21 @@ model_file = ""
 def load_config(home: Home) -> Config:
     """The settings in `home`, the defaults where there is no file yet.
 
-    `bad_request` names the file, the line where it is known, and what to do: for text that is no TOML, an
-    unknown key or a value of the wrong kind.
+    `bad_request` names the file, the line where it is known, and what to do: for a file that is no text or
+    cannot be read, text that is no TOML, an unknown key or a value of the wrong kind.
     """
     try:
-        text = home.config_file.read_text(encoding="utf-8")
+        data = home.config_file.read_bytes()
     except FileNotFoundError:
         return Config()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(home.config_file, str(error)) from error
+    except OSError as error:
+        raise _damaged(home.config_file, f"cannot be read: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged(home.config_file, _NO_TEXT) from error
+    if "\0" in text:
+        raise _damaged(home.config_file, _NO_TEXT)
     return parse_config(text, home.config_file)
 
 

@@ -74,12 +74,32 @@ def test_damage_is_named_with_its_line(tmp_path: Path, text: str, line: int, rea
 @pytest.mark.req("UP-13")
 def test_damage_without_a_line_names_the_file(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.config_file.write_bytes(b"\xff\xfe")
-    with pytest.raises(HearthNetError, match=r"hearthnet\.toml: .*utf-8.*mend it"):
+    home.config_file.mkdir()
+    with pytest.raises(
+        HearthNetError, match=r"hearthnet\.toml: cannot be read: Is a directory; .*move it away"
+    ):
         load_config(home)
+    home.config_file.rmdir()
     home.config_file.write_text("a = '''")
     with pytest.raises(HearthNetError, match=r"hearthnet\.toml: .*mend it"):
         load_config(home)
+
+
+@pytest.mark.req("UP-13")
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"\x7fELF\x02\x01\x00\x00\xc0", b"port = 1\x00", b"\x00\x01"]
+)
+def test_settings_that_are_no_text_are_said_to_be_so(tmp_path: Path, content: bytes) -> None:
+    home = Home(tmp_path)
+    home.config_file.write_bytes(content)
+    with pytest.raises(HearthNetError) as caught:
+        load_config(home)
+    message = caught.value.message
+    assert message.startswith(f"{home.config_file}: this is no text")
+    assert message.endswith("; mend it, or move it away and a new one is written")
+    assert message.isprintable()
+    assert caught.value.exit_status == 2
+    assert home.config_file.read_bytes() == content
 
 
 def test_a_line_is_found_by_the_closest_table() -> None:
