@@ -52,6 +52,10 @@ class Reply(msgspec.Struct, frozen=True):
         return dict(self.body.get("meta") or {})
 
 
+class Starting(HearthNetError):
+    """Nobody offers it yet, but services of the own node are on their way."""
+
+
 class Candidates:
     """The processes that can answer one request, best first, each asked at most once a round."""
 
@@ -77,7 +81,7 @@ class Candidates:
             raise self._why or self._late() from None
         views = self._untried(known)
         if not views or self._attempts > MOST_ATTEMPTS:
-            raise self._why or self._nobody(known)
+            raise self._nobody(known) if isinstance(self._why, Starting | None) else self._why
         self._tried.add((views[0].node, views[0].offer.instance))
         return views[0]
 
@@ -87,8 +91,7 @@ class Candidates:
             try:
                 return await self.next(until)
             except HearthNetError as error:
-                on_its_way = error.code == "partition" and error.retry_after_ms is not None
-                if not (on_its_way and self.mark(None, error)):
+                if not (isinstance(error, Starting) and self.mark(None, error)):
                     raise
                 await settled(self._peer, self.again(error), until, error)
 
@@ -114,7 +117,7 @@ class Candidates:
         if not starting:
             return error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
-        return HearthNetError("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
+        return Starting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
 
     def _late(self) -> HearthNetError:
         if not self._peer.link.is_connected:

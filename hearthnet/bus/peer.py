@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from hearthnet import ids
 from hearthnet.bus.link import Link
@@ -17,6 +17,8 @@ from hearthnet.wire import subjects
 from hearthnet.wire.frame import BoxKeys
 from hearthnet.wire.header import Header, Kind
 from hearthnet.wire.replay import ReplayWindow
+
+_JUST_READY_MS: Final = 1_000
 
 
 class Peer:
@@ -41,12 +43,21 @@ class Peer:
         await self.link.settle()
 
     def starting(self) -> list[str]:
-        """The services of the own node that are on their way, so that what they offer is not there yet."""
+        """The services of the own node that are on their way, so that what they offer is not there yet.
+
+        One that is ready since a moment counts too: who asked just before may have missed its offers.
+        """
         try:
             services = read_node_state(self._home).services
         except HearthNetError:
             return []
-        return [service.name for service in services if service.state in ("starting", "waiting")]
+        lately = now_ms() - _JUST_READY_MS
+        return [
+            service.name
+            for service in services
+            if service.state in ("starting", "waiting")
+            or (service.state == "ready" and service.since > lately)
+        ]
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
         """A header of this process, made now."""

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus import Bus
 from hearthnet.cli import terminal
@@ -16,12 +16,15 @@ from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
 from hearthnet.config import Home
-from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, exit_code
+from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
     from hearthnet.tools.run import Outcome, ToolRun
+
+_PATIENCE_SECONDS: Final = 6.0
+_AGAIN_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,28 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
     Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
     """
     async with await Bus.connect(home, name="cli ask") as bus:
-        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file)
-        plan = offered.plan(question.corpus, question.tools, question.model)
+        plan = await _plan(bus, home, question)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
         run = Run(settings, plan, person)
         return await run.drive(bus, question.text)
+
+
+async def _plan(bus: Bus, home: Home, question: Question) -> Plan:
+    """Which model and tools; what a service that is starting will offer is waited for a few seconds."""
+    last = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    while True:
+        # Asked before the offers are, since in between it may have come.
+        starting = bus.peer.starting()
+        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file)
+        try:
+            return offered.plan(question.corpus, question.tools, question.model)
+        except HearthNetError as error:
+            if error.code != "not_found" or not starting:
+                raise
+            if asyncio.get_running_loop().time() >= last:
+                reason = f"{error.message} ({', '.join(starting)} is starting: try again in a moment)"
+                raise HearthNetError("partition", reason) from error
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 @dataclass

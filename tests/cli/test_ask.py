@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from typing import Any
@@ -55,6 +56,16 @@ def test_a_question_to_a_corpus_searches_streams_and_names_its_sources(shell: Sh
     assert "Collecting rainwater" in sources
     assert "https://" in sources
     assert "\x1b" not in done.stdout
+
+
+@pytest.mark.req("BUS-21")
+def test_a_question_waits_for_a_service_that_crashed_a_moment_ago(shell: Shell) -> None:
+    services = {service["name"]: service for service in shell.json("status", "--json")["services"]}
+    os.kill(services["rag"]["pid"], signal.SIGKILL)
+    done = shell.run("ask", "How do I knot a rope?", "--corpus", "system", "--frames", *BOX)
+    assert done.returncode == 0, done.stderr + done.stdout
+    results = [frame["data"] for frame in frames(done.stdout) if frame["event"] == "tool_result"]
+    assert [result["status"] for result in results] == ["completed"]
 
 
 @pytest.mark.req("ASK-1", "ASK-10")
