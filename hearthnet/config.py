@@ -29,8 +29,14 @@ class Home:
     @classmethod
     def resolve(cls, path: Path | None = None) -> Home:
         """The folder given, else the one in HEARTHNET_HOME, else the user's data folder for HearthNet."""
-        chosen = path or Path(os.environ.get(HOME_VARIABLE) or _user_folder())
+        named = os.environ.get(HOME_VARIABLE)
+        chosen = path or (Path(named) if named else cls.default().path)
         return cls(Path(os.path.abspath(chosen.expanduser())))
+
+    @classmethod
+    def default(cls) -> Home:
+        """The user's data folder for HearthNet: what a shell without HEARTHNET_HOME takes."""
+        return cls(Path(os.path.abspath(_user_folder())))
 
     @property
     def config_file(self) -> Path:

@@ -17,10 +17,11 @@ from rich.text import Text
 from hearthnet import ids
 from hearthnet.config import HOME_VARIABLE, Home
 from hearthnet.node_state import NodeState, ServiceState
+from hearthnet.up.program import program
 
 QUESTIONS: Final = (
-    'hearthnet ask "How do I make rainwater safe to drink?" --corpus system',
-    'hearthnet ask "I can lend a water filter to a neighbour" --tool market_post',
+    'ask "How do I make rainwater safe to drink?" --corpus system',
+    'ask "I can lend a water filter to a neighbour" --tool market_post',
 )
 _PLAIN_WIDTH: Final = 140
 _STYLES: Final = {"ready": "green", "starting": "yellow", "waiting": "red", "stopped": "dim"}
@@ -125,14 +126,16 @@ def _state_words(service: ServiceState) -> str:
 
 
 def _footer(home: Home, state: NodeState) -> list[str]:
-    where = "" if home == Home.resolve() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
+    # As another shell needs it: that one has no HEARTHNET_HOME, whatever this process was given.
+    where = "" if home == Home.default() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
+    name = shlex.quote(program())
     return [
         f"address   {state.server.url}",
         f"data      {home.path}",
-        f"logs      {home.logs} (hearthnet logs NAME)",
+        f"logs      {home.logs} ({where}{name} logs NAME)",
         "",
         "Ask something, in another terminal:",
-        *(f"  {where}{question}" for question in QUESTIONS),
+        *(f"  {where}{name} {question}" for question in QUESTIONS),
         "",
         "Ctrl-C ends the node.",
     ]

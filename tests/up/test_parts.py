@@ -8,6 +8,7 @@ import logging
 import os
 import pty
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from hearthnet.up.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS
 from hearthnet.up.child import Child
 from hearthnet.up.log_file import LogFile, LogHandler
 from hearthnet.up.process import Process, ending
+from hearthnet.up.program import program
 from hearthnet.up.ready_file import ReadyFile
 from hearthnet.up.screen import Progress, Screen
 from hearthnet.up.services import ChildSpec, choose, installed
@@ -159,7 +161,7 @@ def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> Non
 
 
 @pytest.mark.req("UP-3")
-def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     out = io.StringIO()
     screen = Screen(out)
     for current in range(3):
@@ -171,10 +173,65 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path, monkeypatch: pyt
     text = out.getvalue()
     for part in ("kitchen", "rag.query@1.0 corpus=system", "starts again soon (restarted 2 x)", "no [model]"):
         assert part in text
-    assert f"HEARTHNET_HOME='{tmp_path}/a b' hearthnet ask" in text
-    monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path))
-    screen.table(Home(tmp_path), STATE)
-    assert "\n  hearthnet ask" in out.getvalue()
+
+
+@pytest.mark.req("UP-28")
+def test_the_commands_of_the_table_fit_a_new_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    screen = Screen(out)
+    _install(tmp_path / "a venv", monkeypatch)
+    monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
+    monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path / "a b"))
+    screen.table(Home(tmp_path / "a b"), STATE)
+    assert f"\n  HEARTHNET_HOME='{tmp_path}/a b' hearthnet ask" in out.getvalue()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    screen.table(Home.default(), STATE)
+    assert "\n  'a venv/hearthnet' ask" in out.getvalue()
+
+
+@pytest.mark.req("UP-28")
+def test_the_program_is_named_so_that_a_shell_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = _install(tmp_path / "venv" / "bin", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(running.parent))
+    assert program() == "hearthnet"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == "venv/bin/hearthnet"
+    monkeypatch.chdir(running.parent)
+    assert program() == "./hearthnet"
+    monkeypatch.chdir("/")
+    assert program() == str(running).removeprefix("/")
+    deep = tmp_path / "1" / "2" / "3"
+    deep.mkdir(parents=True)
+    for _ in range(20):
+        deep = deep / "d"
+        deep.mkdir()
+    monkeypatch.chdir(deep)
+    assert program() == str(running)
+    # Another installation that goes by the same name is not this one.
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(running, other / "hearthnet")
+    monkeypatch.setenv("PATH", str(other))
+    assert program() == str(running)
+    monkeypatch.setattr("sys.argv", ["up.py"])
+    assert program() == str(running)
+    running.unlink()
+    assert program() == "hearthnet"
+
+
+def _install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `hearthnet` in `folder`, which this process now is."""
+    folder.mkdir(parents=True)
+    path = folder / "hearthnet"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(path), "up"])
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    return path
 
 
 @pytest.mark.req("UP-3")
