@@ -1,7 +1,8 @@
 """What comes from a model: a closed union, in the order in which it happens (tools.md, "One turn" 2).
 
-Any number of `Token`, `ToolCallDelta`, `ToolCall` and `Notice`, then exactly one `Done`. A `ToolCall` is
-complete and its arguments are parsed; deltas are for display. A failure is no frame but a `HearthNetError`.
+Any number of `Token`, `ToolCallDelta`, `ToolCall`, `Notice` and `Progress`, then exactly one `Done`. A
+`ToolCall` is complete and its arguments are parsed; deltas and progress are for display. A failure is no
+frame but a `HearthNetError`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far the work of `stage` is: `current` of `total`, in a unit of its own."""
+
+    stage: str
+    current: int
+    total: int
+
+
 class Done(msgspec.Struct, frozen=True):
     """The end: why, and the tokens of prompt and answer. `tool_path` says how calls are obtained from this
     model.
@@ -54,10 +63,10 @@ class Done(msgspec.Struct, frozen=True):
     tool_path: ToolPath = "none"
 
 
-Frame = Token | ToolCallDelta | ToolCall | Notice | Done
+Frame = Token | ToolCallDelta | ToolCall | Notice | Progress | Done
 
 
-def to_event(frame: Token | ToolCallDelta | ToolCall | Notice) -> tuple[str, dict[str, Any]]:
+def to_event(frame: Token | ToolCallDelta | ToolCall | Notice | Progress) -> tuple[str, dict[str, Any]]:
     """The event name and data of a frame that is not the last (llm.chat@2.0, `stream_schema`)."""
     match frame:
         case Token(text):
@@ -69,5 +78,7 @@ def to_event(frame: Token | ToolCallDelta | ToolCall | Notice) -> tuple[str, dic
             return "tool_call", {"id": call_id, "name": name, "arguments": arguments}
         case Notice(code, text):
             return "notice", {"code": code, "text": text}
+        case Progress(stage, current, total):
+            return "progress", {"stage": stage, "current": current, "total": total}
         case _:
             assert_never(frame)

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet_llm.builtin import reading
 from hearthnet_llm.builtin.backend import BuiltinBackend
-from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, Named, ResponseSchema, Tool
 from tests.services.llm.tools import SCHEMAS, checked_call, demand
 
@@ -46,6 +47,17 @@ def found(said: str, result: Any, **fields: Any) -> ChatRequest:
         Message(role="tool", content=json.dumps(result), tool_call_id="c1", **fields),
     ]
     return ChatRequest(messages=messages, max_tokens=80, temperature=0)
+
+
+def effect(said: str, result: Any) -> ChatRequest:
+    """A conversation in which a post has been made, with the tokens that `ask` allows for."""
+    call = ToolCall("c1", "market_post", {"category": "offer", "title": "Ladder to lend"})
+    messages = [
+        Message(role="user", content=said),
+        Message(role="assistant", content="", tool_calls=[call]),
+        Message(role="tool", content=json.dumps(result), tool_call_id="c1"),
+    ]
+    return ChatRequest(messages=messages, max_tokens=320)
 
 
 @pytest.mark.asyncio
@@ -229,6 +241,37 @@ async def test_a_result_without_passages_is_answered_freely(
 ) -> None:
     frames = await frames_of(backend, found("Post it", result, is_error=failed))
     assert text_of(frames)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-8")
+async def test_after_an_effect_one_line_is_said_and_no_more(backend: BuiltinBackend) -> None:
+    posted = {"event_id": "01JD0000000000000000000000", "lamport": 3, "expires_at": 1_800_000_000_000}
+    for said in ("Post that I can lend a ladder", "I can lend a ladder this weekend."):
+        frames = await frames_of(backend, effect(said, posted))
+        done = frames[-1]
+        assert text_of(frames)
+        assert "\n" not in text_of(frames)
+        assert isinstance(done, Done)
+        assert done.stop_reason == "end"
+        assert done.tokens_out > 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-14")
+@pytest.mark.parametrize("calling", [False, True], ids=["an answer", "a call"])
+async def test_while_it_reads_it_says_how_far_it_is(
+    backend: BuiltinBackend, monkeypatch: pytest.MonkeyPatch, calling: bool
+) -> None:
+    monkeypatch.setattr(reading, "PAUSE_SECONDS", 0.0)
+    said = f"{'A call' if calling else 'An answer'}: {PASSAGE}"
+    plain = ChatRequest(messages=[Message(role="user", content=said)], max_tokens=5)
+    frames = await frames_of(backend, demand("search", said, max_tokens=100) if calling else plain)
+    told = [frame for frame in frames if isinstance(frame, Progress)]
+    assert len(told) > 2
+    assert {frame.stage for frame in told} == {"reading"}
+    assert all(frame.current <= frame.total for frame in told)
+    assert isinstance(frames[-2], ToolCall if calling else Token)
 
 
 @pytest.mark.asyncio

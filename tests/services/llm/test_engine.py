@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import pytest
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.builtin import engine
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from tests.helpers.waiting import wait_for
 
 LONG = "The river ran past the mill and the old tree. " * 60
 
@@ -24,27 +24,31 @@ def asking(text: str, **fields: object) -> Chunk:
     return {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 40, **fields}
 
 
-async def seconds_to_close(loaded: Engine, body: Chunk, chunks: int) -> float:
-    """How long closing takes after that many chunks; 0 chunks: while the prompt is being read."""
+def is_reading(chunk: Chunk) -> bool:
+    """Whether the engine still reads."""
+    return "prompt_progress" in chunk
+
+
+async def written(stream: AsyncGenerator[Chunk, None]) -> list[Chunk]:
+    """The chunks of the answer."""
+    return [chunk async for chunk in stream if not is_reading(chunk)]
+
+
+async def seconds_to_close(loaded: Engine, body: Chunk, *, reading: bool) -> float:
+    """How long closing takes while the prompt is being read, or after a few words."""
     stream = loaded.chat(body)
-    if chunks:
-        for _ in range(chunks):
-            await anext(stream)
-        started = time.monotonic()
-        await stream.aclose()
-        return time.monotonic() - started
-    reading = asyncio.ensure_future(anext(stream))
-    await wait_for(lambda: loaded.busy > 0)
+    for _ in range(3):
+        while is_reading(await anext(stream)) is not reading:
+            pass
     started = time.monotonic()
-    reading.cancel()
-    await asyncio.wait([reading])
+    await stream.aclose()
     return time.monotonic() - started
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-5")
 async def test_chunks_come_in_order_and_end_with_a_reason(loaded: Engine) -> None:
-    chunks = [chunk async for chunk in loaded.chat(asking("Count to three.", max_tokens=12))]
+    chunks = await written(loaded.chat(asking("Count to three.", max_tokens=12)))
     reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
     assert reasons[-1] in ("stop", "length")
     assert not any(reasons[:-1])
@@ -53,11 +57,11 @@ async def test_chunks_come_in_order_and_end_with_a_reason(loaded: Engine) -> Non
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-2")
-@pytest.mark.parametrize("chunks", [3, 0], ids=["while it writes", "while it reads"])
-async def test_closing_stops_the_work_within_200_ms(loaded: Engine, chunks: int) -> None:
-    text = "Tell a long story." if chunks else LONG
+@pytest.mark.parametrize("reading", [False, True], ids=["while it writes", "while it reads"])
+async def test_closing_stops_the_work_within_200_ms(loaded: Engine, reading: bool) -> None:
+    text = LONG if reading else "Tell a long story."
     bodies = [asking(f"{n}. {text}", max_tokens=500) for n in range(5)]
-    times = [await seconds_to_close(loaded, body, chunks) for body in bodies]
+    times = [await seconds_to_close(loaded, body, reading=reading) for body in bodies]
     assert sorted(times)[1] < 0.2, times  # the machine may be busy with other tests
     started = time.monotonic()
     after = [chunk async for chunk in loaded.chat(asking("Hi", max_tokens=2))]
@@ -86,14 +90,25 @@ async def test_a_call_that_waits_for_a_place_is_cancelled_at_once(loaded: Engine
 @pytest.mark.req("LLM-2")
 async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(loaded: Engine) -> None:
     body = asking("Tell me about the sea.", max_tokens=150)
-    quick = [chunk["choices"][0]["delta"].get("content") async for chunk in loaded.chat(body)]
+    quick = [chunk["choices"][0]["delta"].get("content") for chunk in await written(loaded.chat(body))]
     slow: list[str | None] = []
     async with aclosing(loaded.chat(body)) as stream:
         async for chunk in stream:
             if not slow:
                 await asyncio.to_thread(lambda: None)
-            slow.append(chunk["choices"][0]["delta"].get("content"))
+            slow += [] if is_reading(chunk) else [chunk["choices"][0]["delta"].get("content")]
     assert slow == quick
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-14")
+async def test_the_engine_says_how_far_it_has_read(loaded: Engine) -> None:
+    chunks = [chunk async for chunk in loaded.chat(asking(f"A mill. {LONG[:900]}", max_tokens=1))]
+    told = [chunk["prompt_progress"] for chunk in chunks if is_reading(chunk)]
+    assert len({one["total"] for one in told}) == 1
+    processed = [one["processed"] for one in told]
+    assert processed == sorted(processed)
+    assert processed[-1] <= told[-1]["total"]
 
 
 @pytest.mark.asyncio

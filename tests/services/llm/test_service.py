@@ -76,11 +76,12 @@ async def test_streamed_and_whole_answers_agree(mesh: Mesh) -> None:
             "Where do otters live?", tools=[tool("search")], tool_choice={"name": "search"}, max_tokens=60
         )
         frames = await streamed(bus, CHAT, called)
-        assert [event for event, _ in frames] == ["tool_call", "done"]
+        said = [(event, data) for event, data in frames if event != "progress"]
+        assert [event for event, _ in said] == ["tool_call", "done"]
         assert frames[-1][1]["stop_reason"] == "tool_calls"
         assert frames[-1][1]["tool_path"] == "grammar"
         reply = (await bus.call(CHAT, called)).body["output"]
-        assert reply["tool_calls"] == [frames[0][1]]
+        assert reply["tool_calls"] == [said[0][1]]
 
         body = {"params": {}, "input": {"prompt": "One two three", "max_tokens": 5, "temperature": 0}}
         frames = await streamed(bus, COMPLETE, body)
@@ -104,6 +105,18 @@ async def test_one_offer_a_model_and_it_says_what_the_model_can(mesh: Mesh) -> N
         assert gone.value.code == "partition"
         reply = await bus.call(CHAT, ask(model=BUILT_IN.model))
         assert reply.body["meta"]["model"] == BUILT_IN.model
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-14")
+async def test_the_caller_hears_how_far_a_long_prompt_has_been_read(mesh: Mesh) -> None:
+    async with running(mesh) as (_, bus):
+        frames = await streamed(bus, CHAT, ask("The wind turns the old mill. " * 120))
+        told = [data for event, data in frames if event == "progress"]
+        assert {data["stage"] for data in told} == {"reading"}
+        assert all(0 <= data["current"] <= data["total"] for data in told)
+        assert [event for event, _ in frames[: len(told)]] == ["progress"] * len(told)
+        assert "token" in [event for event, _ in frames]
 
 
 @pytest.mark.asyncio

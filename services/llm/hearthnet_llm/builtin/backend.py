@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
@@ -14,12 +15,14 @@ from hearthnet_llm.builtin.calling import WIDEST, Calling
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
 from hearthnet_llm.builtin.prompt import prompt
+from hearthnet_llm.builtin.reading import Reading
 from hearthnet_llm.builtin.text import Text
-from hearthnet_llm.frames import Frame, Notice, Token, ToolCall
+from hearthnet_llm.frames import Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Sampling, Tool
 
 CALL_ID: Final = "call_1"
+_ONE_LINE: Final = ("\n",)
 
 
 class BuiltinBackend:
@@ -44,8 +47,8 @@ class BuiltinBackend:
         body = {"prompt": request.prompt, **_drawing(request.sampling)}
         text = Text(request.stop)
         async with aclosing(self._engine.complete(body)) as chunks:
-            async for token in _tokens(chunks, text):
-                yield token
+            async for frame in _heard(chunks, text):
+                yield frame
         yield text.done("none")
 
     async def close(self) -> None:
@@ -64,11 +67,15 @@ class BuiltinBackend:
             body["grammar"] = grammar.of_json(bounded(request.response_schema.schema, WIDEST))
         elif shown.sentences and self._profile.quotes:
             body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
-        text = Text(request.stop)
+        # After a result with nothing to quote, what so small a model says beyond one line is noise.
+        brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
+        if brief:
+            body["timings_per_token"] = True
+        text = Text(_ONE_LINE if brief else request.stop)
         async with aclosing(self._engine.chat(body)) as chunks:
-            async for token in _tokens(chunks, text):
-                yield token
-        yield text.done("none")
+            async for frame in _heard(chunks, text):
+                yield frame
+        yield text.done("none", "end" if brief and text.stopped else None)
 
     async def _call(self, tool: Tool, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         calling = Calling(tool, request.messages)
@@ -77,7 +84,12 @@ class BuiltinBackend:
             ask = calling.ask()
             seed = (request.seed or 0) + ask.attempt
             drawing = _drawing(Sampling(request.max_tokens, ask.temperature, 1.0, [], seed))
-            text = await self._text({"messages": ask.turns, "grammar": ask.grammar, **drawing})
+            text = Text()
+            body = {"messages": ask.turns, "grammar": ask.grammar, **drawing}
+            async with aclosing(self._engine.chat(body)) as chunks:
+                async for frame in _heard(chunks, text):
+                    if isinstance(frame, Progress):
+                        yield frame
             arguments = calling.judge(text.whole, text.ended)
             if arguments is not None:
                 yield ToolCall(CALL_ID, tool.name, arguments)
@@ -92,16 +104,14 @@ class BuiltinBackend:
         yield Notice("tool_call_incomplete", f"no call of {tool.name} fits into {request.max_tokens} tokens")
         yield text.done("grammar", "max_tokens")
 
-    async def _text(self, body: Chunk) -> Text:
-        text = Text()
-        async with aclosing(self._engine.chat(body)) as chunks:
-            async for chunk in chunks:
-                text.feed(chunk)
-        return text
 
-
-async def _tokens(chunks: AsyncGenerator[Chunk, None], text: Text) -> AsyncGenerator[Token, None]:
+async def _heard(chunks: AsyncGenerator[Chunk, None], text: Text) -> AsyncGenerator[Token | Progress, None]:
+    """How far the prompt has been read, then what is new to show of the answer that `text` adds up."""
+    reading = Reading(time.monotonic())
     async for chunk in chunks:
+        progress = reading.feed(chunk, time.monotonic())
+        if progress is not None:
+            yield progress
         shown = text.feed(chunk)
         if shown:
             yield Token(shown)

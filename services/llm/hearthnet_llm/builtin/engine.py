@@ -54,7 +54,9 @@ class Engine:
         self.ctx = ctx
 
     async def chat(self, body: Chunk) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one chat completion (OpenAI form), progress chunks left out. Errors as `_failure`."""
+        """The chunks of one chat completion (OpenAI form); before, for each batch that was read, one with
+        `prompt_progress`. Errors as `_failure`.
+        """
         async with aclosing(self._run("handle_chat_completions", body)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -90,8 +92,7 @@ class Engine:
                 while (chunk := await relay.next()) is not None:
                     if "error" in chunk:
                         raise _failure(chunk["error"], self.ctx)
-                    if "prompt_progress" not in chunk:
-                        yield chunk
+                    yield chunk
             finally:
                 relay.cancel()
                 await asyncio.shield(asyncio.wrap_future(work))
