@@ -29,6 +29,7 @@ class Show:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._text_open = False
+        self._waiting = self._passing = False
         self._found: list[Passage] = []
 
     def opening(self) -> None:
@@ -37,7 +38,12 @@ class Show:
             terminal.line(terminal.styled(one_line(advice), "yellow"))
 
     def frame(self, event: str, data: dict[str, Any]) -> None:
-        """One frame of the run."""
+        """One frame of the run; how far the model is, is shown until it says something."""
+        if event == "progress":
+            self._progress(data)
+            return
+        self._wipe()
+        self._waiting = event == "iteration" or (self._waiting and event == "notice")
         match event:
             case "token":
                 self._token(str(data["text"]))
@@ -56,6 +62,7 @@ class Show:
 
     def ending(self) -> None:
         """The sources of what was found, each document once."""
+        self._wipe()
         self._close_text()
         documents = sources(self._found)
         if documents:
@@ -66,6 +73,19 @@ class Show:
             terminal.line(f"[{number}] {one_line(document.title)}{dated}")
             for source in document.sources:
                 terminal.line(f"    {one_line(source)}")
+
+    def _progress(self, data: dict[str, Any]) -> None:
+        current, total = data.get("current"), data.get("total")
+        if not self._waiting or not isinstance(current, int) or not isinstance(total, int) or total <= 0:
+            return
+        self._close_text()
+        stage = one_line(str(data.get("stage", "")))
+        self._passing = terminal.passing(f"{stage} {min(100, 100 * current // total)} %")
+
+    def _wipe(self) -> None:
+        if self._passing:
+            terminal.wipe()
+            self._passing = False
 
     def _token(self, text: str) -> None:
         terminal.write(many_lines(text))

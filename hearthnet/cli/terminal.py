@@ -15,6 +15,8 @@ from hearthnet.cli.text import as_json, shorten
 Style = Literal["bold", "dim", "green", "yellow", "red"]
 _CODES: Final[dict[Style, str]] = {"bold": "1", "dim": "2", "green": "32", "yellow": "33", "red": "31"}
 
+_WIPE: Final = "\r\x1b[K"
+
 
 def prepare() -> None:
     """What an encoding cannot show is written as codes, and a closed stream swallows what it gets."""
@@ -50,6 +52,22 @@ def write(text: str) -> None:
     """`text` on stdout, at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def passing(text: str) -> bool:
+    """Where somebody looks at stdout: `text` in place of the line under way, until `wipe`; whether it
+    stands there.
+    """
+    if not is_tty(sys.stdout) or os.environ.get("TERM") == "dumb":
+        return False
+    width = shutil.get_terminal_size().columns - 1
+    write(f"{_WIPE}{styled(shorten(text, width), 'dim')}")
+    return True
+
+
+def wipe() -> None:
+    """Takes away what `passing` wrote."""
+    write(_WIPE)
 
 
 def aside(text: str) -> None:

@@ -80,6 +80,25 @@ def test_frames_are_json_lines_in_the_order_of_the_run(shell: Shell) -> None:
     assert result["content"]["chunks"][0]["metadata"]["sources"]
 
 
+@pytest.mark.req("ASK-12", "ASK-10")
+def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Shell) -> None:
+    question = "How do I store potatoes in winter? " * 25
+    done = shell.run("ask", question, "--frames", *BOX)
+    said = frames(done.stdout)
+    told = [frame["data"] for frame in said if frame["event"] == "progress"]
+    assert told
+    assert all(data["stage"] == "reading" and data["current"] <= data["total"] for data in told)
+    assert [frame["event"] for frame in said[: len(told) + 1]] == ["iteration", *["progress"] * len(told)]
+    with shell.terminal("ask", f"Once more: {question}", *BOX) as screen:
+        screen.expect("reading ")
+        screen.expect(" %")
+        screen.expect("\r\x1b[K")
+        assert screen.end() == 0
+    plain = shell.run("ask", f"And again: {question}", *BOX)
+    assert "reading " not in plain.stdout
+    assert "\x1b" not in plain.stdout
+
+
 # --- a model that can choose
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ from hearthnet.cli.caps import contract_of, shown_params
 from hearthnet.cli.model_offer import ModelOffer
 from hearthnet.cli.offered import Plan
 from hearthnet.cli.show import Show
+from tests.cli.test_terminal import Tty
 
 LONG = "Water. " * 200
+WIPE = "\r\x1b[K"
+READING = ("progress", {"stage": "reading", "current": 374, "total": 830})
 
 
 def shown(capsys: pytest.CaptureFixture[str], *frames: tuple[str, dict[str, Any]], **params: Any) -> str:
@@ -59,6 +64,39 @@ def test_notes_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -
         "(the answer is cut off: the model reached its limit of tokens)",
         "(no further tools: the limit max_calls was reached)",
     ]
+
+
+@pytest.mark.req("ASK-12")
+def test_how_far_the_model_has_read_stands_there_until_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    screen = Tty()
+    monkeypatch.setattr(sys, "stdout", screen)
+    show = Show(Plan(ModelOffer({"model": "m"}), (), "auto"))
+    far = ("progress", {"stage": "r\x1b" * 9, "current": 9, "total": 3})
+    none = ("progress", {"stage": "reading", "current": 0, "total": 0})
+    for event, data in (READING, ("iteration", {}), READING, far, none, ("token", {"text": "Yes"}), READING):
+        show.frame(event, data)
+    assert screen.getvalue() == f"{WIPE}reading 45 %{WIPE}{('r' + chr(92) + 'x1b') * 9:.26}...{WIPE}Yes"
+    show.frame("iteration", {})
+    show.frame(*READING)
+    show.ending()
+    assert screen.getvalue().endswith(f"Yes\n{WIPE}reading 45 %{WIPE}")
+
+
+@pytest.mark.req("ASK-12")
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_nothing_of_it_where_nobody_looks_or_no_line_can_be_taken_back(
+    monkeypatch: pytest.MonkeyPatch, term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    screen = Tty() if term == "dumb" else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    show = Show(Plan(ModelOffer({"model": "m"}), (), "auto"))
+    for event, data in (("iteration", {}), READING, ("token", {"text": "Yes"})):
+        show.frame(event, data)
+    assert screen.getvalue() == "Yes"
 
 
 def test_results_say_how_long_and_how_large_and_errors_what(capsys: pytest.CaptureFixture[str]) -> None:
