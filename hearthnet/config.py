@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -17,6 +18,8 @@ import msgspec
 from hearthnet.errors import HearthNetError
 
 HOME_VARIABLE: Final = "HEARTHNET_HOME"
+ROOM_BYTES: Final = 16 * 1024 * 1024
+"""What has to be free for a running node to keep posts and documents, the largest with some to spare."""
 _NO_TEXT: Final = "this is no text in UTF-8, as settings are"
 
 
@@ -37,6 +40,11 @@ class Home:
     def default(cls) -> Home:
         """The user's data folder for HearthNet: what a shell without HEARTHNET_HOME takes."""
         return cls(Path(os.path.abspath(_user_folder())))
+
+    def free_bytes(self) -> int:
+        """What is free on the fuller of the disks that hold the folder and JetStream's; raises OSError."""
+        folders = [folder for folder in (self.path, self.jetstream) if folder.exists()]
+        return min(shutil.disk_usage(folder).free for folder in folders or [self.path])
 
     @property
     def config_file(self) -> Path:

@@ -18,6 +18,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.store import Store
+from hearthnet.config import ROOM_BYTES, Home
 from hearthnet.errors import HearthNetError
 from hearthnet.service.call import Call
 from hearthnet.times import now_ms, rfc3339
@@ -30,6 +31,8 @@ _TAKEN: Final = frozenset({10071, 10077})
 _APPEND_SECONDS: Final = 2.0
 _ANSWER_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.2
+_SPARE_SECONDS: Final = 1.0
+"""How long before the caller gives up it has an answer, at the latest."""
 _BATCH: Final = 500
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
@@ -68,18 +71,23 @@ class Recorded(msgspec.Struct, frozen=True):
 class EventLog:
     """One stream of events under one subject prefix, as a service appends to it and reads it."""
 
-    def __init__(self, store: Store, stream: str, prefix: str, community: str) -> None:
+    def __init__(
+        self, store: Store, stream: str, prefix: str, community: str, *, home: Home | None = None
+    ) -> None:
+        """`home` is the folder of the node that keeps the log, where that is known: its disk may be full."""
         self._store = store
         self._stream = stream
         self._prefix = prefix
         self._community = community
+        self._home = home
 
     async def append(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Recorded:
         """Makes the effect of `call` happen, at most once ever for its author and client id.
 
         Raises `bad_request` where that client id was used for other arguments, `expired` for an approval
         that is too old and was
-        never used, `partition` where the log cannot be reached inside the call's deadline.
+        never used, `capacity_exceeded` where the disk is full, `partition` where the log cannot be
+        reached; the last two before the call's deadline.
         """
         subject = self._subject(call)
         if call.evidence is None:
@@ -178,10 +186,12 @@ class EventLog:
 
         data = msgspec.json.encode(event)
         headers = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
-        while call.remaining() > 0:
+        clock, left = asyncio.get_running_loop().time, call.remaining()
+        until = clock() + left - min(_SPARE_SECONDS, left / 4)
+        while (left := until - clock()) > 0:
             try:
                 ack = await self._store.js.publish(
-                    subject, data, timeout=_APPEND_SECONDS, stream=self._stream, headers=headers
+                    subject, data, timeout=min(_APPEND_SECONDS, left), stream=self._stream, headers=headers
                 )
                 return Recorded(event, ack.seq)
             except js_errors.APIError as error:
@@ -191,13 +201,29 @@ class EventLog:
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
             except (errors.Error, TimeoutError):
+                await self._check_room()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(_APPEND_SECONDS, call.remaining())):
+                    async with asyncio.timeout(max(0.0, min(_APPEND_SECONDS, until - clock()))):
                         await self._store.link.connected()
             await asyncio.sleep(_PAUSE_SECONDS)
         raise HearthNetError(
             "partition", "the event log did not answer in time; the same client_id may be sent again"
         )
+
+    async def _check_room(self) -> None:
+        """Raises `capacity_exceeded` where the disk has no room, the reason for an append without answer."""
+        if self._home is None:
+            return
+        try:
+            free = await asyncio.to_thread(self._home.free_bytes)
+        except OSError:
+            return
+        if free < ROOM_BYTES:
+            raise HearthNetError(
+                "capacity_exceeded",
+                "the disk is full; make room, then send it again (the same client_id has no second effect)",
+                details={"free_bytes": free, "needed_bytes": ROOM_BYTES},
+            )
 
     async def _read(self, subject: str) -> Recorded | None:
         from nats.js.errors import NotFoundError

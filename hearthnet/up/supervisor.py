@@ -21,9 +21,10 @@ import msgspec
 
 from hearthnet import __version__
 from hearthnet.errors import INTERRUPTED, OK
-from hearthnet.node_state import NodeState
+from hearthnet.node_state import NodeState, ServiceState
 from hearthnet.times import now_ms
 from hearthnet.up.child import Child
+from hearthnet.up.disk import Disk
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
@@ -36,6 +37,7 @@ from hearthnet.up.services import ChildSpec
 SERVICE_GRACE_SECONDS: Final = 3.2
 SERVER_GRACE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 2.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class Supervisor:
             Child(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
             for spec in specs
         )
+        self._disk = Disk(self._home)
         self._announced: dict[str, str] = {}
         self._unwritten: asyncio.TimerHandle | None = None
 
@@ -89,7 +92,7 @@ class Supervisor:
             display_name=self._prepared.config.display_name,
             version=__version__,
             server=self._server.state,
-            services=tuple(child.state for child in self._children),
+            services=tuple(_noted(child.state, self._disk.note) for child in self._children),
             started_at=self._started_at,
             ready=self._ready,
         )
@@ -101,6 +104,7 @@ class Supervisor:
             self._write_state()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
+            tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
             await asyncio.gather(*(child.settled() for child in self._children))
@@ -124,6 +128,7 @@ class Supervisor:
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:
             self._unwritten.cancel()
+        self._disk.forget_spare()
         with contextlib.suppress(OSError):
             self._home.state.unlink(missing_ok=True)
         os.close(self._lifeline)
@@ -157,6 +162,28 @@ class Supervisor:
     def _server_news(self, text: str) -> None:
         self._screen.line(text)
         self._publish_state()
+
+    async def _watch_disk(self) -> None:
+        """Tells of a disk that is full, and mends what that broke once there is room; until cancelled."""
+        while True:
+            try:
+                change = self._disk.look(self._server.met_full_disk)
+            except OSError as error:
+                _log.error("cannot see what is free in %s: %s", self._home.path, error.strerror)
+                change = None
+            if change == "full":
+                _log.error("%s", self._disk.note)
+                self._server_news(self._disk.note or "")
+            elif change == "room":
+                await self._use_room()
+            await asyncio.sleep(DISK_SECONDS)
+
+    async def _use_room(self) -> None:
+        harmed = self._server.met_full_disk
+        then = f"; {NAME} is restarted, for it does not get over a full disk" if harmed else ""
+        self._server_news(f"the disk has room again{then}")
+        if harmed:
+            await self._server.stop(SERVER_GRACE_SECONDS)
 
     def _child_news(self, child: Child) -> None:
         """Tells files and people of a change; after the start only of crashes and returns."""
@@ -198,6 +225,13 @@ class Supervisor:
             detail = child.progress or child.state.note or ""
             rows.append(Progress(child.spec.name, child.state.state, child.stage, detail))
         self._screen.progress(rows)
+
+
+def _noted(service: ServiceState, note: str | None) -> ServiceState:
+    """The service with `note` before its own."""
+    if note is None:
+        return service
+    return msgspec.structs.replace(service, note=f"{note}; {service.note}" if service.note else note)
 
 
 def _first(error: BaseException) -> BaseException:

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from hearthnet.bus.bus import Bus
 from hearthnet.config import Home
+from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
+from hearthnet.node_state import read_node_state
+from hearthnet.up.disk import SPARE_BYTES, Disk
 from hearthnet.up.files import check_space, file_errors, make_folder, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.server import Server
 from tests.helpers.leaving import leave_out
+from tests.helpers.probe import POST, post
 from tests.helpers.processes import processes_of
-from tests.helpers.waiting import wait_for_sync
+from tests.helpers.waiting import wait_for, wait_for_sync
 from tests.up.conftest import Node
 
 MB = 1024 * 1024
+FULL = "the disk is full: posts and documents cannot be kept"
 Mount = Callable[[str], Home]
 
 
@@ -47,6 +56,16 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
     subprocess.run(["umount", str(folder)], check=False, capture_output=True)
 
 
+def fill(ballast: Path) -> None:
+    """Leaves no byte free on the disk of `ballast`."""
+    done = subprocess.run(
+        ["dd", "if=/dev/zero", f"of={ballast}", "bs=4k", "oflag=append", "conv=notrunc"],
+        check=False,
+        capture_output=True,
+    )
+    assert b"No space left" in done.stderr
+
+
 @pytest.mark.req("UP-18")
 def test_a_disk_without_room_is_refused_before_anything_is_made(
     mount: Mount, start: Callable[..., Node]
@@ -66,15 +85,86 @@ def test_a_disk_that_fills_up_does_not_stop_the_supervisor(mount: Mount, start: 
     node = start("market=", home=home)
     before = node.ready().services[0]
     ballast = home.path / "ballast"
-    with pytest.raises(HearthNetError, match="is full"), file_errors(home.path):
-        ballast.write_bytes(b"x" * 200 * MB)
+    fill(ballast)
     assert before.pid is not None
     os.kill(before.pid, signal.SIGKILL)
     wait_for_sync(lambda: "ready (restarted 1 x)" in node.said(), 15, "the service to be back")
-    assert node.service("market") == before
+    wait_for_sync(lambda: FULL in node.said(), 10, "the full disk to be noticed")
     ballast.unlink()
     node.reaches(lambda: node.service("market").restarts == 1, "the state file to catch up")
+    wait_for_sync(lambda: "the disk has room again\n" in node.said(), 10, "room to be noticed")
+    assert "nats-server is back" not in node.said()
     assert node.end() == 0
+
+
+@pytest.mark.req("UP-29")
+@pytest.mark.asyncio
+async def test_a_disk_that_fills_up_is_told_and_posting_works_again_once_there_is_room(
+    mount: Mount, start: Callable[..., Node]
+) -> None:
+    home = mount("size=80m")
+    home.config_file.write_text('[server]\nport = 0\n[services]\nenabled = ["market"]\n')
+    node = start(home=home)
+    first = node.ready().server
+    async with await Bus.connect(home, "test") as bus:
+        await bus.call(POST, post(new_ulid()))
+        ballast = home.path / "ballast"
+        fill(ballast)
+        await wait_for(lambda: FULL in (node.service("market").note or ""), 10, "the note")
+        assert f"{FULL}; free 17 MB\n" in node.said()
+        fill(ballast)
+        refused = post(new_ulid())
+        # More than what is left of the last page that the log has already.
+        refused["input"]["body"] = "x" * 4000
+        began = time.monotonic()
+        with pytest.raises(HearthNetError, match="the disk is full; make room, then send it again") as caught:
+            await bus.call(POST, refused)
+        assert caught.value.exit_status == 8
+        assert time.monotonic() - began < contracts().get(POST).timeout_seconds
+        ballast.unlink()
+        await wait_for(lambda: read_node_state(home).server.pid != first.pid, 15, "another server")
+        assert read_node_state(home).server.url == first.url
+        await wait_for(lambda: f"nats-server is back at {first.url}" in node.said(), 5, "word of it")
+        assert "the disk has room again; nats-server is restarted" in node.said()
+        assert node.service("market").note is None
+        assert (await bus.call(POST, refused)).meta["repeated"] is False
+        assert (await bus.call("market.list@1.0", {"params": {}, "input": {}})).output["max_lamport"] == 2
+    assert node.end() == 0
+
+
+@pytest.mark.req("UP-29")
+def test_between_full_and_room_nothing_is_said(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = 20 * MB
+    monkeypatch.setattr(Home, "free_bytes", lambda home: free)
+    disk, spare = Disk(prepared.home), prepared.home.run / "spare"
+    assert disk.look(complaint=False) is None
+    assert spare.stat().st_size == SPARE_BYTES
+    free = 5 * MB
+    assert disk.look(complaint=False) is None
+    assert disk.look(complaint=True) == "full"
+    assert disk.note == "the disk is full: posts and documents cannot be kept; free 12 MB"
+    assert not spare.exists()
+    assert disk.look(complaint=True) is None
+    free = 20 * MB
+    assert disk.look(complaint=False) == "room"
+    assert disk.note is None
+    assert disk.look(complaint=False) is None
+    assert disk.look(complaint=True) == "room"
+    free = 3 * MB
+    assert disk.look(complaint=False) == "full"
+
+
+@pytest.mark.req("UP-29")
+def test_words_in_a_log_are_noticed_across_two_writes(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log")
+    log.watch_for(re.compile(b"no space left"))
+    log.write(b"all is well, no spa")
+    assert not log.alarmed
+    log.write(b"ce left on device" + b"x" * 5000)
+    log.write(b"x" * 5000)
+    assert log.alarmed
+    log.forget()
+    assert not log.alarmed
 
 
 @pytest.mark.req("UP-18")

@@ -64,7 +64,7 @@ class MarketService(Service):
         """Opens the view and brings it up to the log."""
         self._node = node
         self._view = await asyncio.to_thread(View, node.data / "view.db")
-        self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community)
+        self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
         await self._catch_up()
         await self._events.watch(self._woken)
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._sweep())]
@@ -116,7 +116,8 @@ class MarketService(Service):
 
     async def _record(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Reply:
         recorded: Recorded = await self._events.append(call, event_type, data)
-        await self._catch_up()
+        # It has happened, and the answer says so even where the view cannot follow yet (a full disk).
+        await self._guarded(self._catch_up(), "following what was recorded")
         return Reply(
             {"event_id": recorded.event.event_id, "lamport": recorded.lamport},
             {"repeated": recorded.repeated},

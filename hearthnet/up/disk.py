@@ -1,0 +1,59 @@
+"""The room on the disk of a running node: noticed when it is gone, and when it is back.
+
+full --enough is free again--> room. Between the two limits nothing changes, so that a disk at the edge does
+not make the node talk all the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Final, Literal
+
+from hearthnet.config import ROOM_BYTES, Home
+from hearthnet.up.files import write_whole
+
+FULL_BYTES: Final = 4 * 1024 * 1024
+SPARE_BYTES: Final = 64 * 1024
+
+
+class Disk:
+    """What is known of the disk of `home`; `note` is one line for a person while it is full.
+
+    A small file is kept aside and given up when the disk is full, so that the node's state, which says so,
+    can still be written.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._spare = home.run / "spare"
+        self.note: str | None = None
+
+    def look(self, complaint: bool) -> Literal["full", "room"] | None:
+        """What has changed since the last look; `complaint`: the server has met a full disk.
+
+        `room` also for a complaint about a disk that has room by now. Raises OSError where the system does
+        not say how much is free.
+        """
+        free = self._home.free_bytes()
+        if free >= ROOM_BYTES:
+            changed = complaint or self.note is not None
+            self.note = None
+            self._keep_spare()
+            return "room" if changed else None
+        if self.note is not None or (free >= FULL_BYTES and not complaint):
+            return None
+        self.forget_spare()
+        missing = math.ceil((ROOM_BYTES - free) / 1_000_000)
+        self.note = f"the disk is full: posts and documents cannot be kept; free {missing} MB"
+        return "full"
+
+    def forget_spare(self) -> None:
+        """Gives up what is kept aside."""
+        with contextlib.suppress(OSError):
+            self._spare.unlink(missing_ok=True)
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            if not self._spare.exists():
+                write_whole(self._spare, bytes(SPARE_BYTES))
