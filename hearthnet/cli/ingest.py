@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from hearthnet.cli.text import counted, one_line
 from hearthnet.errors import OK, OTHER, HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
+    from hearthnet.bus import Bus, OfferView
     from hearthnet.bus.store import Store
     from hearthnet.cli.text_files import TextFile
     from hearthnet.config import Home
@@ -80,9 +80,10 @@ async def _ingest(
     home: Home, corpus: str, texts: list[TextFile], summary: dict[str, Any], done: Done
 ) -> None:
     async with _connected(home) as (bus, store):
+        most = largest(await bus.offers("rag.ingest"))
         for file in texts:
             try:
-                added = await _add(bus, store, corpus, file)
+                added = await _add(bus, store, corpus, file, most)
             except HearthNetError as error:
                 if error.code == "partition":
                     raise
@@ -93,8 +94,15 @@ async def _ingest(
                 done(f"ingested  {one_line(file.name)}: {counted(added['chunks_indexed'], 'passage')}")
 
 
-async def _add(bus: Bus, store: Store, corpus: str, file: TextFile) -> dict[str, Any]:
-    cid = await store.put_blob(file.read())
+def largest(offers: Sequence[OfferView]) -> int | None:
+    """Bytes of the largest document that somebody takes; None where one of them does not say."""
+    said = [view.params.get("max_document_bytes") for view in offers]
+    known = [most for most in said if isinstance(most, int)]
+    return max(known) if known and len(known) == len(said) else None
+
+
+async def _add(bus: Bus, store: Store, corpus: str, file: TextFile, most: int | None) -> dict[str, Any]:
+    cid = await store.put_blob(file.read(most))
     input_ = {"doc_cid": cid, "media_type": file.media_type, "metadata": {"path": file.name[-_PATH_LIMIT:]}}
     reply = await bus.call("rag.ingest@1.0", {"params": {"corpus": corpus}, "input": input_})
     return dict(reply.output)

@@ -27,11 +27,17 @@ class TextFile:
         """What kind of text its name promises."""
         return MEDIA_TYPES.get(self.path.suffix.lower(), "text/plain")
 
-    def read(self) -> bytes:
-        """Its bytes; `bad_request` in one line where they cannot be read, or are no UTF-8 text."""
+    def read(self, most_bytes: int | None = None) -> bytes:
+        """Its bytes; `bad_request` in one line where they cannot be read, are no UTF-8 text, or are more
+        than `most_bytes`, which is found out before reading.
+        """
         try:
-            if not stat.S_ISREG(self.path.stat().st_mode):  # a pipe or a device might never end
+            found = self.path.stat()
+            if not stat.S_ISREG(found.st_mode):  # a pipe or a device might never end
                 raise _refused(self, "is no file but a pipe, a device or a folder")
+            if most_bytes is not None and found.st_size > most_bytes:
+                sizes = f"has {found.st_size:,} bytes; a document may have {most_bytes:,}"
+                raise _refused(self, f"{sizes}: split it")
             data = self.path.read_bytes()
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -219,6 +219,17 @@ def test_one_failing_file_does_not_stop_the_rest(shell: Shell, tmp_path: Path) -
 
 
 @pytest.mark.req("CLI-9")
+def test_a_file_larger_than_is_offered_is_refused_before_it_is_stored(shell: Shell, tmp_path: Path) -> None:
+    with (tmp_path / "a.txt").open("wb") as large:
+        large.truncate(40 * 10**6)  # NUL bytes: reading it would find another fault
+    (tmp_path / "b.txt").write_text("Lamps want clean glass.")
+    done = shell.run("ingest", tmp_path / "a.txt", tmp_path / "b.txt", "--corpus", "sizes")
+    assert done.returncode == 1
+    assert done.stderr == "hearthnet: a.txt has 40,000,000 bytes; a document may have 33,554,432: split it\n"
+    assert "ingested  b.txt: 1 passage\n" in done.stdout
+
+
+@pytest.mark.req("CLI-9")
 def test_ingesting_shows_a_bar_where_a_person_looks(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Salt\n\nSalt keeps meat.\n")
     with shell.terminal("ingest", tmp_path, "--corpus", "bar") as screen:

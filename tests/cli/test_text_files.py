@@ -70,6 +70,17 @@ def test_what_might_never_end_is_refused_and_not_read(tmp_path: Path) -> None:
         assert caught.value.code == "bad_request"
 
 
+@pytest.mark.req("CLI-9")
+def test_a_file_that_is_too_large_is_refused_and_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.txt"
+    path.write_bytes(b"\xff" * 4001)  # no text: reading it would find another fault
+    with pytest.raises(HearthNetError) as caught:
+        TextFile(path, path.name).read(4000)
+    assert caught.value.message == "large.txt has 4,001 bytes; a document may have 4,000: split it"
+    path.write_bytes(b"x" * 4000)
+    assert len(TextFile(path, path.name).read(4000)) == 4000
+
+
 def test_a_file_that_went_away_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HearthNetError, match="cannot be read: No such file"):
         TextFile(tmp_path / "gone.md", "gone.md").read()

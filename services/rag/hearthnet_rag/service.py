@@ -15,7 +15,7 @@ from hearthnet.times import now_ms
 from hearthnet.trust.approval import check_time
 from hearthnet_rag.index import Ingested
 from hearthnet_rag.journal import Record
-from hearthnet_rag.library import Library
+from hearthnet_rag.library import LARGEST_BYTES, Library
 from hearthnet_rag.search import PERSONAL, Filter, Hit, no_such_corpus
 from hearthnet_rag.starter import CORPUS as SYSTEM
 
@@ -77,7 +77,7 @@ class RagService(Service):
         """One to query for each corpus, one to add, one to list; `personal` is for this node only."""
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
-            Offer(capability="rag.ingest@1.0", params={"corpora_available": self._writable()}),
+            Offer(capability="rag.ingest@1.0", params=self._ingest_params()),
             Offer(capability="rag.list_corpora@1.0"),
         ]
 
@@ -140,6 +140,9 @@ class RagService(Service):
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
         if self._library.moved_aside is not None:
             self.note = _rebuilt(self._library.moved_aside.name, len(lost) - missing, missing)
+
+    def _ingest_params(self) -> dict[str, Any]:
+        return {"corpora_available": self._writable(), "max_document_bytes": LARGEST_BYTES}
 
     def _writable(self) -> list[str]:
         return [corpus for corpus in self._corpora if corpus not in {SYSTEM, PERSONAL}]

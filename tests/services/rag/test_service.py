@@ -22,6 +22,7 @@ from hearthnet.trust.keys import Identity
 from hearthnet.wire.header import Header
 from hearthnet_rag import RagService
 from hearthnet_rag.database import FILE
+from hearthnet_rag.library import LARGEST_BYTES
 from hearthnet_rag.service import CorpusParams, IngestInput, Nothing, QueryInput
 from hearthnet_rag.starter import starter_files
 from tests.helpers.mesh import Mesh
@@ -97,7 +98,9 @@ def approval_until(identity: Identity, expires: int) -> Approval:
 async def test_after_the_first_start_the_starter_corpus_answers(mesh: Mesh) -> None:
     async with running(mesh) as bus:
         assert await offered(bus, "rag.query") == [{"corpus": "system", "embedding_model": None, "k_max": 20}]
-        assert await offered(bus, "rag.ingest") == [{"corpora_available": []}]
+        assert await offered(bus, "rag.ingest") == [
+            {"corpora_available": [], "max_document_bytes": LARGEST_BYTES}
+        ]
         reply = await query(bus, "system", "How do I make rainwater safe to drink?", k=3)
     assert reply.meta["corpus"] == "system"
     assert reply.meta["embedding_model"] is None
@@ -142,7 +145,9 @@ async def test_a_new_corpus_is_offered_and_searched_at_once(mesh: Mesh) -> None:
             return [params["corpus"] for params in await offered(bus, "rag.query")] == ["home", "system"]
 
         await wait_for(both, 5, "the corpus to be offered")
-        assert await offered(bus, "rag.ingest") == [{"corpora_available": ["home"]}]
+        assert await offered(bus, "rag.ingest") == [
+            {"corpora_available": ["home"], "max_document_bytes": LARGEST_BYTES}
+        ]
         found = (await query(bus, "home", "soups")).output["chunks"]
         assert [chunk["metadata"]["path"] for chunk in found] == ["soup.md"]
         again = await ingest(bus, "home", cid, title="Another title")
@@ -202,7 +207,9 @@ async def test_personal_is_offered_to_its_own_node_only(mesh: Mesh) -> None:
         assert len((await query(bus, "personal", "soup")).output["chunks"]) == 1
         listed = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
         assert [corpus["name"] for corpus in listed] == ["personal", "system"]
-        assert await offered(bus, "rag.ingest") == [{"corpora_available": []}]
+        assert await offered(bus, "rag.ingest") == [
+            {"corpora_available": [], "max_document_bytes": LARGEST_BYTES}
+        ]
         await _check_hidden_from(Identity.generate(), service, cid)
 
 
