@@ -10,8 +10,10 @@ from typing import Any, Final
 from hearthnet.bus import OfferView
 from hearthnet.cli.model_offer import ModelOffer
 from hearthnet.cli.suggest import unknown
+from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.calls import LOST
 from hearthnet.tools.types import ToolChoice, ToolDefinition
 
 SEARCH: Final = "search_corpus"
@@ -29,6 +31,12 @@ class Plan:
     tools: tuple[ToolDefinition, ...]
     choice: ToolChoice
 
+    def suits(self, other: ModelOffer) -> bool:
+        """Whether `other` could be asked the same."""
+        if self.choice == "auto":
+            return True
+        return other.tools == "yes" or (other.tools == "by name" and self.choice != "required")
+
     def request(self, text: str) -> dict[str, Any]:
         """The body of the chat request."""
         given: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
@@ -37,6 +45,12 @@ class Plan:
         if self.model.advice:
             given["max_tokens"] = _TRIAL_TOKENS
         return {"params": {"model": self.model.name}, "input": given}
+
+
+def _rank(one: tuple[ModelOffer, bool]) -> tuple[bool, bool, bool]:
+    """Less is better: one that chooses tools, that is to be relied on, and this node's own."""
+    model, foreign = one
+    return model.by_name_only, bool(model.advice), foreign
 
 
 class Offered:
@@ -71,11 +85,7 @@ class Offered:
 
     def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:
         """The model called `wanted`, else the best: one that calls tools well, then one of this node."""
-        found = [
-            (ModelOffer(view.params), view.node != self._own)
-            for view in self._views
-            if view.capability.name == "llm.chat"
-        ]
+        found = self._models()
         if wanted is not None:
             known = [name for model, _ in found for name in model.names]
             found = [one for one in found if wanted in one[0].names]
@@ -88,7 +98,26 @@ class Offered:
             raise HearthNetError(
                 "not_found", f"{found[0][0].name} cannot call tools; ask without, or connect another model"
             )
-        return min(able or found, key=lambda one: (one[0].by_name_only, bool(one[0].advice), one[1]))[0]
+        return min(able or found, key=_rank)[0]
+
+    def _models(self) -> list[tuple[ModelOffer, bool]]:
+        """Each model, and whether it is another node's."""
+        return [
+            (ModelOffer(view.params), view.node != self._own)
+            for view in self._views
+            if view.capability.name == "llm.chat"
+        ]
+
+    def explained(self, error: HearthNetError, plan: Plan) -> HearthNetError:
+        """`error` of a run; where the model's own server is lost, with another model to go on with."""
+        if error.code not in LOST or error.details.get("model") not in plan.model.names:
+            return error
+        others = [one for one in self._models() if one[0].name not in plan.model.names and plan.suits(one[0])]
+        if not others:
+            return error
+        name = min(others, key=_rank)[0].name
+        message = f"{error.message}, or go on with another model: --model {one_line(name)}"
+        return HearthNetError(error.code, message, details=error.details, alt=[name])
 
     def _no_model(self) -> str:
         return f"fetch the built-in one with `hearthnet models install`, or connect one in {self._config}"

@@ -44,21 +44,26 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
     Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
     """
     async with await Bus.connect(home, name="cli ask") as bus:
-        plan = await _plan(bus, home, question)
+        offered, plan = await _plan(bus, home, question)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
         run = Run(settings, plan, person)
-        return await run.drive(bus, question.text)
+        try:
+            return await run.drive(bus, question.text)
+        except HearthNetError as error:
+            raise offered.explained(error, plan) from error
 
 
-async def _plan(bus: Bus, home: Home, question: Question) -> Plan:
-    """Which model and tools; what a service that is starting will offer is waited for a few seconds."""
+async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan]:
+    """What is offered, and which model and tools of it; what a service that is starting will offer is waited
+    for a few seconds.
+    """
     last = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
     while True:
         # Asked before the offers are, since in between it may have come.
         starting = bus.peer.starting()
         offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file)
         try:
-            return offered.plan(question.corpus, question.tools, question.model)
+            return offered, offered.plan(question.corpus, question.tools, question.model)
         except HearthNetError as error:
             if error.code != "not_found" or not starting:
                 raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +99,26 @@ def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Sh
     plain = shell.run("ask", f"And again: {question}", *BOX)
     assert "reading " not in plain.stdout
     assert "\x1b" not in plain.stdout
+
+
+@pytest.mark.req("ASK-13", "CLI-5")
+def test_a_model_whose_server_is_gone_is_named_with_its_host_and_another_one_to_ask(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "gone")
+    shell.home.mkdir()
+    with socket.socket() as taken:  # bound but not listening: nobody answers there
+        taken.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{taken.getsockname()[1]}"
+        model = f'[[llm.models]]\nkind = "openai"\nname = "far"\nurl = "http://{host}/v1"\nmodel = "far-1"\n'
+        (shell.home / "hearthnet.toml").write_text(f"[server]\nport = 0\n\n{model}")
+        with shell.node():
+            done = shell.run("ask", "What is there about water?")
+            assert done.returncode == 6
+            assert done.stdout == ""
+            assert done.stderr == (
+                f"hearthnet: the model far cannot be reached at {host}; start its server, or check its url "
+                "in hearthnet.toml, or go on with another model: --model smollm2-135m-instruct\n"
+            )
+            assert shell.run("ask", "Say hello.", *BOX).returncode == 0
 
 
 # --- a model that can choose

@@ -161,3 +161,39 @@ def test_an_offer_says_what_its_model_can() -> None:
 def test_a_stranger_s_offer_of_another_shape_counts_as_not_said() -> None:
     odd = ModelOffer({"model": 3, "models": "x", "ctx": "much", "languages": [1, "en"], "advice": None})
     assert (odd.name, odd.names, odd.context, odd.languages, odd.advice) == ("", [""], 0, ["en"], "")
+
+
+@pytest.mark.req("ASK-13")
+@pytest.mark.parametrize(
+    ("others", "tools", "said"),
+    [
+        ([BUILTIN], (), ", or go on with another model: --model small"),
+        ([MUTE, BUILTIN], ("market_post",), ", or go on with another model: --model small"),
+        ([MUTE], ("market_post",), ""),
+        ([BUILTIN], ("market_post", "list_marketplace"), ""),
+        ([], (), ""),
+    ],
+)
+def test_a_model_that_is_lost_is_told_with_another_one_that_could_do_the_same(
+    others: list[dict[str, Any]], tools: tuple[str, ...], said: str
+) -> None:
+    listing: OneOffer = ("market.list@1.0", {})
+    mesh = offered(chat(GOOD), *map(chat, others), POST, listing)
+    plan = mesh.plan(None, tools, "good")
+    lost = HearthNetError("partition", "good cannot be reached", details={"model": "good", "host": "x"})
+    told = mesh.explained(lost, plan)
+    assert (told.code, told.message) == ("partition", f"good cannot be reached{said}")
+    assert told.details == lost.details
+
+
+@pytest.mark.req("ASK-13")
+@pytest.mark.parametrize(
+    "error",
+    [
+        HearthNetError("partition", "the node is gone"),
+        HearthNetError("rate_limited", "slow down", details={"model": "good"}),
+    ],
+)
+def test_other_errors_are_told_as_they_are(error: HearthNetError) -> None:
+    mesh = offered(chat(GOOD), chat(BUILTIN))
+    assert mesh.explained(error, mesh.plan(None, (), None)) is error

@@ -211,7 +211,7 @@ async def test_a_call_in_many_pieces_without_a_last_word() -> None:
         ([head(), b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'], "internal_error", "mid-answer"),
         ([head(), b'data: {"error":{"message":"overloaded"}}\n\n'], "internal_error", "overloaded"),
         ([head(), b"data: {broken\n\n"], "internal_error", "no JSON"),
-        ([], "partition", "no connection"),
+        ([], "partition", "hung up"),
     ],
 )  # fmt: skip
 async def test_what_goes_wrong_has_a_code_and_a_reason(pieces: list[bytes], code: str, said: str) -> None:
@@ -246,6 +246,11 @@ async def test_a_server_that_stalls_or_is_not_there(monkeypatch: pytest.MonkeyPa
         with pytest.raises(HearthNetError) as gone:
             await frames_of(backend)
     assert (stalled.value.code, gone.value.code) == ("timeout", "partition")
+    assert "does not answer at 127.0.0.1:" in stalled.value.message
+    host = url.removeprefix("http://").partition("/")[0]
+    assert gone.value.message == (
+        f"the model mine cannot be reached at {host}; start its server, or check its url in hearthnet.toml"
+    )
 
 
 @pytest.mark.asyncio

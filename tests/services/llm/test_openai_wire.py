@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -283,7 +283,18 @@ def test_waiting_and_keys_that_are_not_named() -> None:
     assert failures.of_status("m", 429, {"retry-after": "soon"}, b"", "").retry_after_ms == 1000
     assert failures.of_status("m", 429, {"retry-after-ms": "20"}, b"", "").retry_after_ms == 20
     assert "api_key_env" in failures.of_status("m", 401, {}, b"", "").message
-    assert "is the server running" in failures.unreachable("m", "http://x", OSError()).message
+
+
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize("failure", [failures.unreachable, failures.silent, failures.broken_off])
+def test_a_server_that_is_lost_is_named_without_its_password(
+    failure: Callable[[str, str], HearthNetError],
+) -> None:
+    error = failure("mine", "http://me:secret@box.lan:8080/v1/chat/completions")
+    assert "mine" in error.message
+    assert "at box.lan:8080" in error.message
+    assert error.details == {"model": "mine", "host": "box.lan:8080"}
+    assert "secret" not in str(error.to_body())
 
 
 @pytest.mark.req("LLM-5")

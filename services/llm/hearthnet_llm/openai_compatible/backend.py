@@ -95,10 +95,12 @@ class OpenAICompatible:
                 if response.status_code != 200:
                     raise await self._failure(response)
                 yield response
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise failures.unreachable(self._config.name, url) from error
         except httpx2.TimeoutException as error:
-            raise HearthNetError("timeout", f"{self._config.name}: {url} does not answer") from error
+            raise failures.silent(self._config.name, url) from error
         except httpx2.HTTPError as error:
-            raise failures.unreachable(self._config.name, url, error) from error
+            raise failures.broken_off(self._config.name, url) from error
 
     async def _failure(self, response: Response) -> HearthNetError:
         body = b""

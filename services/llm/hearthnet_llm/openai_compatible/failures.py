@@ -6,7 +6,7 @@
 429             rate_limited    with the server's own retry-after
 503, 529        capacity_exceeded, likewise
 other           internal_error
-no connection   partition
+no connection   partition, and how to go on; silence is a timeout
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hearthnet.errors import HearthNetError
 
@@ -53,10 +54,31 @@ def of_status(
     return HearthNetError(code, message, retry_after_ms=_wait(headers) if code in _WAITING else None)
 
 
-def unreachable(model: str, url: str, error: Exception) -> HearthNetError:
-    """The error for a server that cannot be talked to."""
-    reason = str(error) or type(error).__name__
-    return HearthNetError("partition", f"{model}: no connection to {url}: {reason}; is the server running?")
+def unreachable(model: str, url: str) -> HearthNetError:
+    """The error for a server that no connection leads to."""
+    mend = "start its server, or check its url in hearthnet.toml"
+    return _lost("partition", model, url, f"the model {model} cannot be reached at {_host(url)}; {mend}")
+
+
+def silent(model: str, url: str) -> HearthNetError:
+    """The error for a server that took the request and says nothing."""
+    return _lost("timeout", model, url, f"the model {model} does not answer at {_host(url)}; ask again later")
+
+
+def broken_off(model: str, url: str) -> HearthNetError:
+    """The error for a server that hung up."""
+    return _lost(
+        "partition", model, url, f"the server of the model {model} at {_host(url)} hung up; ask again"
+    )
+
+
+def _lost(code: str, model: str, url: str, message: str) -> HearthNetError:
+    return HearthNetError(code, message, details={"model": model, "host": _host(url)})
+
+
+def _host(url: str) -> str:
+    """Host and port, without the password that may stand before them."""
+    return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _said(body: bytes) -> str:
