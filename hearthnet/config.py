@@ -18,6 +18,8 @@ import msgspec
 from hearthnet.errors import HearthNetError
 
 HOME_VARIABLE: Final = "HEARTHNET_HOME"
+FULL_BYTES: Final = 4 * 1024 * 1024
+"""With less than this free, a running node takes no posts: the server would not get over the failed write."""
 ROOM_BYTES: Final = 16 * 1024 * 1024
 """What has to be free for a running node to keep posts and documents, the largest with some to spare."""
 _NO_TEXT: Final = "this is no text in UTF-8, as settings are"

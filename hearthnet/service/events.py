@@ -18,7 +18,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.store import Store
-from hearthnet.config import ROOM_BYTES, Home
+from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.errors import HearthNetError
 from hearthnet.service.call import Call
 from hearthnet.times import now_ms, rfc3339
@@ -80,6 +80,7 @@ class EventLog:
         self._prefix = prefix
         self._community = community
         self._home = home
+        self._needed = FULL_BYTES
 
     async def append(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Recorded:
         """Makes the effect of `call` happen, at most once ever for its author and client id.
@@ -92,7 +93,7 @@ class EventLog:
         subject = self._subject(call)
         if call.evidence is None:
             raise HearthNetError("invalid_signature", "an event takes its author's signed frame")
-        if (earlier := await self._read(subject)) is not None:
+        if (earlier := await self._read(subject, _allowed(call))) is not None:
             return _same(earlier, call)
         if call.approval is not None:
             check_time(call.approval, now_ms())
@@ -113,7 +114,7 @@ class EventLog:
 
     async def known(self, call: Call[Any, Any]) -> bool:
         """Whether the effect of `call` has happened before."""
-        return await self._read(self._subject(call)) is not None
+        return await self._read(self._subject(call), _allowed(call)) is not None
 
     async def place(self) -> tuple[str, int]:
         """Which log this is, and its last event: a log that was lost and made anew is another one."""
@@ -186,21 +187,25 @@ class EventLog:
 
         data = msgspec.json.encode(event)
         headers = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
-        clock, left = asyncio.get_running_loop().time, call.remaining()
-        until = clock() + left - min(_SPARE_SECONDS, left / 4)
+        await self._check_room()
+        clock = asyncio.get_running_loop().time
+        until = clock() + _allowed(call)
         while (left := until - clock()) > 0:
             try:
                 ack = await self._store.js.publish(
                     subject, data, timeout=min(_APPEND_SECONDS, left), stream=self._stream, headers=headers
                 )
+                self._needed = FULL_BYTES
                 return Recorded(event, ack.seq)
             except js_errors.APIError as error:
                 if error.err_code not in _TAKEN:
                     raise _unwritable(error) from error
-                winner = await self._read(subject)
+                winner = await self._read(subject, until - clock())
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
             except (errors.Error, TimeoutError):
+                # A server that could not write takes nothing more until it is restarted, when there is room.
+                self._needed = ROOM_BYTES
                 await self._check_room()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, min(_APPEND_SECONDS, until - clock()))):
@@ -211,24 +216,24 @@ class EventLog:
         )
 
     async def _check_room(self) -> None:
-        """Raises `capacity_exceeded` where the disk has no room, the reason for an append without answer."""
+        """Raises `capacity_exceeded` where the disk has less room than an append needs now."""
         if self._home is None:
             return
         try:
             free = await asyncio.to_thread(self._home.free_bytes)
         except OSError:
             return
-        if free < ROOM_BYTES:
+        if free < self._needed:
             raise HearthNetError(
                 "capacity_exceeded",
                 "the disk is full; make room, then send it again (the same client_id has no second effect)",
-                details={"free_bytes": free, "needed_bytes": ROOM_BYTES},
+                details={"free_bytes": free, "needed_bytes": self._needed},
             )
 
-    async def _read(self, subject: str) -> Recorded | None:
+    async def _read(self, subject: str, seconds: float) -> Recorded | None:
         from nats.js.errors import NotFoundError
 
-        async with _answering():
+        async with _answering(min(_ANSWER_SECONDS, seconds)):
             try:
                 found: RawStreamMsg = await self._store.js.get_last_msg(self._stream, subject, direct=True)
             except NotFoundError:
@@ -237,7 +242,7 @@ class EventLog:
 
 
 @contextlib.asynccontextmanager
-async def _answering() -> AsyncIterator[None]:
+async def _answering(seconds: float = _ANSWER_SECONDS) -> AsyncIterator[None]:
     """What the store's client raises, as `partition`: nothing is known of what was asked.
 
     A question that the server took with it when it died has no answer; the next one is asked soon.
@@ -245,12 +250,18 @@ async def _answering() -> AsyncIterator[None]:
     from nats import errors
 
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             yield
     except (errors.Error, TimeoutError) as error:
         raise HearthNetError(
             "partition", "the event log does not answer; try again with the same client_id"
         ) from error
+
+
+def _allowed(call: Call[Any, Any]) -> float:
+    """The seconds this call may take, so that its answer comes before the caller gives up."""
+    left = call.remaining()
+    return left - min(_SPARE_SECONDS, left / 4)
 
 
 def _decode(data: bytes, sequence: int) -> Recorded:

@@ -10,10 +10,9 @@ import contextlib
 import math
 from typing import Final, Literal
 
-from hearthnet.config import ROOM_BYTES, Home
+from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.up.files import write_whole
 
-FULL_BYTES: Final = 4 * 1024 * 1024
 SPARE_BYTES: Final = 64 * 1024
 
 
