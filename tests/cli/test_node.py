@@ -159,7 +159,7 @@ def test_what_a_neighbour_wrote_cannot_steer_the_terminal(shell: Shell) -> None:
         ("market.list", "{}", "bad_request", 2, "params"),
         ("market.lst", LISTING, "not_found", 5, "did you mean market.list"),
         ("market", LISTING, "bad_request", 2, "is not a capability"),
-        ("market.list@9.0", LISTING, "schema_mismatch", 1, "there is market.list@1.0"),
+        ("market.list@9.0", LISTING, "schema_mismatch", 5, "there is market.list@1.0"),
         ("market.post", post(category="ofer"), "bad_request", 2, "/input/category"),
         ("market.post", post(ttl_seconds=1), "bad_request", 2, "/input/ttl_seconds"),
         ("rag.query", NO_CORPUS, "not_found", 5, "corpus 'system'"),

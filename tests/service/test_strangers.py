@@ -78,6 +78,10 @@ class _NoCall:
         self.idempotency_key = ids.new_ulid()
         self.body = {"input": {"client_id": self.idempotency_key}}
 
+    def remaining(self) -> float:
+        """Time enough."""
+        return 10.0
+
 
 @pytest.mark.req("ADMIT-10")
 @pytest.mark.parametrize(("number", "code"), [(10047, "capacity_exceeded"), (10060, "internal_error")])
