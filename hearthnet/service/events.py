@@ -18,6 +18,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.store import Store
+from hearthnet.canonical import read_json
 from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.errors import HearthNetError
 from hearthnet.service.call import Call
@@ -266,10 +267,10 @@ def _allowed(call: Call[Any, Any]) -> float:
 
 def _decode(data: bytes, sequence: int) -> Recorded:
     try:
-        return Recorded(_EVENT.decode(data), sequence)
-    except msgspec.DecodeError as error:
+        return Recorded(read_json(data, _EVENT), sequence)
+    except HearthNetError as error:
         raise HearthNetError(
-            "internal_error", f"event {sequence} of the log is malformed: {error}"
+            "internal_error", f"event {sequence} of the log is malformed: {error.message}"
         ) from error
 
 
