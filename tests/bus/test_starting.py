@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from hearthnet.bus import Bus
 from hearthnet.errors import HearthNetError
-from hearthnet.node_state import NodeState, ServerState, ServiceState
+from hearthnet.node_state import ServiceState
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 
@@ -22,14 +19,7 @@ pytestmark = pytest.mark.asyncio
 @pytest.fixture
 def starting(mesh: Mesh) -> Iterator[Mesh]:
     """The mesh as a running node whose service `probe` crashed a moment ago."""
-    probe = ServiceState("probe", None, "waiting", 1, "ended", (), 0)
-    server = ServerState(mesh.server.url, 0, 0)
-    state = NodeState(os.getpid(), mesh.identity.node_id, "test", "0", server, (probe,), 0, ready=True)
-    mesh.home.state.write_bytes(msgspec.json.encode(state))
-    with mesh.home.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    with mesh.published(ServiceState("probe", None, "waiting", 1, "ended", (), 0)):
         yield mesh
 
 

@@ -7,7 +7,9 @@ For tests below `hearthnet up`: everything on the wire is real, only the process
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.link import Link
 from hearthnet.bus.store import Store
 from hearthnet.config import Home, load_config
+from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.service import NodeContext, Service
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status
@@ -58,6 +61,18 @@ class Mesh:
     async def store(self) -> Store:
         """The node's store."""
         return await Store.join(self.home, self.server.url, "test store")
+
+    @contextlib.contextmanager
+    def published(self, *services: ServiceState) -> Iterator[None]:
+        """The mesh as a running node with these services: its state is there, and its lock is held."""
+        server = ServerState(self.server.url, 0, 0)
+        state = NodeState(os.getpid(), self.identity.node_id, "test", "0", server, services, 0, ready=True)
+        self.home.state.write_bytes(msgspec.json.encode(state))
+        with self.home.lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
 
     @contextlib.asynccontextmanager
     async def hosting(self, service: Service, at: Home | None = None) -> AsyncIterator[Host]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -11,11 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
-from hearthnet.node_state import NodeState, ServerState
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for_sync
@@ -67,21 +64,7 @@ class Child:
 @pytest_asyncio.fixture
 async def node(mesh: Mesh) -> Any:
     """The mesh as a running node: its state is published and its lock is held."""
-    state = NodeState(
-        pid=os.getpid(),
-        node_id=mesh.identity.node_id,
-        display_name="test",
-        version="0",
-        server=ServerState(mesh.server.url, 0, 0),
-        services=(),
-        started_at=0,
-        ready=False,
-    )
-    mesh.home.state.write_bytes(msgspec.json.encode(state))
-    with mesh.home.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    with mesh.published():
         yield mesh
 
 

@@ -4,45 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.node_state import NodeState, ServerState
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
-
-
-@contextlib.contextmanager
-def _running(mesh: Mesh) -> Iterator[None]:
-    """The mesh as a running node, for processes that look for it: its state and its lock."""
-    state = NodeState(
-        pid=os.getpid(),
-        node_id=mesh.identity.node_id,
-        display_name="test",
-        version="0",
-        server=ServerState(mesh.server.url, 0, 0),
-        services=(),
-        started_at=0,
-        ready=False,
-    )
-    mesh.home.state.write_bytes(msgspec.json.encode(state))
-    with mesh.home.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 async def _market(mesh: Mesh, bus: Bus) -> Process:
@@ -65,7 +39,7 @@ async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mes
         "input": {"client_id": ids.new_ulid(), "category": "offer", "title": "Saw", "body": "To lend."},
     }
     async with await mesh.bus() as bus, await mesh.store() as store, contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_running(mesh))
+        stack.enter_context(mesh.published())
         process = await _market(mesh, bus)
         appended = asyncio.Event()
 
