@@ -189,7 +189,7 @@ async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> R
 
 
 def _repeatable(request: Request, error: HearthNetError) -> bool:
-    if isinstance(error, NobodyThere) or error.code == "capacity_exceeded":
+    if isinstance(error, NobodyThere | Starting) or error.code == "capacity_exceeded":
         return True
     return error.code == "partition" and request.contract.idempotent != "no"
 

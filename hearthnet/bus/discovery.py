@@ -1,8 +1,7 @@
 """Interest-based discovery: ask once, then follow (wire.md, "Offers, routing, health").
 
 The first use of a capability asks who offers it and from then on follows its announcements; what this
-process keeps grows
-with what it uses, not with the size of the community.
+process keeps grows with what it uses, not with the size of the community.
 """
 
 from __future__ import annotations

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hearthnet.service.capability import Offer
 from hearthnet.service.context import NodeContext
+
+GROUP: Final = "hearthnet.services"
+"""The entry-point group under which services are installed."""
 
 
 class Service:

@@ -17,13 +17,11 @@ from hearthnet.bus.bus import Bus
 from hearthnet.config import Home, load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
-from hearthnet.service.base import Service
+from hearthnet.service.base import GROUP, Service
 from hearthnet.service.context import NodeContext
 from hearthnet.service.host import Host
-from hearthnet.service.status import Status
+from hearthnet.service.status import LIFELINE_VARIABLE, Status
 
-GROUP: Final = "hearthnet.services"
-LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
 DRAIN_SECONDS: Final = 2.5
 _log = logging.getLogger(__name__)
 

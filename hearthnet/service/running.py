@@ -47,7 +47,7 @@ class Outbox:
         await self._send("frame", data, seq=seq, event=event, code=code)
 
     async def alive_if_due(self) -> None:
-        """A sign of life, where nothing was sent for 5 s."""
+        """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             await self._send("frame", {}, event=ALIVE)
 

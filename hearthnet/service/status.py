@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 STATUS_VARIABLE: Final = "HEARTHNET_STATUS_FD"
+LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
 _log = logging.getLogger(__name__)
 
 

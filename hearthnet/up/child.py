@@ -17,12 +17,13 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServiceState
+from hearthnet.service.status import LIFELINE_VARIABLE, STATUS_VARIABLE
 from hearthnet.times import now_ms
 from hearthnet.up.backoff import Backoff
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.process import Process, ending
 from hearthnet.up.services import ChildSpec
-from hearthnet.up.status import LIFELINE_VARIABLE, STATUS_VARIABLE, Status, StatusPipe
+from hearthnet.up.status import Status, StatusPipe
 
 _log = logging.getLogger(__name__)
 STALLED_SECONDS: Final = 30.0

@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from hearthnet.config import Config, Home
+from hearthnet.service.base import GROUP
 
-GROUP: Final = "hearthnet.services"
 _RUNNER: Final = "hearthnet.service.run"
 
 

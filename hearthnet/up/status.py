@@ -12,8 +12,6 @@ import msgspec
 
 from hearthnet.up.pipes import LINE_BYTES, reading
 
-STATUS_VARIABLE: Final = "HEARTHNET_STATUS_FD"
-LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
 _DRAIN_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hearthnet.bus.store import BLOBS
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from nats.js.api import StreamConfig
 
-BLOBS: Final = "blobs"
 _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
 
 

@@ -28,11 +28,13 @@ async def test_a_call_waits_for_a_service_that_is_starting(starting: Mesh) -> No
     async with await starting.bus() as bus:
         asking = asyncio.create_task(bus.call(QUERY, query()))
         talking = asyncio.create_task(_events(bus))
-        done, _ = await asyncio.wait({asking, talking}, timeout=0.3)
+        whole = asyncio.create_task(bus.call(CHAT, CHAT_BODY))
+        done, _ = await asyncio.wait({asking, talking, whole}, timeout=0.3)
         assert not done
         async with starting.hosting(ProbeService()):
             assert (await asking).output
             assert (await talking)[-1] == "done"
+            assert (await whole).output["message"]["content"] == "done"
 
 
 async def _events(bus: Bus) -> list[str]:
