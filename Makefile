@@ -23,7 +23,7 @@ WITH_DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface bench system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ floors: dev  ## coverage of the last `make pytest` against its floors
 surface: dev  ## write the list of public names anew (tests/public_surface.txt)
 	@$(BIN)/python -m tests.helpers.public_surface
 	@git diff --stat -- tests/public_surface.txt
+
+bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page renews docs/performance.md
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
 	@PYTHON=$(PYTHON) tools/system_deps.sh
