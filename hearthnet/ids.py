@@ -6,6 +6,7 @@ import base64
 import binascii
 import contextlib
 import os
+import re
 import secrets
 import time
 from typing import Final
@@ -14,6 +15,9 @@ from hearthnet.errors import HearthNetError
 
 PREFIX: Final = "ed25519:"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+# Two characters at a time halve the cost of an id, which every frame carries.
+_PAIRS: Final = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
+_ULID: Final = re.compile(f"[0-7][{_CROCKFORD}]{{25}}")
 _INSTANCE_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -30,12 +34,12 @@ def new_ulid(now_ms: int | None = None) -> str:
 
 def ulid_text(value: int) -> str:
     """The 26 characters of a ULID whose 128 bits are `value`."""
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def is_ulid(text: str) -> bool:
     """Whether `text` has the form of a ULID."""
-    return len(text) == 26 and text[0] in "01234567" and all(letter in _CROCKFORD for letter in text)
+    return _ULID.fullmatch(text) is not None
 
 
 def new_instance() -> str:
