@@ -12,7 +12,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.types import Count
 
 Instance = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]{8}\Z")]
-Kind = Literal["call", "open", "reply", "frame", "ack", "input", "cancel", "find", "offer"]
+Kind = Literal["call", "open", "reply", "frame", "ack", "input", "cancel", "find", "offer", "event"]
 
 SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
     "call": frozenset({"call", "open"}),
@@ -20,6 +20,7 @@ SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
     "rep": frozenset({"reply", "frame", "offer"}),
     "find": frozenset({"find"}),
     "adv": frozenset({"offer"}),
+    "event": frozenset({"event"}),
 }
 """Which kinds are legal on which family of subjects; anything else is dropped."""
 
@@ -31,7 +32,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caller's
     process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a stream's
     frames from 1; 0 is
-    outside the sequence (keep-alive). `code` is set on a reply or frame that carries an error object.
+    outside the sequence (keep-alive). `event` is a stream frame's event, or the type of an event for all, as
+    in its subject. `code` is set on a reply or frame that carries an error object.
     """
 
     kind: Kind

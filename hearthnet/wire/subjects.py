@@ -16,6 +16,8 @@ from hearthnet.types import Capability
 EVERYTHING: Final = "_all.v0"
 """Asked for in place of a capability by those who list the mesh (docs/decisions/0005)."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
+_EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+_FOR_ALL: Final = frozenset({"find", "adv", "event"})
 
 
 class Route(NamedTuple):
@@ -59,6 +61,11 @@ def announce(node: str, capability: Capability) -> str:
     return f"hn.adv.{ids.token_form(node)}.{topic(capability)}"
 
 
+def event(publisher: str, event_type: str) -> str:
+    """Where `publisher` tells of events: `community.log` and others (bus/membership.py)."""
+    return f"hn.event.{ids.token_form(publisher)}.{_event_type(event_type)}"
+
+
 def calls_to(provider: str, instance: str) -> str:
     """What one process subscribes to for its calls."""
     return f"hn.call.*.{ids.token_form(provider)}.{_process(instance)}.>"
@@ -84,6 +91,11 @@ def announcements_of(capability: Capability) -> str:
     return f"hn.adv.*.{topic(capability)}"
 
 
+def events_of(event_type: str) -> str:
+    """What everybody subscribes to who follows events of one type."""
+    return f"hn.event.*.{_event_type(event_type)}"
+
+
 def directed(subject: str) -> Route:
     """The ends of an `hn.call`, `hn.ctl` or `hn.rep` subject; `bad_request` for another one."""
     parts = subject.split(".", 4)
@@ -93,9 +105,9 @@ def directed(subject: str) -> Route:
 
 
 def open_sender(subject: str) -> tuple[str, str]:
-    """Family and sender of an `hn.find` or `hn.adv` subject; `bad_request` for another one."""
+    """Family and sender of an `hn.find`, `hn.adv` or `hn.event` subject; `bad_request` for another one."""
     parts = subject.split(".", 3)
-    if len(parts) != 4 or parts[0] != "hn" or parts[1] not in ("find", "adv") or not parts[3]:
+    if len(parts) != 4 or parts[0] != "hn" or parts[1] not in _FOR_ALL or not parts[3]:
         raise HearthNetError("bad_request", "not a subject for all")
     return parts[1], ids.from_token_form(parts[2])
 
@@ -105,6 +117,12 @@ def _process(instance: str) -> str:
     if not _INSTANCE.fullmatch(instance):
         raise HearthNetError("bad_request", f"{instance[:40]!r} names no process (8 small letters or digits)")
     return instance
+
+
+def _event_type(text: str) -> str:
+    if not _EVENT_TYPE.fullmatch(text):
+        raise HearthNetError("bad_request", f"{text[:40]!r} is no event type such as community.log")
+    return text
 
 
 def _ulid(text: str) -> str:

@@ -100,6 +100,7 @@ def test_subjects_follow_from_ids() -> None:
         "find": subjects.find(caller, topic),
         "find_everything": subjects.find(caller, subjects.EVERYTHING),
         "announce": subjects.announce(provider, capability),
+        "event": subjects.event(provider, "auth.token.revoked"),
     }
     assert SUBJECTS["subscriptions"] == {
         "calls_to": subjects.calls_to(provider, serving),
@@ -108,6 +109,7 @@ def test_subjects_follow_from_ids() -> None:
         "finds_of": subjects.finds_of(topic),
         "finds_of_everything": subjects.finds_of(subjects.EVERYTHING),
         "announcements_of": subjects.announcements_of(capability),
+        "events_of": subjects.events_of("auth.token.revoked"),
     }
 
 

@@ -198,7 +198,8 @@ def test_garbage_is_refused_by_every_reader(data: bytes) -> None:
 
 @pytest.mark.req("WIRE-5")
 @given(
-    st.text(max_size=200) | st.from_regex(r"\Ahn\.(call|ctl|rep|find|adv)(\.[A-Za-z0-9_*>-]{0,43}){0,5}\Z")
+    st.text(max_size=200)
+    | st.from_regex(r"\Ahn\.(call|ctl|rep|find|adv|event)(\.[A-Za-z0-9_*>-]{0,43}){0,5}\Z")
 )
 def test_text_from_outside_breaks_no_reader(text: str) -> None:
     readers: list[Callable[[str], Any]] = [

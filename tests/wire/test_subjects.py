@@ -65,6 +65,10 @@ def test_what_is_for_all_names_its_sender(node: str) -> None:
     assert topic == "rag.query.v1"
     assert subjects.open_sender(subjects.find(node, topic)) == ("find", node)
     assert subjects.open_sender(subjects.announce(node, QUERY)) == ("adv", node)
+    told = subjects.event(node, "community.log")
+    assert subjects.open_sender(told) == ("event", node)
+    assert covers(subjects.events_of("community.log"), told)
+    assert not covers(subjects.events_of("community.log"), subjects.event(node, "community.heads"))
     assert covers(subjects.finds_of(topic), subjects.find(node, topic))
     assert covers(subjects.announcements_of(QUERY), subjects.announce(node, QUERY))
     assert not covers(subjects.finds_of(topic), subjects.find(node, subjects.EVERYTHING))
@@ -78,11 +82,13 @@ def test_all_of_it_is_what_the_server_allows(caller: str, provider: str) -> None
     call = subjects.call(caller, provider, THERE, QUERY)
     reply = subjects.reply(provider, caller, HERE, CALL)
     find, announce = subjects.find(caller, "rag.query.v1"), subjects.announce(provider, QUERY)
+    event = subjects.event(provider, "auth.token.revoked")
     for sent, sender, hearer in (
         (call, mine, theirs),
         (reply, theirs, mine),
         (find, mine, theirs),
         (announce, theirs, mine),
+        (event, theirs, mine),
     ):
         assert any(covers(pattern, sent) for pattern in sender.publish)
         assert any(covers(pattern, sent) for pattern in hearer.subscribe)
@@ -108,12 +114,15 @@ BUILDERS: dict[str, Callable[[str], str]] = {
     "provider": lambda node: subjects.call(ANNA, node, HERE, QUERY),
     "finder": lambda node: subjects.find(node, "rag.query.v1"),
     "announcer": lambda node: subjects.announce(node, QUERY),
+    "publisher": lambda node: subjects.event(node, "community.log"),
+    "event type": lambda event_type: subjects.event(ANNA, event_type),
+    "events of": subjects.events_of,
 }
 
 
 @pytest.mark.req("WIRE-10")
 @pytest.mark.parametrize(
-    "part", ["", "*", ">", "a.b", "x" * 8 + "\n", "12345678 \r\nPUB evil 0\r\n", "ABCDEFGH"]
+    "part", ["", "*", ">", "a.B", "a.*", "x" * 8 + "\n", "12345678 \r\nPUB evil 0\r\n", "ABCDEFGH"]
 )
 @pytest.mark.parametrize("name", BUILDERS)
 def test_no_part_can_widen_a_subject_or_add_a_line(name: str, part: str) -> None:
@@ -158,7 +167,8 @@ def test_other_subjects_lead_nowhere(subject: str) -> None:
         f"hn.adv.{ANNA[8:]}",
         f"hn.find.{ANNA[8:]}.",
         f"xx.find.{ANNA[8:]}.rag.query.v1",
-        f"hn.event.{ANNA[8:]}.x",
+        f"hn.event.{ANNA[8:]}.",
+        f"hn.events.{ANNA[8:]}.x",
         f"hn.call.{ANNA[8:]}.{BERTA[8:]}.x",
         "hn.adv.short.rag.query.v1",
         f"hn.adv.{ANNA[8:-1]}_.rag.query.v1",
