@@ -28,7 +28,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     summary: str
     """One line, for people and for models that choose among tools."""
     trust_required: str
-    """unknown, member, trusted, anchor, self, or `custom:<rule>` (resolutions.md 61)."""
+    """unknown, invited, member, trusted, anchor, self, or `custom:<rule>` (resolutions.md 61)."""
     side_effects: bool
     idempotent: Literal["pure", "client_id", "natural", "no"]
     """pure: reads; client_id: once per caller and client_id; natural: once per what the call names; no."""

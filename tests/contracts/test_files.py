@@ -20,6 +20,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "contracts"
 ALL = list(contracts())
 EXAMPLES = [(contract, index) for contract in ALL for index in range(len(contract.examples))]
 
+MADE_BY = {
+    "posts": "market.post@1.0",
+    "invites": "community.invite@1.0",
+    "tokens": "auth.token.issue@1.0",
+}
+
 every_contract = pytest.mark.parametrize("contract", ALL, ids=[contract.id for contract in ALL])
 every_example = pytest.mark.parametrize(
     ("contract", "index"), EXAMPLES, ids=[f"{contract.id}-{index}" for contract, index in EXAMPLES]
@@ -100,8 +106,9 @@ def test_the_example_is_accepted_or_refused_where_it_says(contract: Contract, in
 @every_example
 def test_what_the_example_takes_as_given_is_possible(contract: Contract, index: int) -> None:
     given = contract.examples[index].get("given", {})
-    for post in given.get("posts", []):
-        contracts().get("market.post@1.0").check_request({"params": {}, "input": post})
+    for kind, made_by in MADE_BY.items():
+        for request in given.get(kind, []):
+            contracts().get(made_by).check_request({"params": {}, "input": request})
     if "document" in given:
         cid = contract.examples[index]["request"]["input"]["doc_cid"]
         assert content_hash(given["document"].encode()) == cid

@@ -36,6 +36,17 @@ def refusal(call: Any, *arguments: Any) -> HearthNetError:
 @pytest.mark.req("CONTRACT-1")
 def test_the_contracts_of_this_version_are_there() -> None:
     assert [contract.id for contract in contracts()] == [
+        "auth.token.introspect@1.0",
+        "auth.token.issue@1.0",
+        "auth.token.revoke@1.0",
+        "community.demote@1.0",
+        "community.invite@1.0",
+        "community.join@1.0",
+        "community.policy@1.0",
+        "community.promote@1.0",
+        "community.revoke@1.0",
+        "community.sync@1.0",
+        "community.withdraw@1.0",
         "llm.chat@2.0",
         "llm.complete@1.0",
         "market.expire@1.0",
