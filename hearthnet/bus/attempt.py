@@ -38,7 +38,10 @@ class NobodyThere(HearthNetError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, the same for every candidate. `body` is the complete `{params, input}`."""
+    """What is asked, the same for every candidate. `body` is the complete `{params, input}`.
+
+    Where `node` is not empty, only that node is asked.
+    """
 
     contract: Contract
     body: dict[str, Any]
@@ -47,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     idempotency_key: str = ""
     hops: int = 0
+    node: str = ""
 
 
 async def send(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+from hearthnet import ids
 from hearthnet.bus import calls
 from hearthnet.bus.attempt import Request
 from hearthnet.bus.calls import Candidates, Reply
@@ -63,15 +64,15 @@ class Bus:
         approval: Approval | None = None,
         idempotency_key: str = "",
         hops: int = 0,
+        node: str = "",
     ) -> Reply:
         """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
 
-        `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request`
-        before anything is
-        sent where the body does not fit the contract, `not_found` where nobody offers it, `timeout`,
-        `partition`.
+        `node` (a full node id) asks that node alone. `timeout_seconds` is the contract's by default. Raises
+        what the provider raised, `bad_request` before anything is sent where the body does not fit the
+        contract, `not_found` where nobody offers it, `timeout`, `partition`.
         """
-        request = self._request(capability, body, token, run, approval, idempotency_key, hops)
+        request = self._request(capability, body, token, run, approval, idempotency_key, hops, node)
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
         return await calls.call(self.peer, self._discovery, request, limit)
 
@@ -84,12 +85,13 @@ class Bus:
         token: str = "",
         run: str = "",
         hops: int = 0,
+        node: str = "",
     ) -> StreamCall:
         """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`.
 
-        Leaving it cancels.
+        Leaving it cancels. `node` (a full node id) asks that node alone.
         """
-        request = self._request(capability, body, token, run, None, "", hops)
+        request = self._request(capability, body, token, run, None, "", hops, node)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -128,9 +130,12 @@ class Bus:
         approval: Approval | None,
         idempotency_key: str,
         hops: int,
+        node: str,
     ) -> Request:
         contract = find_contract(capability)
         contract.check_request(body)
+        if node:
+            ids.public_key(node)
         key = idempotency_key or _client_id(contract, body)
         return Request(
             contract=contract,
@@ -140,6 +145,7 @@ class Bus:
             approval=approval,
             idempotency_key=key,
             hops=hops,
+            node=node,
         )
 
 

@@ -96,14 +96,15 @@ class Candidates:
                 await settled(self._peer, self.again(error), until, error)
 
     async def _known(self) -> list[OfferView]:
-        own, link = self._peer.node_id, self._peer.link
+        first, link = self._request.node or self._peer.node_id, self._peer.link
         while True:
             await link.connected()
             known = await self._discovery.offers(
                 self._request.contract.capability,
                 lambda offers: bool(self._untried(offers)),
-                # The own node comes first: its answer is enough, and the others need not be waited for.
-                lambda offers: any(view.node == own for view in self._untried(offers)),
+                # The own node comes first: its answer is enough, and the others need not be waited for. So it
+                # is with the node that was chosen.
+                lambda offers: any(view.node == first for view in self._untried(offers)),
             )
             if self._untried(known) or self._why is not None or not link.settling:
                 return known
@@ -112,8 +113,10 @@ class Candidates:
 
     def _nobody(self, known: list[OfferView]) -> HearthNetError:
         """Why nobody can be asked; while services of the own node start, that is for now only."""
-        error = router.no_candidate(self._request.contract, self._request.body, known)
-        starting = self._peer.starting() if error.code == "not_found" else []
+        request, own = self._request, self._peer.node_id
+        error = router.no_candidate(request.contract, request.body, self._chosen(known), request.node)
+        waits = error.code == "not_found" and request.node in ("", own)
+        starting = self._peer.starting() if waits else []
         if not starting:
             return error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
@@ -145,8 +148,13 @@ class Candidates:
         return wait * random.uniform(0.5, 1.5)
 
     def _untried(self, offers: list[OfferView]) -> list[OfferView]:
-        found = router.candidates(self._request.contract, self._request.body, offers, self._peer.node_id)
+        chosen = self._chosen(offers)
+        found = router.candidates(self._request.contract, self._request.body, chosen, self._peer.node_id)
         return [view for view in found if (view.node, view.offer.instance) not in self._tried]
+
+    def _chosen(self, offers: list[OfferView]) -> list[OfferView]:
+        """The offers of the node that the request names, all of them where it names none."""
+        return [view for view in offers if self._request.node in ("", view.node)]
 
 
 async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:

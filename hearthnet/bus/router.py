@@ -11,6 +11,7 @@ from typing import Any
 from hearthnet.bus.registry import OfferView
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import short_id
 
 
 def candidates(
@@ -36,13 +37,16 @@ def candidates(
     )
 
 
-def no_candidate(contract: Contract, body: dict[str, Any], offers: list[OfferView]) -> HearthNetError:
-    """Why nothing in `offers` answers `body`, with what is offered instead."""
+def no_candidate(
+    contract: Contract, body: dict[str, Any], offers: list[OfferView], node: str
+) -> HearthNetError:
+    """Why nothing in `offers` (those of `node`, where one was named) answers `body`, with what is offered
+    instead.
+    """
     same_version = [view for view in offers if view.capability.serves(contract.capability)]
     if not same_version:
-        return HearthNetError(
-            "not_found", f"nobody in the mesh offers {contract.id} now; see: hearthnet caps"
-        )
+        who = f"{short_id(node)} does not offer" if node else "nobody in the mesh offers"
+        return HearthNetError("not_found", f"{who} {contract.id} now; see: hearthnet caps")
     if not any(_same_schema(contract, view) for view in same_version):
         return HearthNetError(
             "schema_mismatch", f"{contract.id} is offered only with another contract; upgrade the older side"

@@ -139,7 +139,7 @@ def test_equal_candidates_are_picked_by_chance() -> None:
     ],
 )
 def test_why_nobody_answers(views: list[OfferView], code: str, words: str) -> None:
-    error = router.no_candidate(contracts().get(QUERY), query(), views)
+    error = router.no_candidate(contracts().get(QUERY), query(), views, "")
     assert error.code == code
     assert words in error.message
 

@@ -6,6 +6,8 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.service.host import Host
+from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
@@ -41,6 +43,36 @@ async def test_the_own_node_is_asked_first(mesh: Mesh) -> None:
         for _ in range(4):
             await bus.call(QUERY, query())
         assert len(near.calls) == before + 4
+
+
+@pytest.mark.req("BUS-22")
+async def test_a_node_can_be_chosen(mesh: Mesh) -> None:
+    """The caller's own node offers it too, and would come first."""
+    near, far = ProbeService(), ProbeService()
+    async with mesh.hosting(far), await mesh.guest_bus() as guest:
+        host = Host(near, guest.peer)
+        await host.open()
+        try:
+            chosen = await guest.call(QUERY, query(), node=mesh.identity.node_id)
+            async with guest.stream(CHAT, CHAT_BODY, node=mesh.identity.node_id) as stream:
+                provider = {stream.provider async for _ in stream}
+            unchosen = await guest.call(QUERY, query())
+        finally:
+            await host.close(drain_seconds=0)
+    assert {chosen.provider} == provider == {mesh.identity.node_id}
+    assert unchosen.provider == guest.peer.node_id
+
+
+@pytest.mark.req("BUS-22")
+async def test_a_chosen_node_that_does_not_offer_it_is_named(mesh: Mesh) -> None:
+    stranger = Identity.generate().node_id
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        with pytest.raises(HearthNetError, match=ids.short_id(stranger)) as caught:
+            await bus.call(QUERY, query(), node=stranger)
+        assert caught.value.code == "not_found"
+        with pytest.raises(HearthNetError, match="not a node id") as caught:
+            await bus.call(QUERY, query(), node="kitchen")
+        assert caught.value.code == "bad_request"
 
 
 @pytest.mark.req("BUS-10")
