@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from nats.js.object_store import ObjectStore
 
 BLOBS: Final = "blobs"
+CLAIMS: Final = "claims"
+"""The key-value bucket in which something is taken once."""
 
 
 class Store:

@@ -1,6 +1,14 @@
 """What JetStream holds: made by the supervisor alone, and refused when weaker than promised.
 
-Settings of the market's stream from wire.md, "Effects happen once": a subject takes one message, for good.
+    MARKET      mk.post.<author>.<client id>      one event a subject, for good
+    COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, for good
+                cm.revoked.<issuer>.<token id>
+    COUNTERS    ct.<token id>.<what>              counters (`Nats-Incr`), gone 25 h after the last increment
+    KV_claims   $KV.claims.<key>                  one record a key, changed only by who read it
+    AUDIT       au.entry                          the audit log, in order
+    OBJ_blobs   $O.blobs.>                        documents by their hash
+
+Settings from wire.md, "Effects happen once" and "Records that must survive".
 """
 
 from __future__ import annotations
@@ -8,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.bus.store import BLOBS
+from hearthnet.bus.store import BLOBS, CLAIMS
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
@@ -18,18 +26,64 @@ if TYPE_CHECKING:
 _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
 
 
+COUNTED_SECONDS: Final = 25 * 60 * 60
+"""How long a counter is kept: longer than the day that a token lives at most, and its hour of grace."""
+
+
 def market_stream() -> StreamConfig:
     """The stream of the market's posts."""
+    return _events("MARKET", "mk.post.*.*")
+
+
+def community_stream() -> StreamConfig:
+    """The stream of the community's events and of its tokens' revocations."""
+    return _events("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*")
+
+
+def counter_stream() -> StreamConfig:
+    """The stream of what tokens were used for; a message adds to the number under its subject."""
+    from nats.js import api
+
+    kept = _kept("COUNTERS", "ct.>")
+    kept.discard = (
+        api.DiscardPolicy.OLD
+    )  # the server's rule for counters: the new number takes the old one's place
+    kept.max_msgs_per_subject = 1
+    kept.max_age = COUNTED_SECONDS
+    kept.allow_msg_counter = True
+    return kept
+
+
+def claim_stream() -> StreamConfig:
+    """The stream under the key-value bucket of claims, as NATS's own clients lay it out."""
+    kept = _kept(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>")
+    kept.max_msgs_per_subject = 1
+    return kept
+
+
+def audit_stream() -> StreamConfig:
+    """The stream of the audit log: one subject, so that its sequence is the chain's."""
+    return _kept("AUDIT", "au.entry")
+
+
+def _events(name: str, *subjects: str) -> StreamConfig:
+    """A stream in which a subject takes one message, for good."""
+    kept = _kept(name, *subjects)
+    kept.discard_new_per_subject = True
+    kept.max_msgs_per_subject = 1
+    return kept
+
+
+def _kept(name: str, *subjects: str) -> StreamConfig:
+    """A stream from which nothing is ever taken away."""
     from nats.js import api
 
     return api.StreamConfig(
-        name="MARKET",
-        subjects=["mk.post.*.*"],
+        name=name,
+        subjects=list(subjects),
         storage=api.StorageType.FILE,
         retention=api.RetentionPolicy.LIMITS,
         discard=api.DiscardPolicy.NEW,
-        discard_new_per_subject=True,
-        max_msgs_per_subject=1,
         max_msgs=-1,
         max_bytes=-1,
         max_age=0,
@@ -68,11 +122,22 @@ async def ensure(js: JetStreamContext, folder: Path) -> None:
     """
     from nats.js import errors
 
-    for wanted in (market_stream(), blob_stream()):
+    for wanted in _everything():
         try:
             await _ensure(js, wanted, folder)
         except errors.APIError as error:
             raise _refused(wanted, error) from error
+
+
+def _everything() -> tuple[StreamConfig, ...]:
+    return (
+        market_stream(),
+        community_stream(),
+        counter_stream(),
+        claim_stream(),
+        audit_stream(),
+        blob_stream(),
+    )
 
 
 async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> None:

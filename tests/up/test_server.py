@@ -125,7 +125,8 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
 
     store = await Link.connect(server.state.url, prepared.identity.store_login(), "store")
     js = store.client.jetstream()
-    assert {stream.config.name for stream in await js.streams_info()} == {"MARKET", "OBJ_blobs"}
+    names = {stream.config.name for stream in await js.streams_info()}
+    assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "KV_claims", "OBJ_blobs"}
     found = (await js.stream_info("MARKET")).config
     assert streams.differences(streams.market_stream(), found) == []
     assert found.max_msgs_per_subject == 1
