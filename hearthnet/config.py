@@ -74,13 +74,18 @@ class Home:
         return self.path / "community" / "roster.json"
 
     @property
+    def upstream(self) -> Path:
+        """How this home reaches the one that took it in; absent where it is on its own."""
+        return self.path / "community" / "upstream.json"
+
+    @property
     def nats(self) -> Path:
         """The folder of the NATS server."""
         return self.path / "nats"
 
     @property
     def server_config(self) -> Path:
-        """The server's configuration, written anew at every start."""
+        """The server's configuration, written anew at every start and whenever the roster changes."""
         return self.nats / "server.conf"
 
     @property
@@ -134,6 +139,18 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 4222
 
 
+class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[community]: where the homes of other members reach this one.
+
+    `host` is the address to listen on, beyond loopback with TLS. `port` is tried first; in use, or 0, a free
+    one is taken. `address` is what invites say, `host` or `host:port`; empty: this computer's own.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 7422
+    address: str = ""
+
+
 class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[services]: which services run here; None stands for every installed one."""
 
@@ -164,6 +181,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     node: NodeConfig = NodeConfig()
     server: ServerConfig = ServerConfig()
+    community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
 
@@ -185,6 +203,16 @@ display_name = ""
 # Programs on this computer reach the node at this port. If something else uses it, a free one is taken
 # and shown. 0: always take a free one.
 port = 4222
+
+[community]
+# Where the homes of other members reach this one. 127.0.0.1: only from this computer. 0.0.0.0: from
+# everywhere in the network, with TLS; whoever is not invited still gets in nowhere.
+host = "127.0.0.1"
+# If something else uses this port, a free one is taken and shown. 0: always take a free one.
+port = 7422
+# What invites say, as a name or address that others can reach: "kitchen.local", "192.0.2.7:7422".
+# Empty: this computer's own address.
+address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.

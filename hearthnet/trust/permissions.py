@@ -30,6 +30,11 @@ _SUBSCRIBE: Final = (
     "$SRV.>",
 )
 
+# An invite is for joining: its key may find and call `community.*` at any member, and hear the answers. It has
+# no streams, announces nothing, publishes no events, and hears none.
+_INVITE_PUBLISH: Final = ("hn.call.{node}.*.*.community.>", "hn.find.{node}.community.>")
+_INVITE_SUBSCRIBE: Final = ("hn.rep.*.{node}.>", "hn.adv.*.community.>")
+
 
 class Permissions(NamedTuple):
     """Subject patterns; what matches none of them is refused."""
@@ -44,8 +49,17 @@ def node_permissions(node: str) -> Permissions:
     There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others
     publish in its place.
     """
+    return _filled(node, _PUBLISH, _SUBSCRIBE)
+
+
+def invite_permissions(invite_key: str) -> Permissions:
+    """The subjects of an open invite: they follow from its key's id, as a node's do."""
+    return _filled(invite_key, _INVITE_PUBLISH, _INVITE_SUBSCRIBE)
+
+
+def _filled(node: str, publish: tuple[str, ...], subscribe: tuple[str, ...]) -> Permissions:
     token = token_form(node)
     return Permissions(
-        publish=tuple(pattern.format(node=token) for pattern in _PUBLISH),
-        subscribe=tuple(pattern.format(node=token) for pattern in _SUBSCRIBE),
+        publish=tuple(pattern.format(node=token) for pattern in publish),
+        subscribe=tuple(pattern.format(node=token) for pattern in subscribe),
     )

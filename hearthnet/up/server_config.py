@@ -1,23 +1,81 @@
 """The configuration of the NATS server, as a function of the roster (wire.md, "Accounts and subjects").
 
-Three accounts. `HN` is the bus, without JetStream, one user per member. `STORE` holds JetStream for this
-operator's own processes. `SYS` answers the supervisor's questions about the server. Every user is a public
-nkey: no secret is in the file, and there is no user for those who show none.
+Three accounts. `HN` is the bus, without JetStream, one user per member and open invite; leaf links bridge
+this account and no other. `STORE` holds JetStream for this operator's own processes. `SYS` answers the
+supervisor's questions about the server. Every user is a public nkey: no secret is in the file, and there is no
+user for those who show none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from hearthnet.trust.permissions import node_permissions
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Login, is_login
+from hearthnet.trust.permissions import Permissions, invite_permissions, node_permissions
 from hearthnet.trust.roster import Member
+from hearthnet.up.address import Address
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 ANY_PORT: Final = -1
+# A silent loss is noticed after 12-20 s (wire.md, "Leaf links"). The server knows one interval for leaf links
+# and clients alike.
+_PINGS: Final = "ping_interval: 5s\nping_max: 2"
+
+
+class BusLogin(NamedTuple):
+    """A key that may log in to the bus: its id, from which its permissions follow, and the public nkey."""
+
+    node_id: str
+    login: str
+
+
+class Certificate(NamedTuple):
+    """The PEM files of a server's certificate and its private key."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LeafListener:
+    """Where other homes' servers link to this one. `port` -1 lets the server choose; `tls` is None on
+    loopback only.
+    """
+
+    host: str
+    port: int
+    tls: Certificate | None = None
+
+    def __post_init__(self) -> None:
+        if self.tls is None and not Address(self.host, 0).on_loopback:
+            raise HearthNetError("internal_error", f"a leaf listener on {self.host} needs TLS")
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRemote:
+    """The server that this one links to.
+
+    `login_file` is a file beside the configuration that holds what `login_line` gives, so that the secret
+    seed is in a file of its own; `trusted` is the PEM file of the certificate that the other server is known
+    by, None on loopback only.
+    """
+
+    address: Address
+    login_file: str
+    trusted: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.trusted is None and not self.address.on_loopback:
+            raise HearthNetError(
+                "bad_request",
+                f"{self.address} is beyond this computer, and the invite names no certificate for it; ask "
+                "for a new invite from a home that listens there",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +91,35 @@ class ServerSettings:
     members: tuple[Member, ...]
     store_login: str
     system_login: str
+    invites: tuple[BusLogin, ...] = ()
+    listener: LeafListener | None = None
+    remote: LeafRemote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSettings:
+    """A short-lived server of someone who holds an invite: one login, one leaf link, nothing kept."""
+
+    name: str
+    ports: Path
+    invite: BusLogin
+    system_login: str
+    remote: LeafRemote
+
+
+def login_line(login: Login) -> bytes:
+    """The content of a leaf remote's `login_file`: the seed of a login, never that of an identity."""
+    return b"nkey: " + login.seed + b"\n"
 
 
 def render(settings: ServerSettings) -> str:
     """The text of `server.conf`. Each setting of `jetstream` has its own line; the server misreads them
     otherwise.
     """
-    users = "\n".join(_bus_user(member) for member in settings.members)
+    users = "\n".join(_bus_user(login, allowed) for login, allowed in _bus_users(settings))
     return f"""\
-# Written by `hearthnet up` at every start from the roster. Changes made here are lost.
-server_name: {_quote(settings.name)}
-listen: "127.0.0.1:{settings.port}"
-ports_file_dir: {_quote(str(settings.ports))}
-max_payload: {MAX_PAYLOAD}
+# Written by `hearthnet up` from the roster, at every start and on change. Changes made here are lost.
+{_head(settings.name, settings.port, settings.ports)}
 jetstream {{
   store_dir: {_quote(str(settings.jetstream))}
   sync_interval: always
@@ -69,19 +143,101 @@ accounts {{
   }}
 }}
 system_account: SYS
-"""
+{_leafnodes(settings.listener, settings.remote)}"""
 
 
-def _bus_user(member: Member) -> str:
-    permissions = node_permissions(member.node_id)
+def render_guest(settings: GuestSettings) -> str:
+    """The text of the configuration of a server that only joins: loopback, any free port, no JetStream."""
+    allowed = invite_permissions(settings.invite.node_id)
+    return f"""\
+{_head(settings.name, ANY_PORT, settings.ports)}
+accounts {{
+  HN {{
+    users: [
+{_bus_user(settings.invite.login, allowed)}
+    ]
+  }}
+  SYS {{
+    users: [
+      {{ nkey: {settings.system_login} }}
+    ]
+  }}
+}}
+system_account: SYS
+{_leafnodes(None, settings.remote)}"""
+
+
+def _head(name: str, port: int, ports: Path) -> str:
+    return f"""\
+server_name: {_quote(name)}
+listen: "127.0.0.1:{port}"
+ports_file_dir: {_quote(str(ports))}
+max_payload: {MAX_PAYLOAD}
+{_PINGS}"""
+
+
+def _bus_users(settings: ServerSettings) -> Iterator[tuple[str, Permissions]]:
+    """Every login once: the server refuses a configuration that names one twice, and stays at an old one."""
+    seen = {settings.store_login, settings.system_login}
+    entries = [(member.login, node_permissions(member.node_id)) for member in settings.members]
+    entries += [(invite.login, invite_permissions(invite.node_id)) for invite in settings.invites]
+    for login, allowed in entries:
+        if login not in seen and is_login(login):
+            seen.add(login)
+            yield login, allowed
+
+
+def _bus_user(login: str, permissions: Permissions) -> str:
     return f"""\
       {{
-        nkey: {member.login}
+        nkey: {login}
         permissions {{
           publish: {{ allow: [{_list(permissions.publish)}] }}
           subscribe: {{ allow: [{_list(permissions.subscribe)}] }}
         }}
       }}"""
+
+
+def _leafnodes(listener: LeafListener | None, remote: LeafRemote | None) -> str:
+    """Nothing is compressed: frames are boxed. A remote brings the account `HN` and no other."""
+    if listener is None and remote is None:
+        return ""
+    parts = ["  compression: off"]
+    if listener is not None:
+        parts.append(f"  host: {_quote(listener.host)}\n  port: {listener.port}\n  no_advertise: true")
+        if listener.tls is not None:
+            parts.append(
+                f"  tls {{\n    cert_file: {_quote(str(listener.tls.certificate))}\n"
+                f"    key_file: {_quote(str(listener.tls.key))}\n"
+                "    handshake_first: true\n    timeout: 5\n  }"
+            )
+    if remote is not None:
+        parts.append(_remote(remote))
+    body = "\n".join(parts)
+    return f"leafnodes {{\n{body}\n}}\n"
+
+
+def _remote(remote: LeafRemote) -> str:
+    tls = ""
+    if remote.trusted is not None:
+        tls = (
+            f"      tls {{\n        ca_file: {_quote(str(remote.trusted))}\n"
+            "        handshake_first: true\n        timeout: 5\n      }\n"
+        )
+    return f"""\
+  remotes: [
+    {{
+      url: {_quote(f"nats-leaf://{remote.address}")}
+      account: HN
+      include {_include(remote.login_file)}
+      ignore_discovered_servers: true
+      no_randomize: true
+{tls}    }}
+  ]"""
+
+
+def _include(name: str) -> str:
+    return f"'./{name}'"
 
 
 def _list(subjects: Iterable[str]) -> str:
