@@ -53,20 +53,13 @@ class Person:
         if name in self._yes_to:
             terminal.aside(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
             return Approve()
-        screen = _screen() if self._can_ask else None
+        screen = terminal.screen() if self._can_ask else None
         if screen is None:
             return None
         async with self._one_at_a_time:
             with Keyboard(sys.stdin) as keyboard:
                 dialogue = Dialogue(screen, keyboard, self._node, self._toolbox[pending.name])
                 return await dialogue.decide(pending)
-
-
-def _screen() -> TextIO | None:
-    """Where a question is seen by the one who types the answer; None where that is nobody."""
-    if not terminal.is_tty(sys.stdin):
-        return None
-    return next((stream for stream in (sys.stdout, sys.stderr) if terminal.is_tty(stream)), None)
 
 
 class Dialogue:

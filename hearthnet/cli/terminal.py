@@ -43,6 +43,13 @@ def is_tty(stream: TextIO) -> bool:
     return False
 
 
+def screen() -> TextIO | None:
+    """Where a question is seen by the one who types the answer; None where that is nobody."""
+    if not is_tty(sys.stdin):
+        return None
+    return next((stream for stream in (sys.stdout, sys.stderr) if is_tty(stream)), None)
+
+
 def line(text: str = "") -> None:
     """One line on stdout."""
     sys.stdout.write(f"{text}\n")

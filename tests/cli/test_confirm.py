@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hearthnet.cli import confirm
+from hearthnet.cli import terminal
 from hearthnet.cli.confirm import Dialogue, Person
 from hearthnet.cli.keyboard import Keyboard
 from hearthnet.errors import HearthNetError
@@ -233,7 +233,7 @@ def test_yes_to_something_unknown_is_answered_with_the_nearest() -> None:
 @pytest.mark.asyncio
 async def test_calls_are_asked_about_one_at_a_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", desk.keys)
-    monkeypatch.setattr(confirm, "_screen", lambda: desk.screen)
+    monkeypatch.setattr(terminal, "screen", lambda: desk.screen)
     person = Person(NODE, TOOLS, [], can_ask=True)
     both = [asyncio.create_task(person.decide(pending())) for _ in range(2)]
     await desk.expect(PROMPT)
