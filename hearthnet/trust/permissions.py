@@ -30,8 +30,8 @@ _SUBSCRIBE: Final = (
     "$SRV.>",
 )
 
-# An invite is for joining: its key may find and call `community.*` at any member, and hear the answers. It has
-# no streams, announces nothing, publishes no events, and hears none.
+# An invite is for joining: its key may find and call `community.*` at any member, and hear the answers. It
+# has no streams, announces nothing, publishes no events, and hears none.
 _INVITE_PUBLISH: Final = ("hn.call.{node}.*.*.community.>", "hn.find.{node}.community.>")
 _INVITE_SUBSCRIBE: Final = ("hn.rep.*.{node}.>", "hn.adv.*.community.>")
 

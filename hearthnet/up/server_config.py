@@ -2,8 +2,8 @@
 
 Three accounts. `HN` is the bus, without JetStream, one user per member and open invite; leaf links bridge
 this account and no other. `STORE` holds JetStream for this operator's own processes. `SYS` answers the
-supervisor's questions about the server. Every user is a public nkey: no secret is in the file, and there is no
-user for those who show none.
+supervisor's questions about the server. Every user is a public nkey: no secret is in the file, and there is
+no user for those who show none.
 """
 
 from __future__ import annotations
