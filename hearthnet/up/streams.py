@@ -36,8 +36,10 @@ def market_stream() -> StreamConfig:
 
 
 def community_stream() -> StreamConfig:
-    """The stream of the community's events and of its tokens' revocations."""
-    return _events("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*")
+    """The stream of the community's events and of its tokens' revocations; these end with their tokens."""
+    kept = _events("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*")
+    kept.allow_msg_ttl = True
+    return kept
 
 
 def counter_stream() -> StreamConfig:
