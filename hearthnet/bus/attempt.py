@@ -95,7 +95,7 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     Where the process is gone, the server says so to whoever waits for the call.
     """
     instance = view.offer.instance
-    header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance)
+    header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance, stream=call_id)
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     data = frames.box(frames.plain(header, body), peer.keys.to(view.node))

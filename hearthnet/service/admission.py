@@ -31,7 +31,7 @@ from hearthnet.times import now_ms
 from hearthnet.trust import approval as approvals
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed
-from hearthnet.trust.authority import Authority, Demand, effective
+from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective
 from hearthnet.trust.token import Claims
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
@@ -67,7 +67,16 @@ def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
         raise FrameError("the frame is not for this subject or community")
     if header.to != peer.node_id or header.to_instance != peer.instance:
         raise FrameError("the frame is for another process")
+    if route.rest != f"{header.to_instance}.{_matter(header)}":
+        raise FrameError("the frame is about something else than its subject says")
     return frame
+
+
+def _matter(header: Header) -> str:
+    """What a frame is about, as its subject has to end: a capability, or the stream it belongs to."""
+    if header.kind in SUBJECT_KINDS["call"]:
+        return subjects.topic(parse_capability(header.capability))
+    return header.stream
 
 
 def fresh(peer: Peer, header: Header) -> bool:
@@ -116,7 +125,7 @@ def _claims(peer: Peer, header: Header) -> Claims | None:
         return None
     claims = tokens.decode(header.token)
     tokens.check_use(claims, caller=header.sender, community=peer.community, now_ms=now_ms())
-    if claims.run != header.run:
+    if claims.run not in ("", header.run):
         raise HearthNetError("token_scope_insufficient", "the token was made for another run")
     return claims
 
@@ -149,9 +158,14 @@ def _authorise(
         trust=chosen.offer.trust or contract.trust_required,
         node=peer.node_id,
         side_effects=contract.side_effects,
+        own_key=contract.approval == "own_key",
     )
-    issuer = header.sender if claims is None else claims.iss
-    return effective(header.sender, peer.roster.level(issuer), claims, demand, body)
+    token = None if claims is None else Token(claims, _standing(peer, claims.iss))
+    return effective(_standing(peer, header.sender), token, demand, body)
+
+
+def _standing(peer: Peer, node: str) -> Standing:
+    return Standing(node, peer.roster.level(node))
 
 
 def _approval(
@@ -166,7 +180,8 @@ def _approval(
     approval = approvals.decode(header.approval)
     call = Claimed(
         community=peer.community,
-        principal=authority.principal,
+        approver=authority.approver,
+        via=authority.via,
         actor=header.sender,
         provider=peer.node_id,
         capability=contract.id,

@@ -31,8 +31,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the
     caller's
     process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a stream's
-    frames from 1; 0 is
-    outside the sequence (keep-alive). `event` is a stream frame's event, or the type of an event for all, as
+    frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call that an ack, an input or a
+    cancel is about. `event` is a stream frame's event, or the type of an event for all, as
     in its subject. `code` is set on a reply or frame that carries an error object.
     """
 
@@ -46,12 +46,15 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to_instance: str = ""
     capability: str = ""
     deadline: Count = 0
+    stream: str = ""
     seq: Count = 0
     event: str = ""
     code: str = ""
     token: str = ""
     run: str = ""
     approval: dict[str, Any] | None = None
+    grant: dict[str, Any] | None = None
+    use: Count = 0
     idempotency_key: str = ""
     hops: Count = 0
 

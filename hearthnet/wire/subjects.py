@@ -21,11 +21,12 @@ _FOR_ALL: Final = frozenset({"find", "adv", "event"})
 
 
 class Route(NamedTuple):
-    """The two ends that a directed subject names, as full node ids."""
+    """The two ends that a directed subject names, as full node ids, and what stands behind them."""
 
     family: str
     sender: str
     receiver: str
+    rest: str
 
 
 def topic(capability: Capability) -> str:
@@ -97,11 +98,11 @@ def events_of(event_type: str) -> str:
 
 
 def directed(subject: str) -> Route:
-    """The ends of an `hn.call`, `hn.ctl` or `hn.rep` subject; `bad_request` for another one."""
+    """What an `hn.call`, `hn.ctl` or `hn.rep` subject says; `bad_request` for another one."""
     parts = subject.split(".", 4)
     if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep") or not parts[4]:
         raise HearthNetError("bad_request", "not a directed subject")
-    return Route(parts[1], ids.from_token_form(parts[2]), ids.from_token_form(parts[3]))
+    return Route(parts[1], ids.from_token_form(parts[2]), ids.from_token_form(parts[3]), parts[4])
 
 
 def open_sender(subject: str) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""The attacks of docs/security.md, against a node whose processes are real."""

@@ -1,0 +1,70 @@
+"""The node under attack: `hearthnet up` as a person runs it, with three more members in its roster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.registry import OfferView
+from hearthnet.config import Home
+from hearthnet.trust.keys import Identity
+from tests.attacks.attacker import LIST, Attacker, Raw
+from tests.helpers.neighbourhood import Neighbourhood, settle_in
+from tests.helpers.shell import Shell
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A running node, and the homes of other members who have a login at its server."""
+
+    home: Home
+    url: str
+    identity: Identity
+    neighbourhood: Neighbourhood
+
+    @property
+    def node(self) -> str:
+        """Its full id."""
+        return self.identity.node_id
+
+    async def attacker(self, name: str = "mallory") -> Attacker:
+        """A member's process at the victim's server."""
+        return Attacker(await Bus.join(self.neighbourhood.home(name), self.url, name))
+
+    async def raw(self, name: str = "mallory") -> Raw:
+        """A member's bare connection."""
+        return await Raw.connect(self.url, self.key(name).login())
+
+    def key(self, name: str) -> Identity:
+        """A member's key."""
+        return load_identity(self.neighbourhood.home(name).device_key)
+
+
+@pytest.fixture(scope="session")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    """One node for all attacks: it has to survive them."""
+    folder: Path = tmp_path_factory.mktemp("victim")
+    neighbourhood = settle_in(folder, "mallory", "carol", "gateway", services=("market", "rag"))
+    home = neighbourhood.founder
+    with Shell(home.path).node() as state:
+        yield Victim(home, str(state["server"]["url"]), load_identity(home.device_key), neighbourhood)
+
+
+@pytest_asyncio.fixture
+async def mallory(victim: Victim) -> AsyncIterator[Attacker]:
+    """A member who means harm."""
+    attacker = await victim.attacker()
+    yield attacker
+    await attacker.bus.close()
+
+
+@pytest_asyncio.fixture
+async def market(mallory: Attacker, victim: Victim) -> OfferView:
+    """The victim's market."""
+    return await mallory.target(LIST, victim.node)

@@ -1,0 +1,166 @@
+"""Frames that were captured, changed, turned round or led elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.registry import OfferView
+from hearthnet.trust.keys import Identity
+from hearthnet.types import parse_capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from tests.attacks.attacker import LIST, LIST_BODY, NO_ANSWER, POST, Attacker, Raw, post_body
+from tests.attacks.conftest import Victim
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.req("ATTACK-5")
+async def test_a_captured_call_has_no_second_effect(mallory: Attacker, market: OfferView) -> None:
+    body = post_body("Captured and sent again")
+    header = mallory.header(market, POST, body)
+    data = mallory.boxed(mallory.inner(header, body, signed=True), market)
+    subject = mallory.subject(market, POST)
+    assert await mallory.deliver(subject, data, header.id) == "ok"
+    assert await mallory.strike(subject, data, header.id, market) == NO_ANSWER
+    listed = await mallory.bus.call(LIST, {"params": {}, "input": {"limit": 500}})
+    assert [post["title"] for post in listed.output["posts"]].count("Captured and sent again") == 1
+
+
+@pytest.mark.req("ATTACK-6")
+async def test_one_changed_byte_is_no_frame(mallory: Attacker, market: OfferView) -> None:
+    header = mallory.header(market, LIST, LIST_BODY)
+    data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+    subject = mallory.subject(market, LIST)
+    for place in (0, 5, 7, 29, 31, 46, len(data) // 2, len(data) - 1):
+        changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        assert await mallory.strike(subject, changed, header.id, market) == NO_ANSWER, place
+    assert await mallory.strike(subject, data[:-1], header.id, market) == NO_ANSWER
+    assert await mallory.deliver(subject, data, header.id) == "ok"
+
+
+@pytest.mark.req("ATTACK-6")
+async def test_another_capability_in_the_subject_is_no_call(mallory: Attacker, market: OfferView) -> None:
+    header = mallory.header(market, LIST, LIST_BODY)
+    data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+    subject = mallory.subject(market, "market.expire@1.0")
+    assert await mallory.strike(subject, data, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-6")
+async def test_a_control_subject_takes_no_call(mallory: Attacker, market: OfferView) -> None:
+    header = mallory.header(market, LIST, LIST_BODY)
+    data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+    subject = subjects.control(mallory.peer.node_id, market.node, market.offer.instance, header.id)
+    assert await mallory.strike(subject, data, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-7")
+async def test_the_operator_of_the_server_reads_no_frame(
+    victim: Victim, mallory: Attacker, market: OfferView
+) -> None:
+    # All that a server sees of a call is its subject and these bytes.
+    secret = "the-word-that-nobody-else-may-read"
+    body = post_body(secret)
+    header = mallory.header(market, POST, body)
+    data = mallory.boxed(mallory.inner(header, body, signed=True), market)
+    assert secret.encode() not in data
+    assert header.id.encode() not in data
+    operator = Identity.generate()
+    for key in (
+        operator.box_key(operator.node_id, market.node),
+        operator.box_key(mallory.peer.node_id, operator.node_id),
+    ):
+        with pytest.raises(frames.FrameError):
+            frames.unbox(data, key)
+    carol = victim.key("carol")
+    with pytest.raises(frames.FrameError):
+        frames.unbox(data, carol.box_key(mallory.peer.node_id, carol.node_id))
+
+
+@pytest.mark.req("ATTACK-8")
+async def test_a_frame_cannot_be_turned_round(victim: Victim, mallory: Attacker, market: OfferView) -> None:
+    # Boxed with the key of the other direction, as one who reflects a frame would have it.
+    header = mallory.header(market, LIST, LIST_BODY)
+    inner = mallory.inner(header, LIST_BODY, signed=False)
+    reflected = frames.box(inner, mallory.peer.keys.of(market.node))
+    assert await mallory.strike(mallory.subject(market, LIST), reflected, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-8")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("to", "another node"),
+        ("to_instance", "zzzzzzzz"),
+        ("community", "another community"),
+        ("sender", "another node"),
+        ("kind", "reply"),
+        ("kind", "ack"),
+        ("kind", "offer"),
+    ],
+)
+async def test_a_frame_for_somebody_else_is_dropped(
+    mallory: Attacker, market: OfferView, field: str, value: str
+) -> None:
+    given = Identity.generate().node_id if value.startswith("another") else value
+    header = msgspec.structs.replace(mallory.header(market, LIST, LIST_BODY), **{field: given})
+    data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+    assert await mallory.strike(mallory.subject(market, LIST), data, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-8")
+async def test_a_frame_for_another_process_of_the_node_is_dropped(
+    mallory: Attacker, market: OfferView, victim: Victim
+) -> None:
+    other = next(
+        view
+        for view in await mallory.bus.offers()
+        if view.node == victim.node and view.offer.instance != market.offer.instance
+    )
+    header = mallory.header(market, LIST, LIST_BODY)
+    data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+    elsewhere = subjects.call(mallory.peer.node_id, victim.node, other.offer.instance, parse_capability(LIST))
+    assert await mallory.strike(elsewhere, data, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-8")
+async def test_an_effect_without_a_signature_is_refused(mallory: Attacker, market: OfferView) -> None:
+    assert await mallory.call(market, POST, post_body(), signed=False) == "invalid_signature"
+
+
+@pytest.mark.req("ATTACK-8")
+async def test_anothers_signature_is_no_signature(
+    victim: Victim, mallory: Attacker, market: OfferView
+) -> None:
+    body = post_body()
+    header = mallory.header(market, POST, body)
+    inner = frames.signed(header, msgspec.json.encode(body), victim.key("carol"))
+    data = mallory.boxed(inner, market)
+    assert await mallory.strike(mallory.subject(market, POST), data, header.id, market) == NO_ANSWER
+
+
+@pytest.mark.req("ATTACK-19")
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_clock_five_minutes_off_is_told_so(
+    mallory: Attacker, market: OfferView, minutes: int
+) -> None:
+    honest = mallory.header(market, LIST, LIST_BODY)
+    assert await mallory.call(market, LIST, LIST_BODY, time=honest.time + minutes * 60_000) == "expired"
+
+
+@pytest.mark.req("ATTACK-7")
+async def test_other_members_hear_nothing_of_a_call(
+    victim: Victim, mallory: Attacker, market: OfferView
+) -> None:
+    carol: Raw = await victim.raw("carol")
+    token = ids.token_form(victim.key("carol").node_id)
+    for subject in ("hn.find.>", "hn.adv.>", "hn.event.>", f"hn.rep.*.{token}.>", f"hn.call.*.{token}.>"):
+        await carol.subscribe(subject)
+    before = len(carol.heard)
+    assert await mallory.call(market, LIST, LIST_BODY) == "ok"
+    await carol.settle()
+    assert [m.subject for m in carol.heard[before:] if not m.subject.startswith("hn.adv.")] == []
+    await carol.close()

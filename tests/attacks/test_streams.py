@@ -1,0 +1,43 @@
+"""A word about one stream that is led to another one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.service import Call, Stream
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.req("ATTACK-6")
+@pytest.mark.parametrize(("about", "stopped"), [("another", 0), ("this", 1)])
+async def test_a_cancel_stops_the_stream_that_it_is_about(mesh: Mesh, about: str, stopped: int) -> None:
+    service, go_on = ProbeService(), asyncio.Event()
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"text": "begun"})
+        await go_on.wait()
+
+    service.talk = talk
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        peer = bus.peer
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            await anext(aiter(stream))
+            running = service.calls[0].id
+            stream_id = running if about == "this" else ids.new_ulid()
+            to, instance = host.peer.node_id, host.peer.instance
+            header = peer.header("cancel", ids.new_ulid(), to=to, to_instance=instance, stream=stream_id)
+            subject = subjects.control(peer.node_id, to, instance, running)
+            await peer.link.publish(subject, frames.box(frames.plain(header, b"{}"), peer.keys.to(to)))
+            await wait_for(lambda: host.dropped or service.stopped, 5, "the frame to arrive")
+            assert (host.dropped, len(service.stopped)) == (1 - stopped, stopped)
+            go_on.set()

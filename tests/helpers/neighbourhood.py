@@ -1,0 +1,49 @@
+"""A home with neighbours: members whose keys and rosters are there before the node first starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hearthnet.config import Home
+from hearthnet.up import first_run
+from tests.helpers.mesh import _take_in as take_in
+
+_SETTINGS = """\
+[node]
+display_name = "founder"
+
+[server]
+port = 0
+
+[services]
+enabled = [{services}]
+
+[llm]
+builtin = false
+"""
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The founder's home, and the homes of members that its roster names."""
+
+    founder: Home
+    members: dict[str, Home]
+
+    def home(self, name: str) -> Home:
+        """The home of one of them."""
+        return self.members[name]
+
+
+def settle_in(folder: Path, *names: str, services: tuple[str, ...]) -> Neighbourhood:
+    """Founds a community in `folder` and takes in a member for each of `names`."""
+    home = Home.resolve(folder / "home")
+    first_run.make_folders(home)
+    enabled = ", ".join(f'"{service}"' for service in services)
+    home.config_file.write_text(_SETTINGS.format(services=enabled))
+    roster = first_run.prepare(home, lambda line: None).roster
+    members = {name: Home.resolve(folder / name) for name in names}
+    for guest in members.values():
+        roster = take_in(home, guest, roster)
+    return Neighbourhood(home, members)
