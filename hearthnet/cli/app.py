@@ -10,7 +10,18 @@ from click import UsageError
 
 from hearthnet.cli.suggest import unknown
 
-_COMMANDS: Final = ("up", "status", "ask", "ingest", "caps", "call", "logs", "models", "version")
+_COMMANDS: Final = (
+    "up",
+    "status",
+    "ask",
+    "ingest",
+    "caps",
+    "call",
+    "token",
+    "logs",
+    "models",
+    "version",
+)
 _HELP: Final = """Share what the computers of a household can do.
 
 Start a node with `hearthnet up`. Then ask it something in another terminal:

@@ -26,7 +26,7 @@ def moment(ms: int, now_ms: int) -> str:
     return f"{day} {then.year}"
 
 
-class Span(click.ParamType):
+class Span(click.ParamType[int]):
     """A length of time on the command line, such as `90m`, `24h` or `7d`, as whole seconds."""
 
     name = "span"

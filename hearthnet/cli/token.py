@@ -1,0 +1,197 @@
+"""`hearthnet token`: narrow, short-lived authority for another node (wire.md, "Tokens")."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.moments import Span, moment
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import as_json, one_line
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+    from hearthnet.trust.token import Claims
+
+_DAY: Final = 86_400
+_REASONS: Final = ("manual", "policy", "compromise")
+
+
+@click.group("token", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Let another node call some capabilities in your name, for a while.
+
+    \b
+    hearthnet token issue --to Kitchen --cap rag.query --corpus manuals --ttl 1h
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command()
+@click.option("--to", "to", required=True, metavar="NODE", help="Who may use it: a member's name or id.")
+@click.option(
+    "--cap",
+    "capabilities",
+    required=True,
+    multiple=True,
+    metavar="CAPABILITY",
+    help="What it covers, such as rag.query or rag.query@1.0. May be given several times.",
+)
+@click.option("--corpus", "corpora", multiple=True, metavar="NAME", help="Only this corpus.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only calls with this value in a field of params, or of the input as input.FIELD.",
+)
+@click.option("--ttl", type=Span(1, _DAY), default="1h", show_default=True, help="For how long, up to 24h.")
+@click.option("--calls", type=click.IntRange(min=1), help="At most so many calls, at each node.")
+@click.option("--effects", type=click.IntRange(min=0), help="At most so many that change something.")
+@click.option("--per-minute", type=click.IntRange(min=1), help="At most so many calls a minute.")
+@home_option
+@json_option
+def issue(
+    to: str,
+    capabilities: tuple[str, ...],
+    corpora: tuple[str, ...],
+    only: tuple[str, ...],
+    ttl: int,
+    calls: int | None,
+    effects: int | None,
+    per_minute: int | None,
+    home: Home,
+    json: bool,
+) -> None:
+    """Sign a token and print it.
+
+    It carries no more authority than this node has, and whoever shows it must be the node it is for.
+    """
+    from hearthnet.cli.own import ask_own
+    from hearthnet.cli.who import find, members, roster_of
+
+    subject = find(to, members(roster_of(home)))
+    limits = {"rate_limit_per_minute": per_minute, "max_calls_total": calls, "max_effects": effects}
+    scope: dict[str, Any] = {
+        "capabilities": list(capabilities),
+        **{name: limit for name, limit in limits.items() if limit is not None},
+    }
+    if only:
+        scope["params_constraints"] = _constraints(only)
+    given = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
+    if corpora:
+        given["corpora"] = list(corpora)
+    output = ask_own(home, "auth.token.issue@1.0", given)
+    if json:
+        terminal.json_page(output)
+        return
+    terminal.line(one_line(str(output["token"])))
+    terminal.aside(
+        f"for {subject}, until {_when(str(output['expires_at']))}; take it back with: hearthnet token revoke "
+        f"{one_line(str(output['token_id']))}"
+    )
+
+
+@command.command()
+@click.argument("token")
+@click.option("--issuer", metavar="NODE", help="Whose it is, where TOKEN is only an id. Default: yours.")
+@click.option("--reason", type=click.Choice(_REASONS), default="manual", show_default=True)
+@home_option
+@json_option
+def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) -> None:
+    """Make a token worthless before its time, at every node.
+
+    TOKEN is the token itself, its id, or - to read it from stdin. Those of others can be revoked with level
+    trusted.
+    """
+    from hearthnet.cli.own import ask_own
+    from hearthnet.cli.who import find, members, roster_of
+
+    text = _token_text(token)
+    given = {"token_id": text, "reason": reason}
+    if text.startswith("hntoken:"):
+        claims = _claims(text)
+        given |= {"token_id": claims.jti, "issuer": claims.iss}
+    elif issuer is not None:
+        given["issuer"] = find(issuer, members(roster_of(home))).node_id
+    output = ask_own(home, "auth.token.revoke@1.0", given)
+    if json:
+        terminal.json_page(output)
+    else:
+        terminal.line(f"revoked {one_line(str(output['token_id']))}; providers refuse it from now on")
+
+
+@command.command()
+@click.argument("token")
+@home_option
+@json_option
+def show(token: str, home: Home, json: bool) -> None:
+    """Say what a token allows, and whether it can still be used.
+
+    TOKEN is the token itself, or - to read it from stdin.
+    """
+    from hearthnet.cli.own import ask_own
+
+    output = ask_own(home, "auth.token.introspect@1.0", {"token": _token_text(token)})
+    if json:
+        terminal.json_page(output)
+    else:
+        _show(output, home)
+
+
+def _show(output: dict[str, Any], home: Home) -> None:
+    state = "can be used" if output["active"] else f"cannot be used: {one_line(str(output['reason']))}"
+    terminal.line(f"{one_line(str(output['token_id']))} {state}")
+    rows = {"from": _called(home, str(output["issuer"])), "for": _called(home, str(output["subject"]))}
+    if output.get("principal"):
+        rows["principal"] = one_line(str(output["principal"]))
+    rows["valid"] = f"{_when(str(output['not_before']))} until {_when(str(output['expires_at']))}"
+    scope = {name: value for name, value in output["scope"].items() if value not in (None, {}, [])}
+    rows["covers"] = ", ".join(one_line(str(name)) for name in scope.pop("capabilities"))
+    rows |= {one_line(name).replace("_", " "): as_json(value) for name, value in scope.items()}
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        terminal.line(f"  {name.ljust(width)}  {value}")
+
+
+def _called(home: Home, node: str) -> str:
+    """The node by name and short id, where the roster knows it."""
+    from hearthnet.cli.who import members, roster_of
+
+    known = next((one for one in members(roster_of(home)) if one.node_id == node), None)
+    return one_line(node) if known is None else str(known)
+
+
+def _constraints(only: tuple[str, ...]) -> dict[str, list[str]]:
+    """`FIELD=VALUE` by field; a field that stands there twice allows both values."""
+    found: dict[str, list[str]] = {}
+    for entry in only:
+        name, separator, value = entry.partition("=")
+        if not separator:
+            raise click.UsageError(f"--only {entry} is not FIELD=VALUE, such as corpus=manuals")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _token_text(token: str) -> str:
+    return sys.stdin.readline(4096).strip() if token == "-" else token.strip()
+
+
+def _claims(text: str) -> Claims:
+    from hearthnet.trust import token as tokens
+
+    try:
+        return tokens.decode(text)
+    except HearthNetError as error:
+        raise HearthNetError(error.code, f"{error.message}; copy it whole, or name it by its id") from error
+
+
+def _when(wire: str) -> str:
+    from hearthnet.times import from_rfc3339, now_ms
+
+    return moment(from_rfc3339(wire), now_ms())

@@ -1,0 +1,94 @@
+"""Members by what people call them: a name, a short id, a full id (conventions.md 1).
+
+A display name is foreign text: shown with its hidden characters as codes, found by what is shown or by what
+it is. An id always means its node, whatever somebody chose to be called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hearthnet import ids
+from hearthnet.cli.suggest import nearest
+from hearthnet.cli.text import one_line, shorten
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+    from hearthnet.trust.roster import Roster
+
+NAME_WIDTH: Final = 40
+_MOST: Final = 12
+
+
+class Known(NamedTuple):
+    """A node and the name it gave itself."""
+
+    node_id: str
+    display_name: str
+
+    @property
+    def name(self) -> str:
+        """The display name, fit for a terminal."""
+        return shown_name(self.display_name)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({ids.short_id(self.node_id)})"
+
+
+def roster_of(home: Home) -> Roster:
+    """The roster that lies in `home`; a running node keeps it up to date. Errors as of `load_roster`."""
+    from hearthnet.bus.keyring import load_roster
+
+    return load_roster(home.roster)
+
+
+def members(roster: Roster) -> list[Known]:
+    """Everybody who belongs to the community now."""
+    return [Known(member.node_id, member.display_name) for member in roster.members]
+
+
+def shown_name(display_name: str) -> str:
+    """A display name on a terminal: one line, no more than 40 characters; `-` where it is empty."""
+    return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
+
+
+def find(text: str, known: Iterable[Known], what: str = "member") -> Known:
+    """Whom `text` means: a full or a short node id, or a display name that only one has.
+
+    `not_found` with the nearest names; `bad_request` where several have that name, with their ids.
+    """
+    everybody = list(known)
+    wanted = text.strip()
+    for match in (_is_id, _is_name, _is_name_in_any_case):
+        found = [one for one in everybody if match(one, wanted)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise HearthNetError(
+                "bad_request",
+                f"{len(found)} {what}s are called {one_line(wanted)!r}: "
+                f"{', '.join(ids.short_id(one.node_id) for one in found)}; name one by its id",
+                alt=[one.node_id for one in found],
+            )
+    names = [one.name for one in everybody]
+    near = nearest(wanted, names)
+    hint = (
+        f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(names[:_MOST]) or 'nobody'}"
+    )
+    shown = one_line(shorten(wanted, 80))
+    raise HearthNetError("not_found", f"there is no {what} {shown!r}; {hint}", alt=near)
+
+
+def _is_id(one: Known, text: str) -> bool:
+    short = ids.short_id(one.node_id)
+    return text == one.node_id or text.upper() in (short.upper(), short.removeprefix(ids.PREFIX))
+
+
+def _is_name(one: Known, text: str) -> bool:
+    return bool(text) and text in (one.display_name, one.display_name.strip(), one.name)
+
+
+def _is_name_in_any_case(one: Known, text: str) -> bool:
+    return bool(text) and text.casefold() in (one.display_name.strip().casefold(), one.name.casefold())
