@@ -101,7 +101,7 @@ def test_a_change_that_breaks_somebody_says_whom(
         (POST, f"{QUERY_FIELDS}.tags.items", ...),
         (QUERY, f"{REPLY}.properties.total", {"type": "integer"}),
         (QUERY, f"{REPLY}.properties.chunks.items.properties.score.type", "integer"),
-        (CHAT, "stream_schema.thought", {"type": "object"}),
+        (CHAT, "stream_schema.guess", {"type": "object"}),
     ],
 )
 def test_a_change_that_only_adds_needs_a_new_minor(contract: Contract, path: str, value: Any) -> None:

@@ -78,7 +78,7 @@ def _something_to_say(request: ChatRequest, _profile: Profile) -> None:
 
 
 def _tools(request: ChatRequest, profile: Profile) -> None:
-    names = [tool.name for tool in request.tools]
+    names = [tool.name for tool in request.tools or ()]
     if len(names) > profile.max_tools:
         _refuse("/input/tools", f"{len(names)} tools; {profile.model} takes at most {profile.max_tools}")
     if len(set(names)) < len(names):

@@ -1,8 +1,9 @@
 """What comes from a model: a closed union, in the order in which it happens (tools.md, "One turn" 2).
 
-Any number of `Token`, `ToolCallDelta`, `ToolCall`, `Notice` and `Progress`, then exactly one `Done`. A
-`ToolCall` is complete and its arguments are parsed; deltas and progress are for display. A failure is no
-frame but a `HearthNetError`.
+Any number of `Token`, `Thinking`, `Thought`, `ToolCallDelta`, `ToolCall`, `Notice` and `Progress`, then
+exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `Thinking`, deltas and progress are
+for display. A `Thought` is complete too: some vendors want it back with the next turn. A failure is no frame
+but a `HearthNetError`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from typing import Any, Literal, assert_never
 
 import msgspec
+
+from hearthnet_llm.parts import ThinkingPart
 
 StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_calls", "refusal"]
 ToolPath = Literal["native", "grammar", "none"]
@@ -21,6 +24,18 @@ class Token(msgspec.Struct, frozen=True):
     text: str
 
 
+class Thinking(msgspec.Struct, frozen=True):
+    """The next piece of what the model thinks aloud."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """One complete thought, for the assistant message that hands it back."""
+
+    part: ThinkingPart
+
+
 class ToolCallDelta(msgspec.Struct, frozen=True):
     """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
 
@@ -29,12 +44,13 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """A complete call."""
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A complete call. `signature` is opaque: the vendor wants it back with the call."""
 
     id: str
     name: str
     arguments: dict[str, Any]
+    signature: str | None = None
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -55,27 +71,38 @@ class Progress(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """The end: why, and the tokens of prompt and answer. `tool_path` says how calls are obtained from this
     model.
+
+    `tokens_in` is the whole prompt, `tokens_cached` the part of it that the vendor had kept; `tokens_out` is
+    all that was generated, `tokens_thinking` the part of it that was thought. None: not told.
     """
 
     stop_reason: StopReason
     tokens_in: int
     tokens_out: int
     tool_path: ToolPath = "none"
+    tokens_cached: int | None = None
+    tokens_thinking: int | None = None
 
 
-Frame = Token | ToolCallDelta | ToolCall | Notice | Progress | Done
+Frame = Token | Thinking | Thought | ToolCallDelta | ToolCall | Notice | Progress | Done
 
 
-def to_event(frame: Token | ToolCallDelta | ToolCall | Notice | Progress) -> tuple[str, dict[str, Any]]:
+def to_event(
+    frame: Token | Thinking | Thought | ToolCallDelta | ToolCall | Notice | Progress,
+) -> tuple[str, dict[str, Any]]:
     """The event name and data of a frame that is not the last (llm.chat@2.0, `stream_schema`)."""
     match frame:
         case Token(text):
             return "token", {"text": text}
+        case Thinking(text):
+            return "thinking", {"text": text}
+        case Thought(part):
+            return "thought", {**msgspec.to_builtins(part), "type": "thinking"}
         case ToolCallDelta(call_id, delta, name):
             named = {} if name is None else {"name": name}
             return "tool_call_delta", {"id": call_id, "arguments_delta": delta, **named}
-        case ToolCall(call_id, name, arguments):
-            return "tool_call", {"id": call_id, "name": name, "arguments": arguments}
+        case ToolCall():
+            return "tool_call", msgspec.to_builtins(frame)
         case Notice(code, text):
             return "notice", {"code": code, "text": text}
         case Progress(stage, current, total):

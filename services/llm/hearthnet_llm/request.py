@@ -7,61 +7,100 @@ from typing import Any, Literal
 import msgspec
 
 from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import CacheHint, ImagePart, Part, TextPart, ThinkingPart
 
 
-class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """A piece of text of a message."""
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn.
 
-    text: str
-
-
-class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image of a message, by the content hash of its blob."""
-
-    image_cid: str
-
-
-class Message(msgspec.Struct, frozen=True):
-    """One turn. `tool_calls` belongs to an assistant's, `tool_call_id` and `is_error` to a tool's."""
+    `tool_calls` and `thinking` (what went before the content) belong to an assistant's message,
+    `tool_call_id` and `is_error` to a tool's. Content None: nothing was said, as when a model only calls
+    tools. `prefix`: the answer continues this message. `refusal`: the words for not answering, where the
+    vendor keeps them apart.
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str | list[TextPart | ImagePart] = ""
+    content: str | list[Part] | None = None
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
     is_error: bool = False
+    name: str | None = None
+    thinking: list[ThinkingPart] | None = None
+    refusal: str | None = None
+    prefix: bool | None = None
+    cache: CacheHint | None = None
 
     @property
     def text(self) -> str:
-        """The text of the message without its images."""
+        """The text of the message, without anything else in it."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
+        return "\n".join(part.text for part in self.content or () if isinstance(part, TextPart))
 
     @property
     def has_images(self) -> bool:
         """Whether a part of the message is an image."""
-        return not isinstance(self.content, str) and any(isinstance(part, ImagePart) for part in self.content)
+        return not isinstance(self.content, str) and any(
+            isinstance(part, ImagePart) for part in self.content or ()
+        )
 
 
-class Tool(msgspec.Struct, frozen=True):
-    """A tool the model may call; `parameters_schema` is JSON Schema."""
+class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that the vendor runs itself, such as web_search; `version` is the vendor's own."""
+
+    kind: str
+    version: str | None = None
+    context_size: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool the model may call; `parameters_schema` is JSON Schema, None where it takes no arguments.
+
+    `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it.
+    """
 
     name: str
-    description: str
-    parameters_schema: dict[str, Any]
+    description: str | None = None
+    parameters_schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    cache: CacheHint | None = None
+    server: ServerTool | None = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of the arguments."""
+        return {"type": "object"} if self.parameters_schema is None else self.parameters_schema
 
 
-class Named(msgspec.Struct, frozen=True):
-    """The tool choice that demands one tool."""
+class Named(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tool choice that demands one tool, or one of several; not `required`: only those may be called."""
 
     name: str
+    others: list[str] = []
+    required: bool = True
 
 
-class ResponseSchema(msgspec.Struct, frozen=True):
-    """The answer must be JSON that fits `schema`."""
+class ResponseSchema(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer must be JSON that fits `schema`; None: any JSON object."""
 
-    name: str
-    schema: dict[str, Any]
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much to think before the answer; None leaves it to the vendor.
+
+    `effort` is a word such as low or high, `budget_tokens` the most to spend on it. `show`: how the thoughts
+    come back. `keep`: whether those of earlier turns still count.
+    """
+
+    mode: Literal["on", "off", "auto"] | None = None
+    effort: str | None = None
+    budget_tokens: int | None = None
+    show: str | None = None
+    keep: bool | None = None
 
 
 ToolChoice = Literal["auto", "none", "required"] | Named
@@ -87,24 +126,40 @@ class Sampling(msgspec.Struct, frozen=True):
     seed: int | None
 
 
-class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of llm.chat@2.0."""
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The input of llm.chat@2.0. None: not said; a service call has the contract's defaults filled in."""
 
     messages: list[Message]
-    max_tokens: int = 1024
-    temperature: float = 0.7
-    top_p: float = 0.95
-    stop: list[str] = []
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    stop: list[str] | None = None
     seed: int | None = None
-    tools: list[Tool] = []
-    tool_choice: ToolChoice = "auto"
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     response_schema: ResponseSchema | None = None
-    stream: bool = True
+    thinking: Thinking | None = None
+    cache_key: str | None = None
+    stream: bool | None = None
 
     @property
     def sampling(self) -> Sampling:
-        """How the answer is drawn."""
-        return Sampling(self.max_tokens, self.temperature, self.top_p, self.stop, self.seed)
+        """How the answer is drawn, with the contract's defaults."""
+        return Sampling(
+            1024 if self.max_tokens is None else self.max_tokens,
+            0.7 if self.temperature is None else self.temperature,
+            0.95 if self.top_p is None else self.top_p,
+            self.stop or [],
+            self.seed,
+        )
 
 
 class CompleteRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -173,7 +173,7 @@ async def test_a_required_tool_is_that_one_or_cannot_be_chosen(backend: BuiltinB
     asked = demand("search", "Where do otters live?", max_tokens=60)
     one = ChatRequest(messages=asked.messages, tools=asked.tools, tool_choice="required", max_tokens=60)
     assert checked_call("search", await frames_of(backend, one)) is not None
-    two = [*asked.tools, Tool("other", "Another.", SCHEMAS["nothing"])]
+    two = [*(asked.tools or []), Tool("other", "Another.", SCHEMAS["nothing"])]
     with pytest.raises(HearthNetError) as refused:
         await frames_of(backend, ChatRequest(messages=asked.messages, tools=two, tool_choice="required"))
     assert refused.value.code == "not_implemented"

@@ -10,7 +10,8 @@ from hearthnet.errors import HearthNetError
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.conversation import check
 from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.request import ChatRequest, ImagePart, Message, Named, TextPart, Tool
+from hearthnet_llm.parts import ImagePart, TextPart
+from hearthnet_llm.request import ChatRequest, Message, Named, Tool
 
 pytestmark = pytest.mark.req("LLM-6")
 SYSTEM = Message(role="system", content="s")
@@ -71,7 +72,7 @@ def test_tools_that_cannot_be_demanded(fields: dict[str, Any], path: str) -> Non
 
 
 def test_a_model_without_eyes_says_so() -> None:
-    image = Message(role="user", content=[TextPart("what is it?"), ImagePart("blake3:0")])
+    image = Message(role="user", content=[TextPart("what is it?"), ImagePart(image_cid="blake3:0")])
     with pytest.raises(HearthNetError) as refused:
         check(ChatRequest(messages=[image]), BUILT_IN)
     assert refused.value.code == "not_found"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hearthnet_llm.builtin.prompt import GROUNDED, Prompt, harmless, prompt
 from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.request import ImagePart, Message, TextPart
+from hearthnet_llm.parts import ImagePart, TextPart
+from hearthnet_llm.request import Message
 
 pytestmark = pytest.mark.req("LLM-8")
 QUESTION = Message(role="user", content="How?")
@@ -30,7 +31,7 @@ def passage(text: str, title: str = "Wells") -> dict[str, Any]:
 
 
 def test_plain_turns_stay_as_they_are() -> None:
-    parts = Message(role="user", content=[TextPart("a"), ImagePart("blake3:0"), TextPart("b")])
+    parts = Message(role="user", content=[TextPart("a"), ImagePart(image_cid="blake3:0"), TextPart("b")])
     made = prompt(
         [
             Message(role="system", content="Be kind."),

@@ -56,7 +56,7 @@ class BuiltinBackend:
         await self._engine.close()
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        if request.tools and request.tool_choice == "auto":
+        if request.tools and request.tool_choice in (None, "auto"):
             yield Notice(
                 "tools_ignored",
                 f"{self._profile.model} calls a tool only when one is demanded by name",
@@ -64,14 +64,14 @@ class BuiltinBackend:
         shown = prompt(request.messages, NOTES_BUDGET)
         body: Chunk = {"messages": shown.turns, **_drawing(request.sampling)}
         if request.response_schema is not None:
-            body["grammar"] = grammar.of_json(bounded(request.response_schema.schema, WIDEST))
+            body["grammar"] = grammar.of_json(bounded(request.response_schema.schema or {}, WIDEST))
         elif shown.sentences and self._profile.quotes:
             body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
         # After a result with nothing to quote, what so small a model says beyond one line is noise.
-        brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
+        brief = request.messages[-1].role == "tool" and not shown.sentences and not request.sampling.stop
         if brief:
             body["timings_per_token"] = True
-        text = Text(_ONE_LINE if brief else request.stop)
+        text = Text(_ONE_LINE if brief else request.sampling.stop)
         async with aclosing(self._engine.chat(body)) as chunks:
             async for frame in _heard(chunks, text):
                 yield frame
@@ -83,7 +83,7 @@ class BuiltinBackend:
         while not calling.over:
             ask = calling.ask()
             seed = (request.seed or 0) + ask.attempt
-            drawing = _drawing(Sampling(request.max_tokens, ask.temperature, 1.0, [], seed))
+            drawing = _drawing(Sampling(request.sampling.max_tokens, ask.temperature, 1.0, [], seed))
             text = Text()
             body = {"messages": ask.turns, "grammar": ask.grammar, **drawing}
             async with aclosing(self._engine.chat(body)) as chunks:
@@ -101,7 +101,9 @@ class BuiltinBackend:
                 f"{self._profile.model} found no arguments that fit {tool.name}: {calling.reason}; "
                 "ask a larger model",
             )
-        yield Notice("tool_call_incomplete", f"no call of {tool.name} fits into {request.max_tokens} tokens")
+        yield Notice(
+            "tool_call_incomplete", f"no call of {tool.name} fits into {request.sampling.max_tokens} tokens"
+        )
         yield text.done("grammar", "max_tokens")
 
 
@@ -134,14 +136,15 @@ def _demanded(request: ChatRequest) -> Tool | None:
     """The tool that must be called; `not_implemented` where the model would have to choose among several."""
     choice = request.tool_choice
     if isinstance(choice, Named):
-        return next(tool for tool in request.tools if tool.name == choice.name)
+        return next(tool for tool in request.tools or () if tool.name == choice.name)
     if choice != "required":
         return None
-    if len(request.tools) > 1:
-        names = ", ".join(tool.name for tool in request.tools)
+    tools = request.tools or []
+    if len(tools) > 1:
+        names = ", ".join(tool.name for tool in tools)
         raise HearthNetError(
             "not_implemented",
             f"this model cannot choose among tools; demand one of {names} with tool_choice {{name}}",
             details={"path": "/input/tool_choice"},
         )
-    return request.tools[0]
+    return tools[0]

@@ -48,7 +48,7 @@ class Calling:
         self._tool = tool
         self._said = next(message.text for message in reversed(messages) if message.role == "user")
         self._validator = _validator(tool)
-        self._demonstrations = for_tool(tool.parameters_schema)
+        self._demonstrations = for_tool(tool.schema)
         self._bounds = WIDEST
         self._attempts = 0
         self._unfit = 0
@@ -62,7 +62,7 @@ class Calling:
     def ask(self) -> Ask:
         """The next attempt."""
         shown = self._demonstrations
-        schema = bounded(_shown(self._tool.parameters_schema, shown), self._bounds)
+        schema = bounded(_shown(self._tool.schema, shown), self._bounds)
         free = self._unfit or self._bounds != WIDEST
         key_words = shown.key_words if shown is not None and not free else {}
         rules = grammar.of_call(schema, self._said, key_words)
@@ -105,7 +105,7 @@ class Calling:
 
 def _validator(tool: Tool) -> jsonschema_rs.Validator:
     try:
-        return jsonschema_rs.validator_for(tool.parameters_schema)
+        return jsonschema_rs.validator_for(tool.schema)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise HearthNetError(
             "bad_request",
@@ -124,8 +124,8 @@ def _shown(schema: Mapping[str, Any], demonstrations: Demonstrations | None) -> 
 
 
 def _description(tool: Tool) -> str:
-    lines = [f"Fill in the form for {tool.name}: {tool.description} Answer with JSON only."]
-    for name, schema in tool.parameters_schema.get("properties", {}).items():
+    lines = [f"Fill in the form for {tool.name}: {tool.description or ''} Answer with JSON only."]
+    for name, schema in tool.schema.get("properties", {}).items():
         about = schema.get("description", "") if isinstance(schema, Mapping) else ""
         lines.append(f"- {name}: {about}" if about else f"- {name}")
     return harmless("\n".join(lines))

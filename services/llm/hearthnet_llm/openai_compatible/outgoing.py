@@ -20,7 +20,7 @@ def chat_body(request: ChatRequest, model: str) -> Json:
     body |= _sampling(request.sampling)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-        body["tool_choice"] = _choice(request.tool_choice)
+        body["tool_choice"] = _choice(request.tool_choice or "auto")
     if request.response_schema is not None:
         named = {"name": request.response_schema.name, "schema": request.response_schema.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
