@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ from hearthnet.types import Count
 
 PURPOSE: Final = "approval"
 ANY_PROVIDER: Final = "*"
+Via = Literal["", "gateway"]
+"""How the yes came: signed by the person's own key, or by the gateway of a guest who has none."""
 SKEW_MS: Final = 60_000
 
 
@@ -21,7 +23,8 @@ class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What was approved. `time` and `expires` are milliseconds since the epoch.
 
     `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
-    `provider` is `*` only where the contract says `effect_scope: community`.
+    `provider` is `*` only where the contract says `effect_scope: community`. `via` is there only where a
+    gateway approved for a guest of its own.
     """
 
     id: str
@@ -37,13 +40,19 @@ class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=T
     time: Count
     expires: Count
     v: int = 1
+    via: Literal["gateway"] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """The call that claims an approval, as the provider authenticated it."""
+    """The call that claims an approval or a standing grant, as the provider authenticated it.
+
+    `approver` is the key whose yes counts for the call's principal, `via` how it has to come
+    (trust/authority.py).
+    """
 
     community: str
-    principal: str
+    approver: str
+    via: Via
     actor: str
     provider: str
     capability: str
@@ -61,7 +70,7 @@ def sign_approval(identity: Identity, approval: Approval) -> Approval:
 
 
 def check_binding(approval: Approval, call: Claimed) -> None:
-    """Raises `unauthorized` unless the principal signed this approval for exactly this call.
+    """Raises `unauthorized` unless the right key signed this approval for exactly this call.
 
     Says nothing of time.
     """
@@ -69,7 +78,8 @@ def check_binding(approval: Approval, call: Claimed) -> None:
     may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
     for what, approved, claimed in (
         ("version", approval.v, 1),
-        ("approver", approval.approver, call.principal),
+        ("approver", approval.approver, call.approver),
+        ("way of consent", approval.via or "", call.via),
         ("community", approval.community, call.community),
         ("actor", approval.actor, call.actor),
         ("provider", call.provider if may_be_any else approval.provider, call.provider),

@@ -1,8 +1,9 @@
 """What a call may do: one pure function, asked by the service library and by nobody else (wire.md, "Tokens").
 
+    effective(caller, token, demand, body) -> Authority, or the reason against it
+
 Effective authority = what the issuer may do AND what the token says AND what the capability demands.
-Without a token
-the caller is its own issuer. A token never adds trust.
+Without a token the caller is its own issuer. A token never adds trust, and nobody issues tokens under one.
 """
 
 from __future__ import annotations
@@ -11,85 +12,131 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.canonical import canonical_json
 from hearthnet.errors import HearthNetError
+from hearthnet.trust.approval import Via
+from hearthnet.trust.constraints import violated
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import Claims
 from hearthnet.types import Capability, split_name
 
-_ABSENT: Final = object()
+SELF: Final = "self"
+UNDELEGABLE: Final = frozenset({"auth.token.issue"})
+"""What no token covers, whatever it says: who holds a token cannot pass it on (conventions.md 12)."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A node and what the roster says of it now: its level, and whether it was revoked."""
+
+    node: str
+    level: str
+    revoked: bool = False
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The claims of a token that was proved and is in its life, and how its issuer stands."""
+
+    claims: Claims
+    issuer: Standing
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called: the offered capability, the trust it takes (`member`, `trusted`, `anchor` or
-    `self`), its node.
+    """What is called: the offered capability, the trust it takes (a level or `self`), its node.
+
+    `own_key`: where it takes an approval, one that a gateway gave in somebody's name is not enough.
     """
 
     capability: Capability
     trust: str
     node: str
     side_effects: bool
+    own_key: bool = False
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The outcome: on whose behalf the call acts, and whether it must carry an approval."""
+    """The outcome: on whose behalf the call acts, and whether and by whose key it must be approved.
+
+    `principal` is a node id, and for a session the issuer's id, a slash and the guest's name there.
+    """
 
     principal: str
     needs_approval: bool
+    approver: str
+    via: Via
 
 
-def effective(
-    caller: str, issuer_level: str, claims: Claims | None, demand: Demand, body: dict[str, Any]
-) -> Authority:
-    """The authority of a call by `caller` under `claims` (already proved and in their life), or the reason
-    against it.
+def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[str, Any]) -> Authority:
+    """The authority of a call with `body` by `caller`, under `token` if there is one.
 
-    `issuer_level` is the roster's level of the token's issuer, or of the caller where there is no token.
-    Raises
-    `unauthorized` where the level is too low and `token_scope_insufficient` where the token does not cover
-    the call.
-    A side effect that the principal's own key did not ask for directly needs an approval.
+    Raises, in this order: `revoked` for a revoked caller or issuer, `unauthorized` where a level is too low
+    or the capability is for its own node, `token_scope_insufficient` where the token does not cover the call,
+    and `unauthorized` where only a person's own key could approve and there is none.
     """
-    principal = caller if claims is None else claims.iss
-    _check_trust(caller, principal, issuer_level, demand)
-    if claims is not None:
-        _check_scope(claims, demand.capability, body)
-    return Authority(principal, demand.side_effects and claims is not None)
+    issuer = caller if token is None else token.issuer
+    _check_revoked(caller, issuer)
+    principal = caller.node if token is None else _principal(token.claims)
+    _check_trust(caller, issuer, principal, demand)
+    if token is None:
+        return Authority(principal, needs_approval=False, approver=caller.node, via="")
+    _check_scope(token.claims, demand.capability, body)
+    approver, via = _approver(token.claims)
+    if demand.side_effects and demand.own_key and via:
+        raise HearthNetError(
+            "unauthorized",
+            f"{demand.capability} takes the approval of a person's own key; this session has none",
+            details={"rule": "own_key"},
+        )
+    return Authority(principal, demand.side_effects, approver, via)
 
 
-def _check_trust(caller: str, principal: str, level: str, demand: Demand) -> None:
-    if demand.trust == "self":
-        # Both: a token cannot carry what is the node's own to another caller (resolutions.md 62), nor can
-        # another member's token reach it through the node.
-        if not caller == principal == demand.node:
+def _principal(claims: Claims) -> str:
+    """Whose the call is: named by the issuer, so that no two issuers can mean the same guest."""
+    return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+
+
+def _approver(claims: Claims) -> tuple[str, Via]:
+    """The key whose yes counts: the guest's own, the guest's gateway's, or the issuer's."""
+    if claims.kind != "session":
+        return claims.iss, ""
+    return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
+
+
+def _check_revoked(caller: Standing, issuer: Standing) -> None:
+    for who, standing in (("you were", caller), ("the token's issuer was", issuer)):
+        if standing.revoked:
+            raise HearthNetError("revoked", f"{who} revoked from the community")
+
+
+def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
+    if demand.trust == SELF:
+        # All three: a token cannot carry what is the node's own to another caller (resolutions.md 62), nor
+        # can another member's token, or a guest's, reach it through the node.
+        if not caller.node == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
     elif demand.trust not in RANK:
         raise HearthNetError("unauthorized", f"{demand.capability} takes {demand.trust}, a rule unknown here")
-    elif RANK.get(level, 0) < RANK[demand.trust]:
+    elif RANK.get(issuer.level, 0) < RANK[demand.trust]:
         raise HearthNetError(
-            "unauthorized", f"{demand.capability} takes level {demand.trust}; the caller's is {level}"
+            "unauthorized", f"{demand.capability} takes level {demand.trust}; the caller's is {issuer.level}"
         )
+    elif RANK.get(caller.level, 0) < min(RANK[demand.trust], RANK["member"]):
+        # Whoever shows a token is a member too (conventions.md 5); it only needs no higher level of its own.
+        raise HearthNetError("unauthorized", f"{demand.capability} takes a member; the caller is none")
 
 
 def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -> None:
+    if capability.name in UNDELEGABLE:
+        raise HearthNetError("unauthorized", f"{capability} is not called under a token; use your own key")
     if not any(_covers(entry, capability) for entry in claims.scope.capabilities):
         raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
-    for key, allowed in claims.scope.params_constraints.items():
-        value = _constrained(key, body)
-        if value is _ABSENT or canonical_json(value) not in map(canonical_json, allowed):
-            raise HearthNetError(
-                "token_scope_insufficient",
-                f"the token allows {key} only as one of {allowed}",
-                details={"path": key},
-            )
+    key = violated(claims.scope.params_constraints, body)
+    if key is not None:
+        raise HearthNetError(
+            "token_scope_insufficient",
+            f"the token allows {key} only as one of {claims.scope.params_constraints[key]}",
+            details={"path": key},
+        )
 
 
 def _covers(entry: str, capability: Capability) -> bool:
     name, version = split_name(entry)
     return name == capability.name and (version is None or capability.serves(Capability(name, *version)))
-
-
-def _constrained(key: str, body: dict[str, Any]) -> Any:
-    section, name = ("input", key.removeprefix("input.")) if key.startswith("input.") else ("params", key)
-    members = body.get(section)
-    return members.get(name, _ABSENT) if isinstance(members, dict) else _ABSENT

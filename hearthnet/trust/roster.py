@@ -22,7 +22,7 @@ from hearthnet.trust.keys import Identity, is_login, verify
 PURPOSE: Final = "roster"
 LOGIN_PURPOSE: Final = "login"
 Level = Literal["member", "trusted", "anchor"]
-RANK: Final[dict[str, int]] = {"unknown": 0, "member": 1, "trusted": 2, "anchor": 3}
+RANK: Final[dict[str, int]] = {"unknown": 0, "invited": 1, "member": 2, "trusted": 3, "anchor": 4}
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

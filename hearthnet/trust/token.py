@@ -2,13 +2,18 @@
 
     hntoken://v1/<header>.<payload>.<signature>
 
+    grant      a member lets a node call some capabilities for a while
+    session    a member lets a gateway's node act for a guest, named `principal`; `cnf` is the guest's key
+    run        the owner of a tool loop lets its executor call one run's tools; `run` names it
+
 The algorithm is never read from the token: a header other than ours is refused whole. So is a claim that is
 not known here: it may be a limit, and a limit that is passed over is a right that nobody gave.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -22,17 +27,59 @@ SCHEME: Final = "hntoken://v1/"
 MAX_BYTES: Final = 2048
 SKEW_SECONDS: Final = 60
 MAX_TTL_SECONDS: Final = 86_400
+MOST_EFFECTS: Final = 1_000
+BEARER: Final = "*"
 _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
+_PRINCIPAL: Final = re.compile("[A-Za-z0-9._-]{1,64}")
+
+Kind = Literal["grant", "session", "run"]
+IssuedVia = Literal["manual", "onboarding", "relay", "federation"]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a token covers.
+    """What a token covers, and how much of it.
 
-    A key of `params_constraints` is a member of `params`, or `input.` and one of `input`.
+    A key of `params_constraints` is a member of `params`, or `input.` and one of `input`. The three limits
+    hold per provider node (docs/decisions/0041); None is no limit. `max_effects` counts effects by their
+    idempotency key, so that a repetition is not counted twice.
     """
 
     capabilities: tuple[str, ...]
     params_constraints: dict[str, list[Any]] = {}
+    rate_limit_per_minute: AtLeastOne | None = None
+    max_calls_total: AtLeastOne | None = None
+    max_effects: Annotated[int, msgspec.Meta(ge=0, le=MOST_EFFECTS)] | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether calls under the token are counted at all."""
+        limits = (self.rate_limit_per_minute, self.max_calls_total, self.max_effects)
+        return any(limit is not None for limit in limits)
+
+
+class Jwk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An Ed25519 public key as JOSE writes it (RFC 8037); `x` is base64url."""
+
+    kty: Literal["OKP"]
+    crv: Literal["Ed25519"]
+    x: str
+
+
+class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The key whose holder the token is for (RFC 7800)."""
+
+    jwk: Jwk
+
+    @classmethod
+    def of(cls, key: str) -> Confirmation:
+        """The confirmation of a key in the form of a node id; `bad_request` where it is none."""
+        return cls(Jwk("OKP", "Ed25519", ids.token_form(key)))
+
+    @property
+    def key(self) -> str:
+        """The key in the form of a node id."""
+        return ids.PREFIX + self.jwk.x
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -47,15 +94,37 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     jti: str
     scope: Scope
     run: str = ""
+    principal: str = ""
+    cnf: Confirmation | None = None
+    issued_via: IssuedVia | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the three uses the token is for."""
+        if self.principal:
+            return "session"
+        return "run" if self.run else "grant"
 
 
 def mint(
-    identity: Identity, *, subject: str, audience: str, scope: Scope, now_ms: int, ttl_seconds: int, run: str
+    identity: Identity,
+    *,
+    subject: str,
+    audience: str,
+    scope: Scope,
+    now_ms: int,
+    ttl_seconds: int,
+    run: str = "",
+    principal: str = "",
+    cnf: str = "",
+    issued_via: IssuedVia | None = None,
 ) -> str:
-    """A token by which `identity` lets `subject` act for it in community `audience` for `ttl_seconds`.
+    """A token by which `identity` lets the node `subject` act for it in community `audience` for
+    `ttl_seconds`.
 
-    Raises `bad_request` for a life over a day or a scope that names no capability, and `payload_too_large`
-    for a token over 2,048 bytes.
+    `principal` makes it a session token, `cnf` (a public key in the form of a node id) binds that session's
+    approvals to the key; `run` makes it a run token. Raises `bad_request` for a life over a day, a scope that
+    names no capability, a principal with a run, and `payload_too_large` for a token over 2,048 bytes.
     """
     if not 0 < ttl_seconds <= MAX_TTL_SECONDS:
         raise HearthNetError(
@@ -72,6 +141,9 @@ def mint(
         jti=ids.new_ulid(now_ms),
         scope=scope,
         run=run,
+        principal=principal,
+        cnf=Confirmation.of(cnf) if cnf else None,
+        issued_via=issued_via,
     )
     _check_claims(claims)
     content = f"{_HEADER}.{ids.b64(msgspec.json.encode(claims))}"
@@ -79,7 +151,7 @@ def mint(
     if len(token) > MAX_BYTES:
         raise HearthNetError(
             "payload_too_large",
-            f"the token has {len(token)} bytes, over {MAX_BYTES}; declare fewer tools for this run",
+            f"the token has {len(token)} bytes, over {MAX_BYTES}; name fewer capabilities or shorter values",
         )
     return token
 
@@ -105,7 +177,8 @@ def decode(token: str) -> Claims:
         raise HearthNetError("bad_request", f"the token's claims are malformed: {error}") from error
     if not verify_raw(claims.iss, f"{header}.{payload}".encode("ascii"), ids.unb64(signature)):
         raise HearthNetError("token_invalid", "the token is not signed by its issuer")
-    if not 0 < claims.exp - claims.nbf <= MAX_TTL_SECONDS:
+    # From iat, too: a revocation is forgotten a day after it was made, and no token may wait for that.
+    if not claims.iat <= claims.nbf < claims.exp <= claims.iat + MAX_TTL_SECONDS:
         raise HearthNetError("token_invalid", "the token is not made for a life of up to a day")
     return claims
 
@@ -120,6 +193,19 @@ def _check_claims(claims: Claims) -> None:
         split_name(entry)
     if not ids.is_ulid(claims.jti):
         raise HearthNetError("bad_request", "jti is no ULID")
+    if claims.principal:
+        _check_session(claims)
+    elif claims.cnf is not None:
+        raise HearthNetError("bad_request", "cnf is a session's, which has a principal")
+
+
+def _check_session(claims: Claims) -> None:
+    if not _PRINCIPAL.fullmatch(claims.principal):
+        raise HearthNetError("bad_request", "a principal has 1 to 64 letters, digits, dots, '-' or '_'")
+    if claims.run:
+        raise HearthNetError("bad_request", "a session's token is not bound to one run")
+    if claims.cnf is not None:
+        ids.public_key(claims.cnf.key)
 
 
 def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> None:
@@ -131,5 +217,7 @@ def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> No
         raise HearthNetError("token_expired", "the token is outside its life; ask its issuer for a new one")
     if claims.aud != community:
         raise HearthNetError("unauthorized", "the token is for another community")
+    if claims.sub == BEARER:
+        raise HearthNetError("unauthorized", "a token for whoever holds it is taken from a bridge only")
     if claims.sub != caller:
         raise HearthNetError("invalid_signature", "the token belongs to another node than the caller")

@@ -19,7 +19,8 @@ NOW = 1_795_292_100_000
 BODY = {"params": {}, "input": {"client_id": "c", "title": "Kerzen"}}
 CALL = Claimed(
     community=CARLA.node_id,
-    principal=ANNA.node_id,
+    approver=ANNA.node_id,
+    via="",
     actor=BERTA.node_id,
     provider=CARLA.node_id,
     capability="market.post@1.0",
@@ -63,7 +64,7 @@ def test_only_the_approver_signs() -> None:
 @pytest.mark.parametrize(
     ("rule", "call"),
     [
-        ("approver", {"principal": BERTA.node_id}),
+        ("approver", {"approver": BERTA.node_id}),
         ("community", {"community": ANNA.node_id}),
         ("actor", {"actor": ANNA.node_id}),
         ("provider", {"provider": BERTA.node_id}),
@@ -73,8 +74,9 @@ def test_only_the_approver_signs() -> None:
         ("arguments", {"arguments_digest": digest({**BODY, "input": {"client_id": "c", "title": "Brot"}})}),
         ("idempotency key", {"idempotency_key": "d"}),
         ("run", {"run": ""}),
+        ("way of consent", {"via": "gateway"}),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_it_holds_for_no_other_call(rule: str, call: dict[str, Any]) -> None:
     with pytest.raises(HearthNetError, match=f"another {rule}") as caught:
@@ -100,10 +102,20 @@ def test_any_provider_only_where_the_effect_is_the_communitys() -> None:
 
 
 @pytest.mark.req("TRUST-8")
+def test_a_gateways_yes_is_one_only_where_a_gateway_approves() -> None:
+    by_gateway = approval.sign_approval(ANNA, replace(UNSIGNED, via="gateway"))
+    call = replace(CALL, via="gateway")
+    approval.check_binding(by_gateway, call)
+    approval.check_binding(approval.decode(msgspec.to_builtins(by_gateway)), call)
+    with pytest.raises(HearthNetError, match="another way of consent"):
+        approval.check_binding(by_gateway, CALL)
+
+
+@pytest.mark.req("TRUST-8")
 @pytest.mark.parametrize("field", [name for name in Approval.__struct_fields__ if name != "signature"])
 def test_every_member_is_under_the_signature(field: str) -> None:
     value = getattr(GOOD, field)
-    changed = value + (1 if isinstance(value, int) else "x")
+    changed = "gateway" if field == "via" else value + (1 if isinstance(value, int) else "x")
     if field == "approver":
         changed = BERTA.node_id
     with pytest.raises(HearthNetError, match="not signed by") as caught:
@@ -154,6 +166,8 @@ def test_it_has_a_beginning_and_an_end_with_a_minute_for_clocks(now: int, valid:
         {"approver": ANNA.node_id + "="},
         {"id": None},
         {"v": "1"},
+        {"via": ""},
+        {"via": "telephone"},
     ],
     ids=str,
 )

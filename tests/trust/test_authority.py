@@ -1,6 +1,6 @@
-"""What a call may do, over every combination of level, demand, token, scope, constraint and effect.
+"""What a call may do, over every combination of caller, issuer, token, demand, scope, constraint and effect.
 
-Specified in wire.md, "Tokens", and resolutions.md 61, 62, 66 and 67.
+Specified in wire.md, "Tokens", "Approvals", and resolutions.md 61, 62, 66 and 67.
 
 The expectation is written a second time, as the sentences of the design, and compared over the whole table.
 """
@@ -8,73 +8,138 @@ The expectation is written a second time, as the sentences of the design, and co
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet.trust.authority import Authority, Demand, effective
+from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Claims, Scope
+from hearthnet.trust.token import Claims, Confirmation, Scope
 from hearthnet.types import Capability, parse_capability
 
-NODE, MEMBER, EXECUTOR = (Identity(bytes([number]) * 32).node_id for number in (1, 2, 3))
+NODE, CALLER, ISSUER, GUEST = (Identity(bytes([number]) * 32).node_id for number in (1, 2, 3, 4))
 QUERY = parse_capability("rag.query@1.3")
-LEVELS = ["unknown", "member", "trusted", "anchor", "king"]
-TRUSTS = ["unknown", "member", "trusted", "anchor", "self", "custom:moderator"]
-SCOPES = {
-    ("rag.query@1.0",): True,
-    ("rag.query@1.3",): True,
-    ("rag.query",): True,
-    ("market.list", "rag.query@1.1"): True,
-    ("rag.query@1.4",): False,
-    ("rag.query@2.0",): False,
-    ("rag.query@0.3",): False,
-    ("rag.list_corpora@1.0",): False,
-    ("rag.query_all",): False,
-    (): False,
-}
 BODY = {"params": {"corpus": "system", "k": 1}, "input": {"query": "Kerzen", "deep": True, "corpus": "x"}}
-CONSTRAINTS: list[tuple[dict[str, list[Any]], bool]] = [
-    ({}, True),
-    ({"corpus": ["system"]}, True),
-    ({"corpus": ["personal", "system"], "input.query": ["Kerzen"]}, True),
-    ({"k": [1.0]}, True),
-    ({"input.deep": [True]}, True),
-    ({"corpus": ["personal"]}, False),
-    ({"corpus": []}, False),
-    ({"corpus": ["personal"], "k": [1]}, False),
-    ({"k": [True]}, False),
-    ({"input.deep": [1]}, False),
-    ({"k": ["1"]}, False),
-    ({"model": ["smollm2"]}, False),
-    ({"model": [None]}, False),
-    ({"query": ["Kerzen"]}, False),
-    ({"input.query": ["Brot"]}, False),
-    ({"input.model": ["x"]}, False),
-    ({"input.corpus": ["system"]}, False),
-    ({"input.": ["x"]}, False),
-    ({"": ["x"]}, False),
-    ({"params.corpus": ["system"]}, False),
-]
+
+LADDER = ["unknown", "invited", "member", "trusted", "anchor"]
+"""From below; `self` is the node that is called, here a plain member."""
+WHO = [*LADDER, "self"]
+KINDS = ["grant", "run", "session", "session with a key"]
+TRUSTS = [*LADDER, "self", "custom:moderator"]
+SCOPES = {
+    "fits": ("market.list", "rag.query@1.1"),
+    "other name": ("rag.query_all", "rag.list_corpora@1.0"),
+    "other minor": ("rag.query@1.4",),
+    "other major": ("rag.query@2.0", "rag.query@0.3"),
+}
+CONSTRAINTS: dict[str, dict[str, list[Any]]] = {
+    "none": {},
+    "right": {"corpus": ["personal", "system"], "input.query": ["Kerzen"]},
+    "wrong": {"k": [1], "corpus": ["personal"]},
+    "absent": {"model": ["smollm2"]},
+    "wrong input": {"input.query": ["Brot"]},
+}
+THE_CALLER = "the caller"
+EFFECTS = ["none", "effect", "effect for own keys"]
 
 
-def claims(scope: Scope, issuer: str = MEMBER, holder: str = EXECUTOR) -> Claims:
-    """What was proved of a token of `issuer` for `holder`."""
-    return Claims(iss=issuer, sub=holder, aud=NODE, iat=0, nbf=0, exp=1, jti="", scope=scope)
+class Case(NamedTuple):
+    """One row of the table, in words. The issuer's is empty where there is no token."""
+
+    caller: str
+    caller_revoked: bool
+    kind: str
+    issuer: str
+    issuer_revoked: bool
+    scope: str
+    constraint: str
+    trust: str
+    effect: str
 
 
-def demand(trust: str, *, side_effects: bool = False) -> Demand:
-    """What the node demands for `rag.query`."""
-    return Demand(capability=QUERY, trust=trust, node=NODE, side_effects=side_effects)
+def cases() -> Iterator[Case]:
+    """Every combination, with and without a token."""
+    callers = list(itertools.product(WHO, (False, True)))
+    demands = list(itertools.product(TRUSTS, EFFECTS))
+    issuers = [*callers, (THE_CALLER, False)]
+    for (caller, revoked), (trust, effect) in itertools.product(callers, demands):
+        yield Case(caller, revoked, "", "", False, "fits", "none", trust, effect)
+        for kind, (issuer, gone), scope, constraint in itertools.product(KINDS, issuers, SCOPES, CONSTRAINTS):
+            yield Case(caller, revoked, kind, issuer, gone, scope, constraint, trust, effect)
 
 
-def expected(level: str, trust: str, covered: bool | None, constrained: bool) -> str:
-    """The code of the refusal, or none: trust comes first, and a token only narrows."""
-    ladder = ["unknown", "member", "trusted", "anchor"]
-    if trust not in ladder or (ladder.index(level) if level in ladder else 0) < ladder.index(trust):
+def allowed(level: str, trust: str) -> bool:
+    """Whether a level reaches what is demanded; the node itself is a plain member here."""
+    level = "member" if level == "self" else level
+    return trust in LADDER and LADDER.index(level) >= LADDER.index(trust)
+
+
+def refusal(case: Case) -> str:
+    """The code that the design gives, or none. One rule a sentence, in the order in which they decide."""
+    issuer = case.caller if case.issuer in ("", THE_CALLER) else case.issuer
+    session = case.kind.startswith("session")
+    # Who was revoked has no rights, and gives none.
+    if case.caller_revoked or case.issuer_revoked:
+        return "revoked"
+    # What is the node's own is only for the node, in its own name.
+    if case.trust == "self" and (case.caller, issuer, session) != ("self", "self", False):
         return "unauthorized"
-    return "" if covered in (None, True) and constrained else "token_scope_insufficient"
+    # A call may do what its issuer may do; a token adds nothing to that ...
+    if case.trust != "self" and not allowed(issuer, case.trust):
+        return "unauthorized"
+    # ... and is shown by members only, wherever members are asked for.
+    if case.kind and case.trust in ("member", "trusted", "anchor") and not allowed(case.caller, "member"):
+        return "unauthorized"
+    if case.kind and case.trust == "invited" and not allowed(case.caller, "invited"):
+        return "unauthorized"
+    # A token covers the capabilities it names, in these versions, with these values.
+    if case.kind and (case.scope != "fits" or case.constraint not in ("none", "right")):
+        return "token_scope_insufficient"
+    # Where a person's own key is asked for, a gateway cannot say yes.
+    if case.kind == "session" and case.effect == "effect for own keys":
+        return "unauthorized"
+    return ""
+
+
+def authority(case: Case, issuer: str, caller: str) -> Authority:
+    """On whose behalf, and whose yes it takes."""
+    effect = case.effect != "none"
+    return {
+        "": Authority(caller, needs_approval=False, approver=caller, via=""),
+        "grant": Authority(issuer, needs_approval=effect, approver=issuer, via=""),
+        "run": Authority(issuer, needs_approval=effect, approver=issuer, via=""),
+        "session": Authority(f"{issuer}/eva", needs_approval=effect, approver=caller, via="gateway"),
+        "session with a key": Authority(f"{issuer}/eva", needs_approval=effect, approver=GUEST, via=""),
+    }[case.kind]
+
+
+def standing(who: str, node: str, *, revoked: bool = False) -> Standing:
+    """A node of this level."""
+    return Standing(NODE, "member", revoked) if who == "self" else Standing(node, who, revoked)
+
+
+def claims(kind: str, issuer: str, holder: str, scope: Scope) -> Claims:
+    """What was proved of a token of `issuer` for `holder`."""
+    more: dict[str, dict[str, Any]] = {
+        "grant": {},
+        "run": {"run": "r"},
+        "session": {"principal": "eva"},
+        "session with a key": {"principal": "eva", "cnf": Confirmation.of(GUEST)},
+    }
+    return Claims(iss=issuer, sub=holder, aud=NODE, iat=0, nbf=0, exp=1, jti="", scope=scope, **more[kind])
+
+
+def demand(trust: str, effect: str = "none", capability: Capability = QUERY) -> Demand:
+    """What the node demands for `rag.query`."""
+    return Demand(
+        capability=capability,
+        trust=trust,
+        node=NODE,
+        side_effects=effect != "none",
+        own_key=effect == "effect for own keys",
+    )
 
 
 def outcome(*arguments: Any) -> tuple[str, Authority | None]:
@@ -85,73 +150,76 @@ def outcome(*arguments: Any) -> tuple[str, Authority | None]:
         return error.code, None
 
 
-@pytest.mark.req("TRUST-6")
-def test_every_combination_with_a_token() -> None:
-    table = itertools.product(LEVELS, TRUSTS, SCOPES.items(), CONSTRAINTS, (False, True))
-    for level, trust, (capabilities, covered), (constraints, fits), side_effects in table:
-        held = claims(Scope(capabilities, constraints))
-        code, authority = outcome(EXECUTOR, level, held, demand(trust, side_effects=side_effects), BODY)
-        where = f"{level} {trust} {capabilities} {constraints}"
-        assert code == expected(level, trust, covered, fits), where
-        if authority is not None:
-            assert authority == Authority(MEMBER, needs_approval=side_effects), where
+@pytest.mark.req("TRUST-6", "TRUST-7")
+def test_every_combination() -> None:
+    scopes = {
+        (scope, constraint): Scope(SCOPES[scope], CONSTRAINTS[constraint])
+        for scope, constraint in itertools.product(SCOPES, CONSTRAINTS)
+    }
+    seen = 0
+    for case in cases():
+        caller = standing(case.caller, CALLER, revoked=case.caller_revoked)
+        token, issuer = None, caller
+        if case.kind:
+            if case.issuer != THE_CALLER:
+                issuer = standing(case.issuer, ISSUER, revoked=case.issuer_revoked)
+            scope = scopes[case.scope, case.constraint]
+            token = Token(claims(case.kind, issuer.node, caller.node, scope), issuer)
+        code, found = outcome(caller, token, demand(case.trust, case.effect), BODY)
+        assert code == refusal(case), case
+        assert found == (None if code else authority(case, issuer.node, caller.node)), case
+        seen += 1
+    assert seen == len(WHO) * 2 * len(TRUSTS) * len(EFFECTS) * (1 + len(KINDS) * 13 * len(SCOPES) * 5)
 
 
 @pytest.mark.req("TRUST-6")
-def test_every_combination_without_a_token() -> None:
-    for level, trust, side_effects in itertools.product(LEVELS, TRUSTS, (False, True)):
-        code, authority = outcome(MEMBER, level, None, demand(trust, side_effects=side_effects), BODY)
-        assert code == expected(level, trust, None, constrained=True)
-        if authority is not None:
-            assert authority == Authority(MEMBER, needs_approval=False)
-
-
-@pytest.mark.req("TRUST-7")
-def test_self_is_the_node_itself_with_or_without_its_own_token() -> None:
-    for caller, issuer, level in itertools.product((NODE, MEMBER), (None, NODE, MEMBER), LEVELS):
-        held = None if issuer is None else claims(Scope(("rag.query",)), issuer, caller)
-        code, authority = outcome(caller, level, held, demand("self"), BODY)
-        itself = caller == NODE and issuer in (None, NODE)
-        assert code == ("" if itself else "unauthorized")
-        assert authority == (Authority(NODE, needs_approval=False) if itself else None)
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_a_level_that_is_not_known_is_none(trust: str) -> None:
+    code, _ = outcome(Standing(CALLER, "king"), None, demand(trust), BODY)
+    assert code == ("" if trust == "unknown" else "unauthorized")
 
 
 @pytest.mark.req("TRUST-6")
-def test_whoever_acts_under_a_token_acts_for_its_issuer() -> None:
-    held = claims(Scope(("rag.query",)))
-    authority = effective(EXECUTOR, "member", held, demand("member", side_effects=True), BODY)
-    assert authority == Authority(MEMBER, needs_approval=True)
-    with pytest.raises(HearthNetError, match="takes level trusted; the caller's is member"):
-        effective(EXECUTOR, "member", held, demand("trusted"), BODY)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trust", ["member", "self"])
+def test_no_token_covers_the_issue_of_tokens(kind: str, trust: str) -> None:
+    issue = parse_capability("auth.token.issue@1.0")
+    itself = Standing(NODE, "anchor")
+    held = claims(kind, NODE, NODE, Scope(("auth.token.issue@1.0", "auth.token.issue")))
+    assert outcome(itself, Token(held, itself), demand(trust, "effect", issue), BODY)[0] == "unauthorized"
+    assert outcome(itself, None, demand(trust, "effect", issue), BODY)[0] == ""
 
 
 @pytest.mark.req("TRUST-6")
 @pytest.mark.parametrize(
-    "body", [{}, {"params": None}, {"params": ["corpus"]}, {"params": "corpus", "input": 1}]
+    ("entry", "covered"),
+    [
+        ("rag.query", True),
+        ("rag.query@1.0", True),
+        ("rag.query@1.3", True),
+        ("rag.query@1.4", False),
+        ("rag.query@2.0", False),
+        ("rag.query@0.3", False),
+        ("rag.list_corpora@1.0", False),
+        ("rag.query_all", False),
+    ],
 )
-def test_a_constraint_on_a_body_of_another_shape_is_not_met(body: dict[str, Any]) -> None:
-    for key in ("corpus", "input.corpus"):
-        code, _ = outcome(
-            EXECUTOR, "member", claims(Scope(("rag.query",), {key: ["x"]})), demand("member"), body
-        )
-        assert code == "token_scope_insufficient"
-
-
-@pytest.mark.req("TRUST-6")
-@pytest.mark.parametrize("value", [["a", {"b": 1}], {"b": [1.0], "a": None}, 1e16, "é", None, []], ids=ascii)
-def test_values_are_compared_as_json(value: Any) -> None:
-    held = claims(Scope(("rag.query",), {"x": [0, value]}))
-    assert outcome(EXECUTOR, "member", held, demand("member"), {"params": {"x": value}})[0] == ""
-    other = outcome(EXECUTOR, "member", held, demand("member"), {"params": {"x": [value]}})
-    assert other[0] == "token_scope_insufficient"
+def test_a_token_names_capabilities_by_the_version_rule(entry: str, covered: bool) -> None:
+    member = Standing(CALLER, "member")
+    token = Token(claims("grant", CALLER, CALLER, Scope((entry,))), member)
+    code, _ = outcome(member, token, demand("member"), BODY)
+    assert code == ("" if covered else "token_scope_insufficient")
 
 
 @pytest.mark.req("TRUST-6")
 def test_the_refusal_names_the_constraint() -> None:
-    held = claims(Scope(("rag.query",), {"corpus": ["personal"]}))
+    member = Standing(CALLER, "member")
+    held = claims("grant", CALLER, CALLER, Scope(("rag.query",), {"corpus": ["personal"]}))
     with pytest.raises(HearthNetError, match=r"allows corpus only as one of \['personal'\]") as caught:
-        effective(EXECUTOR, "member", held, demand("member"), BODY)
+        effective(member, Token(held, member), demand("member"), BODY)
     assert caught.value.details == {"path": "corpus"}
+    with pytest.raises(HearthNetError, match="takes level trusted; the caller's is member"):
+        effective(member, None, demand("trusted"), BODY)
 
 
 def test_the_table_is_about_the_version_that_is_offered() -> None:

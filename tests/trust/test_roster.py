@@ -47,7 +47,7 @@ def test_levels_are_the_rosters_and_strangers_have_none() -> None:
     levels = [whole.level(one.node_id) for one in (ANNA, BERTA, ROOT)]
     assert levels == ["anchor", "member", "unknown"]
     assert whole.level("") == "unknown"
-    assert sorted(RANK, key=RANK.__getitem__) == ["unknown", "member", "trusted", "anchor"]
+    assert sorted(RANK, key=RANK.__getitem__) == ["unknown", "invited", "member", "trusted", "anchor"]
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -1,0 +1,107 @@
+"""Standing grants: a person's signed yes to some uses of one tool ("always, up to 5 times, until tonight";
+wire.md, "Approvals").
+
+A call names the grant and which of its uses it is; the provider takes each use once (service/effects.py).
+A grant lives a day at most, like a token, and is revoked like one (trust/revocation.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import signed
+from hearthnet.trust.approval import SKEW_MS, Claimed
+from hearthnet.trust.constraints import violated
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import MAX_TTL_SECONDS
+from hearthnet.types import Count
+
+PURPOSE: Final = "grant"
+MOST_USES: Final = 10_000
+MAX_LIFE_MS: Final = MAX_TTL_SECONDS * 1000
+Use = Annotated[int, msgspec.Meta(ge=1, le=MOST_USES)]
+
+
+class Grant(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was granted. `time` and `expires` are milliseconds since the epoch.
+
+    `provider` is one node, never any; `tool_hash` is the schema hash of the contract that the person saw, so
+    that a changed tool voids the grant.
+    """
+
+    id: str
+    community: str
+    approver: str
+    actor: str
+    provider: str
+    capability: str
+    params_constraints: dict[str, list[Any]]
+    tool_hash: str
+    max_uses: Use
+    time: Count
+    expires: Count
+    v: int = 1
+
+
+def sign_grant(identity: Identity, grant: Grant) -> Grant:
+    """The grant signed by `identity`, who must be its approver."""
+    if identity.node_id != grant.approver:
+        raise HearthNetError("unauthorized", "a standing grant is signed by the one who approves")
+    return signed.sign(grant, identity, PURPOSE)
+
+
+def decode(value: object) -> Grant:
+    """The grant in a header; `bad_request` where it is none."""
+    try:
+        grant = msgspec.convert(value, type=Grant)
+        ids.public_key(grant.approver)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the standing grant is malformed: {error}") from error
+    if not ids.is_ulid(grant.id):
+        raise HearthNetError("bad_request", "the standing grant is malformed: its id is no ULID")
+    return grant
+
+
+def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: dict[str, Any]) -> None:
+    """Raises unless the right key signed this grant for this call of the tool with `tool_hash`.
+
+    `invalid_signature` for a signature that is not the approver's, `unauthorized` for the rest. Says nothing
+    of time, and nothing of whether the use was taken before.
+    """
+    signed.check(grant, grant.approver, PURPOSE)
+    for what, granted, claimed in (
+        ("version", grant.v, 1),
+        ("approver", grant.approver, call.approver),
+        ("community", grant.community, call.community),
+        ("actor", grant.actor, call.actor),
+        ("provider", grant.provider, call.provider),
+        ("capability", grant.capability, call.capability),
+        ("tool", grant.tool_hash, tool_hash),
+        ("arguments", violated(grant.params_constraints, body), None),
+    ):
+        if granted != claimed:
+            raise _unfit(what, f"the standing grant is for another {what}; ask the person again")
+    if not 1 <= use <= grant.max_uses:
+        raise _unfit("use", f"the standing grant has {grant.max_uses} uses, not a use {use}")
+
+
+def check_time(grant: Grant, now_ms: int) -> None:
+    """Raises `expired` outside the grant's life, or where that is over a day.
+
+    Asked only after the outcome of an earlier use was looked up.
+    """
+    alive = grant.time <= now_ms + SKEW_MS and now_ms <= grant.expires + SKEW_MS
+    if not alive or grant.expires - grant.time > MAX_LIFE_MS:
+        raise HearthNetError(
+            "expired",
+            f"the standing grant {grant.id} is no longer valid; ask the person again",
+            details={"now": now_ms},
+        )
+
+
+def _unfit(rule: str, message: str) -> HearthNetError:
+    return HearthNetError("unauthorized", message, details={"rule": rule})
