@@ -134,6 +134,13 @@ class Candidates:
             self._discovery.registry.drop_instance(view.node, view.offer.instance)
         return self._attempts < MOST_ATTEMPTS
 
+    def clock_corrected(self, view: OfferView | None, why: HearthNetError) -> bool:
+        """Whether `view` refused a frame for its time only, and is worth asking again with the right one."""
+        if view is None or not self._peer.clocks.learn(view.node, why):
+            return False
+        self._tried.discard((view.node, view.offer.instance))
+        return True
+
     def others(self) -> bool:
         """Whether another process that is known can be asked at once."""
         known = self._discovery.registry.offers(subjects.topic(self._request.contract.capability), now_ms())
@@ -170,6 +177,8 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
             view = await candidates.next(until)
             return await _ask(peer, request, view, until)
         except HearthNetError as error:
+            if candidates.clock_corrected(view, error):
+                continue
             if not (_repeatable(request, error) and candidates.mark(view, error)):
                 raise
             if not candidates.others():

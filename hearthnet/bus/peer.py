@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hearthnet import ids
+from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
 from hearthnet.bus.replies import Replies
 from hearthnet.config import Home
@@ -34,6 +35,7 @@ class Peer:
         self.instance = ids.new_instance()
         self.keys = BoxKeys(identity)
         self.replay = ReplayWindow()
+        self.clocks = Clocks()
         self.replies = Replies(self.node_id, self.instance, self.community, self.keys)
         link.on_lost(self.replies.on_lost)
 
@@ -60,13 +62,13 @@ class Peer:
         ]
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
-        """A header of this process, made now."""
+        """A header of this process, made now, by the clock of the node that it is for where that is known."""
         return Header(
             kind=kind,
             id=frame_id,
             sender=self.node_id,
             from_instance=self.instance,
             community=self.community,
-            time=now_ms(),
+            time=self.clocks.time_at(fields.get("to", "")),
             **fields,
         )

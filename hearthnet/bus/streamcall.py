@@ -178,6 +178,8 @@ class StreamCall:
 
     def _may_move_on(self, error: HearthNetError) -> bool:
         """Before its first frame a stream may go to the next process, where this one provably did nothing."""
+        if self._consumed == 0 and self._candidates.clock_corrected(self._view, error):
+            return True
         gone = isinstance(error, NobodyThere) and not self._request.contract.side_effects
         never_started = gone or error.code == "capacity_exceeded"
         return never_started and self._consumed == 0 and self._candidates.mark(self._view, error)

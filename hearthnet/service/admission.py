@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.bus.clocks import RULE as CLOCK_RULE
 from hearthnet.bus.peer import Peer
 from hearthnet.canonical import digest, read_json, refuse_repeated_keys
 from hearthnet.contracts import Contract
@@ -89,7 +90,7 @@ def fresh(peer: Peer, header: Header) -> bool:
         raise HearthNetError(
             "expired",
             "the frame's time is more than 60 s from ours; set the clock of one of the two computers",
-            details={"now": now},
+            details={"now": now, "rule": CLOCK_RULE},
         )
     return verdict == "fresh"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import Final
 
+from hearthnet.bus.clocks import RULE as CLOCK_RULE
 from hearthnet.bus.peer import Peer
 from hearthnet.errors import HearthNetError
 from hearthnet.service import admission
@@ -22,6 +24,8 @@ from hearthnet.wire.header import Header
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
+_MOST_TOLD: Final = 10
+"""To so many stale frames of a node the right time is told within a tick; the rest is dropped."""
 
 
 class Host:
@@ -38,6 +42,7 @@ class Host:
         self._draining = False
         self.dropped = 0
         self.refused = 0
+        self._told: Counter[str] = Counter()
 
     @property
     def in_flight(self) -> int:
@@ -94,12 +99,22 @@ class Host:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
             admitted = admission.admit(self.peer, self._endpoints, self._hosted, frame)
         except HearthNetError as error:
-            self._tasks.start(self._refuse(frame.header, error), "refusal")
+            if self._worth_telling(frame.header.sender, error):
+                self._tasks.start(self._refuse(frame.header, error), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
             self._tasks.start(self._refuse(frame.header, wire), "refusal")
         else:
             self._start(Running(self.peer, frame, admitted))
+
+    def _worth_telling(self, sender: str, error: HearthNetError) -> bool:
+        """Every refusal is told, but the time only a few times a second."""
+        if error.details.get("rule") != CLOCK_RULE:
+            return True
+        self._told[sender] += 1
+        if self._told[sender] > _MOST_TOLD:
+            self.dropped += 1
+        return self._told[sender] <= _MOST_TOLD
 
     def _start(self, running: Running) -> None:
         call_id = running.header.id
@@ -153,6 +168,7 @@ class Host:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            self._told.clear()
             for running in list(self._running.values()):
                 await self._look_after(running)
 

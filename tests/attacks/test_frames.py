@@ -11,7 +11,17 @@ from hearthnet.trust.keys import Identity
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
-from tests.attacks.attacker import LIST, LIST_BODY, NO_ANSWER, POST, Attacker, Raw, post_body
+from tests.attacks.attacker import (
+    LIST,
+    LIST_BODY,
+    NO_ANSWER,
+    POST,
+    Answers,
+    Attacker,
+    Raw,
+    outcome,
+    post_body,
+)
 from tests.attacks.conftest import Victim
 
 pytestmark = pytest.mark.asyncio
@@ -164,3 +174,31 @@ async def test_other_members_hear_nothing_of_a_call(
     await carol.settle()
     assert [m.subject for m in carol.heard[before:] if not m.subject.startswith("hn.adv.")] == []
     await carol.close()
+
+
+@pytest.mark.req("ATTACK-19", "BUS-22")
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_node_whose_clock_is_off_is_not_locked_out(
+    mallory: Attacker, market: OfferView, minutes: int
+) -> None:
+    mallory.peer.clocks._ahead[market.node] = minutes * 60_000  # as if our own clock were off by that much
+    for capability, body in ((LIST, LIST_BODY), (POST, post_body("By a clock that is off"))):
+        assert (await mallory.bus.call(capability, body)).provider == market.node
+    assert abs(mallory.peer.clocks._ahead[market.node]) < 30_000
+
+
+@pytest.mark.req("ATTACK-19")
+async def test_stale_frames_are_told_the_time_a_few_times_a_second(
+    mallory: Attacker, market: OfferView
+) -> None:
+    old = mallory.header(market, LIST, LIST_BODY).time - 300_000
+    told = []
+    for _ in range(40):
+        header = mallory.header(market, LIST, LIST_BODY, time=old)
+        answers = Answers()
+        mallory.peer.replies.expect(header.id, answers)
+        told.append(answers)
+        data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
+        await mallory.peer.link.publish(mallory.subject(market, LIST), data)
+    assert await mallory.call(market, LIST, LIST_BODY) == "ok"
+    assert {outcome(answers.frames) for answers in told} == {"expired", NO_ANSWER}

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from hearthnet.bus import clocks
+from hearthnet.bus.clocks import RULE, Clocks
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
+
+
+def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
+    now = now_ms() + ahead_ms if isinstance(ahead_ms, int) else ahead_ms
+    return HearthNetError("expired", "too old", details={"now": now, "rule": rule})
+
+
+@pytest.mark.req("BUS-22")
+def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
+    times = Clocks()
+    assert times.learn("a", _expired(300_000))
+    assert not times.learn("a", _expired(300_000))
+    assert abs(times.time_at("a") - now_ms() - 300_000) < 1_000
+    assert abs(times.time_at("b") - now_ms()) < 1_000
+
+
+@pytest.mark.req("BUS-22")
+@pytest.mark.parametrize(
+    "error", [_expired(300_000, "approval"), _expired("soon"), HearthNetError("timeout", "")]
+)
+def test_other_errors_tell_no_time(error: HearthNetError) -> None:
+    assert not Clocks().learn("a", error)
+
+
+@pytest.mark.req("BUS-22")
+def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "_MOST_NODES", 2)
+    times = Clocks()
+    for node in ("a", "b", "c"):
+        assert times.learn(node, _expired(300_000))
+    assert abs(times.time_at("a") - now_ms()) < 1_000
+    assert abs(times.time_at("c") - now_ms() - 300_000) < 1_000
+
+
+@pytest.mark.req("BUS-22")
+@pytest.mark.asyncio
+async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
+        bus.peer.clocks._ahead[host.peer.node_id] = -300_000
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            events = [frame.event async for frame in stream]
+    assert events == ["token", "token", "token", "done"]
