@@ -176,7 +176,7 @@ async def test_other_members_hear_nothing_of_a_call(
     await carol.close()
 
 
-@pytest.mark.req("ATTACK-19", "BUS-22")
+@pytest.mark.req("ATTACK-19", "BUS-30")
 @pytest.mark.parametrize("minutes", [-5, 5])
 async def test_a_node_whose_clock_is_off_is_not_locked_out(
     mallory: Attacker, market: OfferView, minutes: int

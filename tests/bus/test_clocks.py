@@ -15,7 +15,7 @@ def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
     return HearthNetError("expired", "too old", details={"now": now, "rule": rule})
 
 
-@pytest.mark.req("BUS-22")
+@pytest.mark.req("BUS-30")
 def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     times = Clocks()
     assert times.learn("a", _expired(300_000))
@@ -24,7 +24,7 @@ def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     assert abs(times.time_at("b") - now_ms()) < 1_000
 
 
-@pytest.mark.req("BUS-22")
+@pytest.mark.req("BUS-30")
 @pytest.mark.parametrize(
     "error", [_expired(300_000, "approval"), _expired("soon"), HearthNetError("timeout", "")]
 )
@@ -32,7 +32,7 @@ def test_other_errors_tell_no_time(error: HearthNetError) -> None:
     assert not Clocks().learn("a", error)
 
 
-@pytest.mark.req("BUS-22")
+@pytest.mark.req("BUS-30")
 def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clocks, "_MOST_NODES", 2)
     times = Clocks()
@@ -42,7 +42,7 @@ def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert abs(times.time_at("c") - now_ms() - 300_000) < 1_000
 
 
-@pytest.mark.req("BUS-22")
+@pytest.mark.req("BUS-30")
 @pytest.mark.asyncio
 async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
