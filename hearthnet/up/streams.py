@@ -47,9 +47,7 @@ def counter_stream() -> StreamConfig:
     from nats.js import api
 
     kept = _kept("COUNTERS", "ct.>")
-    kept.discard = (
-        api.DiscardPolicy.OLD
-    )  # the server's rule for counters: the new number takes the old one's place
+    kept.discard = api.DiscardPolicy.OLD  # the new number takes the old one's place
     kept.max_msgs_per_subject = 1
     kept.max_age = COUNTED_SECONDS
     kept.allow_msg_counter = True

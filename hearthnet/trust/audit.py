@@ -1,0 +1,264 @@
+"""The audit log as a chain: what an entry says, how it is written, and what is wrong with one (wire.md,
+"Records that must survive").
+
+    line n      canonical JSON of an entry, signed by the node that acted
+    previous    BLAKE3 of line n-1, empty in the first one
+    head        the last line's number and hash, signed: an export without its end is noticed
+
+A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
+disk before its answer is sent. `ended` names its `began` by number. Nothing here reads a disk or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, content_hash, read_json, refuse_repeated_keys
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import signed
+from hearthnet.trust.keys import Identity
+from hearthnet.types import Count
+
+PURPOSE: Final = "audit"
+HEAD_PURPOSE: Final = "audit head"
+MAX_FRAME_BYTES: Final = 64 * 1024
+Kind = Literal["began", "ended"]
+Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
+
+
+class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One entry. `time` is in milliseconds since the epoch, `instance` the process that wrote it.
+
+    A `began` says what was asked: `token` is the token's id, `digest` that of the arguments, `frame` the
+    caller's signed frame (base64url), or its hash where it has more than 64 KiB. An `ended` says how it
+    ended: `code` is the error that the caller was told, empty where it worked; `outcome` is the hash of the
+    answer.
+    """
+
+    node: str
+    community: str
+    sequence: Count
+    previous: str
+    time: Count
+    kind: Kind
+    call: str
+    instance: str
+    service: str = ""
+    capability: str = ""
+    caller: str = ""
+    principal: str = ""
+    token: str = ""
+    run: str = ""
+    approval: str = ""
+    grant: str = ""
+    use: Count = 0
+    digest: str = ""
+    idempotency_key: str = ""
+    frame: str = ""
+    began: Count = 0
+    code: str = ""
+    outcome: str = ""
+    v: int = 1
+
+
+class Head(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The end of a chain at `time` (milliseconds): the number and the hash of its last entry, 0 and empty
+    for none.
+    """
+
+    node: str
+    community: str
+    sequence: Count
+    hash: str
+    time: Count
+    v: int = 1
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a chain ends: what the next entry follows."""
+
+    sequence: int = 0
+    hash: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What is wrong, at which entry, and one line that says so."""
+
+    entry: int
+    problem: Problem
+    message: str
+
+
+def write(entry: Entry, after: Place, identity: Identity) -> tuple[bytes, Place]:
+    """The line of `entry`, chained behind `after` and signed, and the place that it makes."""
+    chained = msgspec.structs.replace(entry, sequence=after.sequence + 1, previous=after.hash)
+    line = canonical_json(msgspec.to_builtins(signed.sign(chained, identity, PURPOSE)))
+    return line, Place(chained.sequence, content_hash(line))
+
+
+def evidence(frame: bytes) -> str:
+    """How an entry keeps the caller's signed frame: whole, or as its hash where it is large."""
+    return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
+
+
+def read(line: bytes) -> Entry:
+    """The entry in `line`, not yet checked; `bad_request` where it is none."""
+    return _read(line, _ENTRY)
+
+
+def head(identity: Identity, community: str, place: Place, now_ms: int) -> bytes:
+    """The line that says where the chain of `identity` ends now, signed."""
+    unsigned = Head(
+        node=identity.node_id, community=community, sequence=place.sequence, hash=place.hash, time=now_ms
+    )
+    return canonical_json(msgspec.to_builtins(signed.sign(unsigned, identity, HEAD_PURPOSE)))
+
+
+def read_head(line: bytes) -> Head:
+    """The head in `line`, signed by the node it names.
+
+    Raises `bad_request` where it is none, `invalid_signature` where it was altered.
+    """
+    found = _read(line, _HEAD)
+    ids.public_key(found.node)
+    signed.check(found, found.node, HEAD_PURPOSE)
+    return found
+
+
+_ENTRY: Final = msgspec.json.Decoder(Entry)
+_HEAD: Final = msgspec.json.Decoder(Head)
+
+
+_Read = TypeVar("_Read")
+
+
+def _read(line: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
+    refuse_repeated_keys(line)
+    return read_json(line, decoder)
+
+
+class Verifier:
+    """Takes a chain line by line, from its first one on, and keeps the first thing that is wrong with it.
+
+    `known` are nodes whose signature is recognised where it stands in place of `node`'s. `check` looks at
+    what an entry keeps as evidence and returns what is wrong with it, empty for nothing.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        community: str,
+        known: Iterable[str] = (),
+        check: Callable[[Entry], str] | None = None,
+    ) -> None:
+        self.place = Place()
+        self.finding: Finding | None = None
+        self.open: dict[int, Entry] = {}
+        """Calls that began and have not ended, by the number of their entry."""
+        self._node = node
+        self._community = community
+        self._known = tuple(known)
+        self._check = check
+        self._sought = 0
+
+    def feed(self, line: bytes) -> Entry | None:
+        """Takes the next line; the entry in it, None from the first finding on."""
+        if self.finding is not None:
+            self._look_for_missing(line)
+            return None
+        number = self.place.sequence + 1
+        try:
+            entry = read(line)
+            fits = self._judge(entry, line, number)
+        except HearthNetError as error:
+            self._found(number, "damaged", f"entry {number} is no entry: {error.message}")
+            return None
+        if not fits:
+            return None
+        self.place = Place(number, content_hash(line))
+        return entry
+
+    def end(self, head: Head | None) -> Finding | None:
+        """The finding, once all lines were taken; with the `head` also whether this is the end."""
+        count = self.place.sequence
+        if self.finding is None and head is not None:
+            if count < head.sequence:
+                gone = _numbers(count + 1, head.sequence)
+                self._found(count + 1, "cut off", f"{gone} cut off at the end: the log had {head.sequence}")
+            elif (count, self.place.hash) != (head.sequence, head.hash):
+                self._found(count, "altered", f"entry {count} is not the last one that the head names")
+        return self.finding
+
+    def _judge(self, entry: Entry, line: bytes, number: int) -> bool:
+        """Whether all is well with the entry."""
+        if self._author(entry, line, number) and self._order(entry, number):
+            self._pair(entry, number)
+        if self.finding is None and self._check is not None and (wrong := self._check(entry)):
+            self._found(number, "altered", f"entry {number}: {wrong}")
+        return self.finding is None
+
+    def _author(self, entry: Entry, line: bytes, number: int) -> bool:
+        """Whether the entry is this node's, unaltered."""
+        if (entry.node, entry.community) != (self._node, self._community):
+            whose = f"of {ids.short_id(entry.node)}" if entry.node != self._node else "of another community"
+            self._found(number, "foreign", f"entry {number} is {whose}, not of {ids.short_id(self._node)}")
+        elif not _signed_by(entry, self._node):
+            other = next((node for node in self._known if _signed_by(entry, node)), "")
+            if other:
+                self._found(number, "foreign", f"entry {number} is signed by {ids.short_id(other)}")
+            else:
+                self._found(number, "altered", f"entry {number} was altered: its signature does not fit")
+        elif canonical_json(msgspec.to_builtins(entry)) != line:
+            self._found(number, "altered", f"entry {number} was altered: it is not written as it was")
+        return self.finding is None
+
+    def _order(self, entry: Entry, number: int) -> bool:
+        """Whether the entry is the next one."""
+        if entry.sequence > number:
+            self._sought = number
+            gone = _numbers(number, entry.sequence - 1)
+            self._found(number, "missing", f"{gone} missing: entry {entry.sequence} stands there")
+        elif entry.sequence < number:
+            self._found(number, "repeated", f"entry {entry.sequence} stands twice, again as number {number}")
+        elif entry.previous != self.place.hash:
+            self._found(number, "altered", f"entry {number} follows another one: one of the two was replaced")
+        return self.finding is None
+
+    def _pair(self, entry: Entry, number: int) -> None:
+        if entry.kind == "began":
+            self.open[number] = entry
+            return
+        began = self.open.pop(entry.began, None)
+        if began is None or began.call != entry.call:
+            self._found(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
+
+    def _found(self, number: int, problem: Problem, message: str) -> None:
+        self.finding = Finding(number, problem, message)
+
+    def _look_for_missing(self, line: bytes) -> None:
+        """An entry that is missing may come later: then nothing is gone, but the order is not what it was."""
+        if not self._sought:
+            return
+        try:
+            late = read(line).sequence == self._sought
+        except HearthNetError:
+            return
+        if late:
+            self._found(self._sought, "reordered", f"entry {self._sought} stands after later ones")
+            self._sought = 0
+
+
+def _signed_by(entry: Entry, node: str) -> bool:
+    try:
+        signed.check(entry, node, PURPOSE)
+    except HearthNetError:
+        return False
+    return True
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"entry {first} is" if first == last else f"entries {first} to {last} are"
