@@ -15,9 +15,9 @@ import pytest
 
 from hearthnet.errors import CODES, HearthNetError
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall, ToolCallDelta
-from hearthnet_llm.openai_compatible import failures
 from hearthnet_llm.openai_compatible.incoming import Incoming
-from hearthnet_llm.openai_compatible.sse import EventLines
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.sse import EventLines
 from tests.helpers.leaving import leave_out
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "data" / "providers"

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall, ToolCallDelta, to_event
-from hearthnet_llm.openai_compatible import failures
 from hearthnet_llm.openai_compatible.incoming import Incoming
 from hearthnet_llm.openai_compatible.outgoing import chat_body, complete_body
-from hearthnet_llm.openai_compatible.sse import EventLines
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, Named, ResponseSchema, Tool
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.sse import EventLines
 
 TOOL = Tool("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 

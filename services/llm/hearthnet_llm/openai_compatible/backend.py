@@ -14,12 +14,12 @@ from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.backend import FrameStream
 from hearthnet_llm.frames import Frame
-from hearthnet_llm.openai_compatible import failures
 from hearthnet_llm.openai_compatible.incoming import Incoming
 from hearthnet_llm.openai_compatible.outgoing import chat_body, complete_body
-from hearthnet_llm.openai_compatible.sse import EventLines
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.sse import EventLines
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response

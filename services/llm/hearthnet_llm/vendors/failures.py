@@ -1,4 +1,4 @@
-"""What a server's failure means on the wire: the one translation point of this backend (style.md 12).
+"""What a server's failure means on the wire: the one translation point of all vendors (style.md 12).
 
 400, 413, 422   bad_request     what the server says, cut
 401, 403        unauthorized    names the environment variable, never the key

@@ -1,0 +1,38 @@
+"""Which fields of a rebuilt request may differ from the recorded one, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MOST: Final = 10
+"""Per vendor, those for all vendors of the wire included."""
+
+NEVER: Final = (
+    "messages", "tools", "tool_choice", "functions", "function_call", "system", "contents",
+    "systemInstruction", "system_instruction", "toolConfig", "tool_config",
+)  # fmt: skip
+"""Top-level fields inside which nothing may differ."""
+
+
+class Differ(msgspec.Struct, frozen=True):
+    """A field that may differ: a dotted path from the top of the body, and all below it; and the reason."""
+
+    path: str
+    why: str
+
+    def covers(self, path: str) -> bool:
+        """Whether a difference at `path` is meant."""
+        return path == self.path or path.startswith((f"{self.path}.", f"{self.path}["))
+
+
+def allowed(table: dict[str, tuple[Differ, ...]], vendor: str) -> tuple[Differ, ...]:
+    """The list for one vendor; ValueError for one that is longer or wider than it may be."""
+    found = (*table.get("", ()), *table.get(vendor, ()))
+    if len(found) > MOST:
+        raise ValueError(f"{vendor}: {len(found)} fields may differ; at most {MOST} are allowed")
+    for one in found:
+        if one.path.split(".")[0].split("[")[0] in NEVER or not one.why:
+            raise ValueError(f"{vendor}: {one.path} may not differ, or says not why")
+    return found
