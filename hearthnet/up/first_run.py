@@ -57,7 +57,15 @@ def prepare(home: Home, tell: Tell) -> Prepared:
     Raises what is wrong with a damaged file, naming it; `tell` hears of everything that was made.
     """
     founded = home.roster.exists()
-    if founded and not home.device_key.exists():
+    config, identity = settings_and_key(home, tell)
+    if not founded:
+        _found_community(home, identity, config.display_name, tell)
+    return Prepared(home, identity, _own_roster(home.roster, identity), config)
+
+
+def settings_and_key(home: Home, tell: Tell) -> tuple[Config, Identity]:
+    """What a home has before it belongs to a community, made where it is missing; errors as in `prepare`."""
+    if home.roster.exists() and not home.device_key.exists():
         raise HearthNetError(
             "not_found",
             f"{home.device_key} is missing, but there is {home.roster}; put back a copy of the key, or move "
@@ -66,11 +74,7 @@ def prepare(home: Home, tell: Tell) -> Prepared:
     if not home.config_file.exists():
         _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
         tell(f"settings written to {home.config_file}")
-    config = load_config(home)
-    identity = _identity(home.device_key, "device key", tell)
-    if not founded:
-        _found_community(home, identity, config.display_name, tell)
-    return Prepared(home, identity, _own_roster(home.roster, identity), config)
+    return load_config(home), _identity(home.device_key, "device key", tell)
 
 
 def _identity(path: Path, what: str, tell: Tell) -> Identity:
