@@ -13,7 +13,9 @@ from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
 from hearthnet.trust.keys import Identity
+from hearthnet.trust.revocation import Revocations
 from hearthnet.trust.roster import Roster
+from hearthnet.trust.token import Verified
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import BoxKeys
 from hearthnet.wire.header import Header, Kind
@@ -36,6 +38,8 @@ class Peer:
         self.keys = BoxKeys(identity)
         self.replay = ReplayWindow()
         self.clocks = Clocks()
+        self.tokens = Verified()
+        self.revocations = Revocations()
         self.replies = Replies(self.node_id, self.instance, self.community, self.keys)
         link.on_lost(self.replies.on_lost)
 

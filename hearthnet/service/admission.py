@@ -1,16 +1,27 @@
 """The ladder every call climbs before a handler sees it; the first rung that fails decides (style.md 8).
 
-     1  the box opens with the key of the subject's caller     else dropped, counted
-     2  the header is for us, this process, this subject       else dropped, counted
-     3  fresh, and not seen before                             else `expired`; a replay is dropped
-     4  the capability is offered here                         else `not_found`
-     5  signed, where it has side effects                      else `invalid_signature`
-     6  the token, if any, is its issuer's and in its life     else `token_*`
-     7  the roster and the token allow it (trust/authority)    else `unauthorized`, `token_scope_insufficient`
-     8  the body fits the contract                             else `bad_request`
-     9  an approval, where one is due, is for exactly this     else `unauthorized`
-    10  a place is free                                        else `capacity_exceeded`
+     1  the box opens with the key of the subject's caller   else dropped, counted
+     2  the header is for us, this process, this subject     else dropped, counted
+     3  fresh, and not seen before                           else `expired`; a replay is dropped
+     4  its sender was not revoked                           else `revoked`
+     5  the capability is offered here                       else `not_found`
+     6  signed, where it has side effects                    else `invalid_signature`
+     7  the token, if there is one, is a token               else `bad_request`
+        that its issuer signed                               else `token_invalid`
+        in its life                                          else `token_expired`
+        for this community, and not for anybody              else `unauthorized`
+        and for its sender,                                  else `invalid_signature`
+        not revoked                                          else `token_revoked`
+        and made for this run, if for one                    else `token_scope_insufficient`
+     8  the body is JSON, and an offer fits its params       else `bad_request`, `not_found`
+     9  roster and token allow it (trust/authority.py)       else `revoked`, `unauthorized`,
+                                                                  `token_scope_insufficient`
+    10  the body fits the contract                           else `bad_request`
+    11  an approval or a use of a standing grant, where one  else `unauthorized`, `invalid_signature`,
+        is due, is for exactly this                               `token_revoked`, `bad_request`
+    12  a place is free                                      else `capacity_exceeded`
 
+Then, before the handler (service/running.py): the token's budget (service/budget.py), and the use of a grant.
 An approval's expiry is asked where the effect is claimed, after the outcome of an earlier use was looked
 up (wire.md).
 """
@@ -30,11 +41,13 @@ from hearthnet.service.capability import Endpoint
 from hearthnet.service.hosted import Hosted
 from hearthnet.times import now_ms
 from hearthnet.trust import approval as approvals
+from hearthnet.trust import grant as grants
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed
-from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective
+from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective, refuse_revoked
+from hearthnet.trust.grant import Grant
 from hearthnet.trust.token import Claims
-from hearthnet.types import parse_capability
+from hearthnet.types import Capability, parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
@@ -45,15 +58,18 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A call that may run: its endpoint and offer, its body as sent, who it is for, and the approval
-    it carries.
+    """A call that may run: its endpoint and offer, its body as sent, who it is for, under which token, and
+    the approval or the use of a standing grant that it carries, whose time is not yet asked.
     """
 
     endpoint: Endpoint
     hosted: Hosted
     body: dict[str, Any]
     principal: str
+    claims: Claims | None
     approval: Approval | None
+    grant: Grant | None
+    use: int
 
 
 def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
@@ -96,36 +112,50 @@ def fresh(peer: Peer, header: Header) -> bool:
 
 
 def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], frame: Frame) -> Admitted:
-    """Rungs 4 to 10 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
+    """Rungs 4 to 12 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
     header = frame.header
-    wanted = parse_capability(header.capability)
-    offered = [entry for entry in hosted if parse_capability(entry.offer.capability).serves(wanted)]
-    if not offered:
-        raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
+    caller = _standing(peer, header.sender)
+    refuse_revoked(caller, "you were")
+    offered = _offered(hosted, parse_capability(header.capability))
     endpoint = endpoints[offered[0].offer.capability]
     contract = endpoint.contract
     if contract.side_effects and frame.evidence is None:
-        raise HearthNetError("invalid_signature", f"{wanted} has side effects: its calls must be signed")
+        raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
     claims = _claims(peer, header)
     body = _decode(frame)
     chosen = _choose(contract, body, offered)
-    authority = _authorise(peer, header, claims, contract, chosen, body)
+    token = None if claims is None else Token(claims, _standing(peer, claims.iss))
+    authority = effective(caller, token, _demand(peer, contract, chosen), body)
     contract.check_request(body)
-    approval = _approval(peer, header, contract, authority, body)
+    approval, grant = _consent(peer, header, contract, authority, body)
     if chosen.in_flight >= chosen.offer.max_concurrent:
         raise HearthNetError(
             "capacity_exceeded",
-            f"all {chosen.offer.max_concurrent} places of {wanted} are taken; try again in a moment",
+            f"all {chosen.offer.max_concurrent} places of {contract.id} are taken; try again in a moment",
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return Admitted(endpoint, chosen, body, authority.principal, approval)
+    return Admitted(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
+
+
+def _standing(peer: Peer, node: str) -> Standing:
+    return Standing(node, peer.roster.level(node))
+
+
+def _offered(hosted: list[Hosted], wanted: Capability) -> list[Hosted]:
+    offered = [entry for entry in hosted if parse_capability(entry.offer.capability).serves(wanted)]
+    if not offered:
+        raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
+    return offered
 
 
 def _claims(peer: Peer, header: Header) -> Claims | None:
+    """Rung 7. What follows from the token's bytes is remembered; the rest is asked with every call."""
     if not header.token:
         return None
-    claims = tokens.decode(header.token)
+    claims = peer.tokens.claims(header.token)
     tokens.check_use(claims, caller=header.sender, community=peer.community, now_ms=now_ms())
+    if peer.revocations.revoked(claims.iss, claims.jti):
+        raise HearthNetError("token_revoked", "the token was revoked; ask its issuer for a new one")
     if claims.run not in ("", header.run):
         raise HearthNetError("token_scope_insufficient", "the token was made for another run")
     return claims
@@ -146,40 +176,45 @@ def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> 
     return min(fitting, key=lambda entry: entry.in_flight)
 
 
-def _authorise(
-    peer: Peer,
-    header: Header,
-    claims: Claims | None,
-    contract: Contract,
-    chosen: Hosted,
-    body: dict[str, Any],
-) -> Authority:
-    demand = Demand(
+def _demand(peer: Peer, contract: Contract, chosen: Hosted) -> Demand:
+    return Demand(
         capability=contract.capability,
         trust=chosen.offer.trust or contract.trust_required,
         node=peer.node_id,
         side_effects=contract.side_effects,
         own_key=contract.approval == "own_key",
     )
-    token = None if claims is None else Token(claims, _standing(peer, claims.iss))
-    return effective(_standing(peer, header.sender), token, demand, body)
 
 
-def _standing(peer: Peer, node: str) -> Standing:
-    return Standing(node, peer.roster.level(node))
-
-
-def _approval(
+def _consent(
     peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
-) -> Approval | None:
-    if header.approval is None:
+) -> tuple[Approval | None, Grant | None]:
+    """Rung 11: the approval or the standing grant in the header, proved to be for this call."""
+    if header.approval is None and header.grant is None:
         if authority.needs_approval:
             raise HearthNetError(
                 "unauthorized", f"{contract.id} has side effects and needs the person's approval"
             )
-        return None
-    approval = approvals.decode(header.approval)
-    call = Claimed(
+        return None, None
+    call = _claimed(peer, header, contract, authority, body)
+    if header.grant is None:
+        approval = approvals.decode(header.approval)
+        approvals.check_binding(approval, call)
+        return approval, None
+    if header.approval is not None:
+        raise HearthNetError("bad_request", "a call names an approval or a standing grant, not both")
+    grant = grants.decode(header.grant)
+    grants.check_binding(grant, header.use, call, contract.schema_hash, body)
+    if peer.revocations.revoked(grant.approver, grant.id):
+        raise HearthNetError("token_revoked", "the standing grant was revoked; ask the person again")
+    return None, grant
+
+
+def _claimed(
+    peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
+) -> Claimed:
+    """The call as an approval or a grant has to describe it."""
+    return Claimed(
         community=peer.community,
         approver=authority.approver,
         via=authority.via,
@@ -191,5 +226,3 @@ def _approval(
         run=header.run,
         community_effect=contract.effect_scope == "community",
     )
-    approvals.check_binding(approval, call)
-    return approval

@@ -72,11 +72,13 @@ def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[
     and `unauthorized` where only a person's own key could approve and there is none.
     """
     issuer = caller if token is None else token.issuer
-    _check_revoked(caller, issuer)
+    refuse_revoked(caller, "you were")
+    refuse_revoked(issuer, "the token's issuer was")
     principal = caller.node if token is None else _principal(token.claims)
     _check_trust(caller, issuer, principal, demand)
     if token is None:
         return Authority(principal, needs_approval=False, approver=caller.node, via="")
+    _check_members(caller, issuer, demand)
     _check_scope(token.claims, demand.capability, body)
     approver, via = _approver(token.claims)
     if demand.side_effects and demand.own_key and via:
@@ -100,10 +102,10 @@ def _approver(claims: Claims) -> tuple[str, Via]:
     return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
 
 
-def _check_revoked(caller: Standing, issuer: Standing) -> None:
-    for who, standing in (("you were", caller), ("the token's issuer was", issuer)):
-        if standing.revoked:
-            raise HearthNetError("revoked", f"{who} revoked from the community")
+def refuse_revoked(standing: Standing, who: str) -> None:
+    """Raises `revoked` where the node was; the message begins with `who`."""
+    if standing.revoked:
+        raise HearthNetError("revoked", f"{who} revoked from the community")
 
 
 def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
@@ -118,9 +120,13 @@ def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Dem
         raise HearthNetError(
             "unauthorized", f"{demand.capability} takes level {demand.trust}; the caller's is {issuer.level}"
         )
-    elif RANK.get(caller.level, 0) < min(RANK[demand.trust], RANK["member"]):
-        # Whoever shows a token is a member too (conventions.md 5); it only needs no higher level of its own.
-        raise HearthNetError("unauthorized", f"{demand.capability} takes a member; the caller is none")
+
+
+def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
+    """A token is between members (conventions.md 12), however little is asked for; a node is its own."""
+    for who, standing in (("issuer", issuer), ("holder", caller)):
+        if standing.node != demand.node and RANK.get(standing.level, 0) < RANK["member"]:
+            raise HearthNetError("unauthorized", f"the token's {who} is no member of this community")
 
 
 def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ not known here: it may be a limit, and a limit that is passed over is a right th
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -29,6 +30,7 @@ SKEW_SECONDS: Final = 60
 MAX_TTL_SECONDS: Final = 86_400
 MOST_EFFECTS: Final = 1_000
 BEARER: Final = "*"
+MOST_REMEMBERED: Final = 1_024
 _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
 _PRINCIPAL: Final = re.compile("[A-Za-z0-9._-]{1,64}")
 
@@ -184,6 +186,31 @@ def decode(token: str) -> Claims:
 
 
 _DECODER: Final = msgspec.json.Decoder(Claims)
+
+
+class Verified:
+    """Tokens that `decode` has accepted, so that a known one costs no second signature check.
+
+    Only what follows from the token's bytes is remembered. Time, revocations and roster are asked each call.
+    """
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._most = most
+        self._claims: OrderedDict[str, Claims] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def claims(self, token: str) -> Claims:
+        """As `decode`. The tokens that were not shown for longest are forgotten."""
+        known = self._claims.get(token)
+        if known is not None:
+            self._claims.move_to_end(token)
+            return known
+        claims = self._claims[token] = decode(token)
+        if len(self._claims) > self._most:
+            self._claims.popitem(last=False)
+        return claims
 
 
 def _check_claims(claims: Claims) -> None:

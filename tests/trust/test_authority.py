@@ -89,10 +89,8 @@ def refusal(case: Case) -> str:
     # A call may do what its issuer may do; a token adds nothing to that ...
     if case.trust != "self" and not allowed(issuer, case.trust):
         return "unauthorized"
-    # ... and is shown by members only, wherever members are asked for.
-    if case.kind and case.trust in ("member", "trusted", "anchor") and not allowed(case.caller, "member"):
-        return "unauthorized"
-    if case.kind and case.trust == "invited" and not allowed(case.caller, "invited"):
+    # ... and is between members, however little is asked for.
+    if case.kind and not (allowed(issuer, "member") and allowed(case.caller, "member")):
         return "unauthorized"
     # A token covers the capabilities it names, in these versions, with these values.
     if case.kind and (case.scope != "fits" or case.constraint not in ("none", "right")):
