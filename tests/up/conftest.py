@@ -104,7 +104,7 @@ def place(tmp_path: Path) -> Home:
     path = tmp_path / "home"
     path.mkdir(mode=0o700)
     home = Home(path)
-    home.config_file.write_text("[server]\nport = 0\n")
+    home.config_file.write_text("[server]\nport = 0\n[community]\nport = 0\n")
     return home
 
 

@@ -18,12 +18,13 @@ from hearthnet.errors import HearthNetError
 from hearthnet.ids import token_form
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.keys import Identity, Login
+from hearthnet.up import nats_process, streams
 from hearthnet.up import server as servers
-from hearthnet.up import streams
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.server import Server
 from hearthnet.up.server_config import MAX_PAYLOAD, ServerSettings, render
+from hearthnet.up.system import System
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.waiting import wait_for
 
@@ -36,6 +37,7 @@ async def server(prepared: Prepared) -> AsyncIterator[Server]:
     running = Server(prepared, LogFile(prepared.home.log("nats-server")), lambda line: None)
     await running.start()
     yield running
+    await running.close()
     await running.stop(1)
 
 
@@ -155,12 +157,12 @@ async def test_a_server_that_does_not_sync_every_write_is_refused(
     )
     for line, good in (("", False), (" sync_interval: always\n", True)):
         folder = json.dumps(str(tmp_path / f"js-{good}"))
-        link = await Link.connect(nats_server(config % (folder, line, system.public)).url, system, "up")
+        link = await System.connect(nats_server(config % (folder, line, system.public)).url, system)
         if good:
-            await servers.check_sync(link, tmp_path)
+            await link.check_sync(tmp_path)
         else:
             with pytest.raises(HearthNetError, match="does not sync every write"):
-                await servers.check_sync(link, tmp_path)
+                await link.check_sync(tmp_path)
         await link.close()
 
 
@@ -220,7 +222,7 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     await wait_for(lambda: news, 5, "the end to be noticed")
     thief = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
     await wait_for(
-        lambda: server._process is None and "in use" in server._log_file.tail(), 10, "a failed start"
+        lambda: not server._nats.running and server._nats.taken() == "client", 10, "a failed start"
     )
     thief.close()
     await thief.wait_closed()
@@ -236,7 +238,7 @@ async def test_a_server_that_does_not_start_is_quoted(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = Server(prepared, LogFile(prepared.home.log("nats-server")), lambda line: None)
-    broken = render(running._settings(-1)).replace("listen:", "lisssten {:")
+    broken = render(running._settings(-1, -1)).replace("listen:", "lisssten {:")
     monkeypatch.setattr(servers, "render", lambda settings: broken)
     with pytest.raises(
         HearthNetError, match=r"nats-server did not start \(.+\); see .*nats-server\.log"
@@ -250,14 +252,14 @@ async def test_a_server_that_does_not_start_is_quoted(
 
 @pytest.mark.req("UP-25")
 def test_the_server_program_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = servers.find_program()
+    found = nats_process.find_program()
     assert found.name == "nats-server"
-    monkeypatch.setattr(servers, "_DISTRIBUTION", "no-such-distribution")
+    monkeypatch.setattr(nats_process, "_DISTRIBUTION", "no-such-distribution")
     monkeypatch.setenv("PATH", str(found.parent))
-    assert servers.find_program() == found
+    assert nats_process.find_program() == found
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HearthNetError, match="nats-server is not installed; get it with: pip install"):
-        servers.find_program()
+        nats_process.find_program()
 
 
 @pytest.mark.req("UP-20")

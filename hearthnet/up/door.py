@@ -1,0 +1,97 @@
+"""Who may be on a server's bus right now, and putting out those who may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.up.server_config import BusLogin
+from hearthnet.up.system import Session, System
+
+CLEAR_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.05
+# Twice, since a connection may be on its way in while the list is made.
+_CLEAN_LOOKS: Final = 2
+
+
+class Admitted(NamedTuple):
+    """Members and open invites."""
+
+    members: tuple[BusLogin, ...]
+    invites: tuple[BusLogin, ...]
+
+
+class Door:
+    """Who is admitted, less who was shut out for what their server did. The own login is always in."""
+
+    def __init__(self, own: BusLogin, members: Iterable[BusLogin], news: Callable[[str], None]) -> None:
+        self._own = own
+        self._news = news
+        self._wanted = Admitted(tuple(members), ())
+        self._shut_out: set[str] = set()
+
+    @property
+    def admitted(self) -> Admitted:
+        """Who may log in."""
+        members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
+        return Admitted(self._open(members), self._open(self._wanted.invites))
+
+    def admit(self, wanted: Admitted) -> Admitted:
+        """Takes `wanted` from now on; returns what was wanted before."""
+        before, self._wanted = self._wanted, wanted
+        return before
+
+    async def unmask(self, system: System) -> bool:
+        """Shuts out whoever links here and calls itself the hub; whether there was somebody new.
+
+        The server lets a hub publish whatever it likes (seen with nats-server 2.15), in the name of anybody.
+        No home does that: the one that is linked to is the hub.
+        """
+        hubs = await system.hubs()
+        if not hubs:
+            return False
+        found = {each.login for each in await system.sessions() if each.connection in hubs}
+        new = found - self._shut_out - {self._own.login}
+        for login in new:
+            self._news(
+                f"{self._name(login)} linked here as if it were the hub, to speak in the name of others; it "
+                "is shut out until this node is started again"
+            )
+        self._shut_out |= new
+        return bool(new)
+
+    async def clear(self, system: System) -> None:
+        """Disconnects everybody who is not admitted; `internal_error` where somebody stays all the same."""
+        clean = 0
+        try:
+            async with asyncio.timeout(CLEAR_SECONDS):
+                while clean < _CLEAN_LOOKS:
+                    strangers = await self._strangers(system)
+                    for session in strangers:
+                        await system.kick(session)
+                    clean = 0 if strangers else clean + 1
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise HearthNetError(
+                "internal_error", "somebody who is no longer admitted could not be disconnected"
+            ) from error
+
+    async def _strangers(self, system: System) -> list[Session]:
+        members, invites = self.admitted
+        known = {entry.login for entry in (*members, *invites)}
+        hubs = await system.hubs()
+        return [
+            session
+            for session in await system.sessions()
+            if session.login not in known or session.connection in hubs
+        ]
+
+    def _open(self, entries: tuple[BusLogin, ...]) -> tuple[BusLogin, ...]:
+        return tuple(entry for entry in entries if entry.login not in self._shut_out)
+
+    def _name(self, login: str) -> str:
+        entries = (*self._wanted.members, *self._wanted.invites)
+        return next((ids.short_id(entry.node_id) for entry in entries if entry.login == login), login)

@@ -1,0 +1,76 @@
+"""The links between homes: where others reach this one, and where it links to (wire.md, Leaf links)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.up import address, certificate
+from hearthnet.up.address import Address
+from hearthnet.up.first_run import Prepared
+from hearthnet.up.server_config import Certificate, LeafListener, LeafRemote
+from hearthnet.up.system import System
+from hearthnet.up.upstream import Upstream, load_upstream, remote
+
+_CERTIFICATE: Final = "leaf.pem"
+_KEY: Final = "leaf.key"
+
+
+class Leaf:
+    """What the server's configuration says of links. `prepare` comes first."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._home = prepared.home
+        self._settings = prepared.config.community
+        self._login = prepared.identity.login()
+        self._tls: Certificate | None = None
+        self._fingerprint = ""
+        self.upstream: Upstream | None = None
+        self.remote: LeafRemote | None = None
+
+    def prepare(self) -> None:
+        """Makes the files: the certificate where one is needed, and those of the link to another home.
+
+        Raises `bad_request` for settings that cannot work and for damaged files, by name.
+        """
+        host = self._settings.host
+        announced = self._announced(0)
+        if not address.is_loopback(host):
+            self._tls = Certificate(self._home.nats / _CERTIFICATE, self._home.nats / _KEY)
+            names = certificate.own_names(announced.host)
+            self._fingerprint = certificate.ensure(*self._tls, names)
+        self.upstream = load_upstream(self._home)
+        if self.upstream is not None:
+            self.remote = remote(self.upstream, self._login, self._home.nats)
+
+    def listener(self, port: int) -> LeafListener:
+        """The listener at `port`."""
+        return LeafListener(self._settings.host, port, self._tls)
+
+    def reachable(self, port: int) -> tuple[str, str]:
+        """Address and fingerprint for invites, where the listener has `port`.
+
+        All homes of a community meet at one server, since a link carries one member's subjects only: who
+        joined somewhere sends others there.
+        """
+        if self.upstream is not None:
+            return self.upstream.address, self.upstream.fingerprint
+        return str(self._announced(port)), self._fingerprint
+
+    def _announced(self, port: int) -> Address:
+        text, host = self._settings.address, self._settings.host
+        try:
+            if text:
+                return address.parse(text, port or address.DEFAULT_PORT)
+            address.check_host(host)
+        except HearthNetError as error:
+            raise HearthNetError(
+                "bad_request", f"{self._home.config_file}: [community]: {error.message}"
+            ) from error
+        return Address(address.own_host(host), port)
+
+
+async def linked(system: System) -> bool:
+    """Whether a link of this server's own to another one is there."""
+    came_in = {session.connection for session in await system.sessions()}
+    return bool(await system.hubs() - came_in)

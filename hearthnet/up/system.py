@@ -1,0 +1,206 @@
+"""The supervisor's own connection to its server: account SYS, where a server answers about itself and obeys.
+
+The login is made anew at every start of the node and kept in memory; nobody else can ask or command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from hearthnet.bus.link import Link
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Login
+
+BUS_ACCOUNT: Final = "HN"
+ANSWER_SECONDS: Final = 2.0
+_PAGE: Final = 1024
+_LEAF: Final = "Leafnode"
+
+
+class Session(NamedTuple):
+    """A connection to the bus account: a client or a leaf link that came in, with the login it showed."""
+
+    connection: int
+    login: str
+    is_leaf: bool
+
+
+class _Refusal(msgspec.Struct):
+    description: str = ""
+
+
+class _Server(msgspec.Struct):
+    id: str
+
+
+class _Answer(msgspec.Struct, kw_only=True):
+    server: _Server
+    error: _Refusal | None = None
+
+
+class _Settings(msgspec.Struct):
+    sync_always: bool = False
+
+
+class _JetStream(msgspec.Struct):
+    config: _Settings
+
+
+class _AboutJetStream(_Answer, kw_only=True):
+    data: _JetStream
+
+
+class _Connection(msgspec.Struct):
+    cid: int
+    kind: str = ""
+    authorized_user: str = ""
+
+
+class _Connections(msgspec.Struct):
+    total: int
+    connections: tuple[_Connection, ...] = ()
+
+
+class _AboutConnections(_Answer, kw_only=True):
+    data: _Connections
+
+
+class _LeafLink(msgspec.Struct):
+    id: int
+    is_spoke: bool = False
+
+
+class _LeafLinks(msgspec.Struct):
+    leafs: tuple[_LeafLink, ...] = ()
+
+
+class _AboutLeafs(_Answer, kw_only=True):
+    data: _LeafLinks
+
+
+class _Listener(msgspec.Struct):
+    port: int = 0
+
+
+class _Variables(msgspec.Struct):
+    leaf: _Listener = msgspec.field(default_factory=_Listener)
+
+
+class _AboutServer(_Answer, kw_only=True):
+    data: _Variables
+
+
+class _Who(msgspec.Struct):
+    kind: str = ""
+
+
+class _Connected(msgspec.Struct):
+    client: _Who
+
+
+_T = TypeVar("_T", bound=_Answer)
+
+
+class System:
+    """Questions and commands to one server. Every method raises `partition` where it does not answer."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @classmethod
+    async def connect(cls, url: str, login: Login) -> System:
+        """Connects; from then on the connection comes back by itself, also to a server that was restarted."""
+        return cls(await Link.connect(url, login, "up"))
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self._link.close()
+
+    async def check_sync(self, config: Path) -> None:
+        """Raises `internal_error` unless JetStream syncs every write (wire.md, Records that must survive)."""
+        about = await self._ask("JSZ", _AboutJetStream, config=True)
+        if not about.data.config.sync_always:
+            raise HearthNetError(
+                "internal_error",
+                f"nats-server does not sync every write, so that a power cut would lose posts; see {config}",
+            )
+
+    async def leaf_port(self) -> int:
+        """The port of the leaf listener, 0 where there is none."""
+        return (await self._ask("VARZ", _AboutServer)).data.leaf.port
+
+    async def reload(self) -> None:
+        """Has the server read its configuration again; `internal_error` with its words where it refuses."""
+        answer = await self._command("RELOAD")
+        if answer.error is not None:
+            raise HearthNetError(
+                "internal_error",
+                f"nats-server refuses the new configuration: {answer.error.description.strip()}",
+            )
+
+    async def sessions(self) -> list[Session]:
+        """Every connection that came into the bus account, of clients and of leaf links."""
+        found: list[Session] = []
+        offset, total = 0, 1
+        while offset < total:
+            about = await self._ask(
+                "CONNZ", _AboutConnections, auth=True, acc=BUS_ACCOUNT, offset=offset, limit=_PAGE
+            )
+            # A link of this server's own to another one shows no login: it was not let in, it was made here.
+            found += [
+                Session(each.cid, each.authorized_user, each.kind == _LEAF)
+                for each in about.data.connections
+                if each.authorized_user
+            ]
+            offset, total = offset + _PAGE, about.data.total
+        return found
+
+    async def hubs(self) -> set[int]:
+        """The leaf connections whose other side calls itself the hub: the server checks nothing of theirs."""
+        return {each.id for each in (await self._ask("LEAFZ", _AboutLeafs)).data.leafs if each.is_spoke}
+
+    async def links(self) -> int:
+        """How many leaf links there are, in both directions; one counts once both sides have agreed."""
+        return len((await self._ask("LEAFZ", _AboutLeafs)).data.leafs)
+
+    async def kick(self, session: Session) -> None:
+        """Closes a connection; one that is gone already is none to worry about."""
+        await self._command("KICK", cid=session.connection)
+
+    async def on_leaf_link(self, callback: Callable[[], None]) -> None:
+        """Calls back whenever a leaf link has come into the bus account."""
+
+        def heard(subject: str, data: bytes, absent: bool) -> None:
+            with contextlib.suppress(msgspec.DecodeError):
+                if msgspec.json.decode(data, type=_Connected).client.kind == _LEAF:
+                    callback()
+
+        await self._link.subscribe(f"$SYS.ACCOUNT.{BUS_ACCOUNT}.CONNECT", heard)
+
+    async def _command(self, name: str, **options: Any) -> _Answer:
+        # Commands name the server, so the question comes first; it may be another process than a moment ago.
+        server = (await self._ask("IDZ", _Answer)).server.id
+        return await self._request(f"$SYS.REQ.SERVER.{server}.{name}", _Answer, options)
+
+    async def _ask(self, what: str, kind: type[_T], **options: Any) -> _T:
+        return await self._request(f"$SYS.REQ.SERVER.PING.{what}", kind, options)
+
+    async def _request(self, subject: str, kind: type[_T], options: dict[str, Any]) -> _T:
+        from nats import errors
+
+        try:
+            reply = await self._link.client.request(
+                subject, msgspec.json.encode(options), timeout=ANSWER_SECONDS
+            )
+            return msgspec.json.decode(reply.data, type=kind)
+        except (errors.Error, TimeoutError) as error:
+            raise HearthNetError("partition", f"nats-server does not answer {subject}") from error
+        except msgspec.DecodeError as error:
+            raise HearthNetError(
+                "internal_error", f"nats-server answers {subject} in a way unknown here: {error}"
+            ) from error
