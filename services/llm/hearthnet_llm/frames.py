@@ -1,9 +1,9 @@
 """What comes from a model: a closed union, in the order in which it happens (tools.md, "One turn" 2).
 
-Any number of `Token`, `Thinking`, `Thought`, `ToolCallDelta`, `ToolCall`, `Notice` and `Progress`, then
-exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `Thinking`, deltas and progress are
-for display. A `Thought` is complete too: some vendors want it back with the next turn. A failure is no frame
-but a `HearthNetError`.
+Any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`, `Notice` and
+`Progress`, then exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `Thinking`, deltas
+and progress are for display. A `Thought` and what is `Served` are complete too: some vendors want them back
+with the next turn. A failure is no frame but a `HearthNetError`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, assert_never
 
 import msgspec
 
-from hearthnet_llm.parts import ThinkingPart
+from hearthnet_llm.parts import CacheHint, Citation, ServerPart, ThinkingPart
 
 StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_calls", "refusal"]
 ToolPath = Literal["native", "grammar", "none"]
@@ -22,6 +22,12 @@ class Token(msgspec.Struct, frozen=True):
     """The next piece of text; always whole characters."""
 
     text: str
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """Where the text just before comes from."""
+
+    citation: Citation
 
 
 class Thinking(msgspec.Struct, frozen=True):
@@ -36,6 +42,12 @@ class Thought(msgspec.Struct, frozen=True):
     part: ThinkingPart
 
 
+class Served(msgspec.Struct, frozen=True):
+    """A call of a tool that the vendor runs, or its result, for the assistant message that hands it back."""
+
+    part: ServerPart
+
+
 class ToolCallDelta(msgspec.Struct, frozen=True):
     """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
 
@@ -45,12 +57,16 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A complete call. `signature` is opaque: the vendor wants it back with the call."""
+    """A complete call. `signature` is opaque: the vendor wants it back with the call. `called_by`: the id of
+    the vendor's own call whose program made this one. `cache` belongs to calls that are replayed.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any]
     signature: str | None = None
+    called_by: str | None = None
+    cache: CacheHint | None = None
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -84,16 +100,19 @@ class Done(msgspec.Struct, frozen=True):
     tokens_thinking: int | None = None
 
 
-Frame = Token | Thinking | Thought | ToolCallDelta | ToolCall | Notice | Progress | Done
+Shown = Token | Cited | Thinking | Thought | Served | ToolCallDelta | ToolCall | Notice | Progress
+Frame = Shown | Done
 
 
-def to_event(
-    frame: Token | Thinking | Thought | ToolCallDelta | ToolCall | Notice | Progress,
-) -> tuple[str, dict[str, Any]]:
+def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
     """The event name and data of a frame that is not the last (llm.chat@2.0, `stream_schema`)."""
     match frame:
         case Token(text):
             return "token", {"text": text}
+        case Cited(citation):
+            return "citation", msgspec.to_builtins(citation)
+        case Served(part):
+            return "served", msgspec.to_builtins(part)
         case Thinking(text):
             return "thinking", {"text": text}
         case Thought(part):

@@ -6,7 +6,7 @@ serves the model (docs/models.md).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,11 +17,38 @@ class CacheHint(msgspec.Struct, frozen=True, omit_defaults=True):
     ttl: str | None = None
 
 
+class Citation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a piece of an answer comes from.
+
+    `quoted` are words of the source, `said` those of the answer. `start` and `end` count in the source what
+    `kind` names: chars, pages, blocks; of kind web, in the answer's characters. `index` is the source's place
+    among those that were given. `reference` is opaque: the vendor wants it back.
+    """
+
+    kind: Literal["chars", "pages", "blocks", "web", "search_result", "file"]
+    quoted: str | None = None
+    said: str | None = None
+    title: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    index: int | None = None
+    start: int | None = None
+    end: int | None = None
+    reference: str | None = None
+
+
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
-    """A piece of text of a message."""
+    """A piece of text of a message.
+
+    `citations`: where it comes from. `signature` is opaque: the vendor wants it back with the text. `guard`:
+    a guardrail looks at this piece, in these parts, such as query or grounding_source.
+    """
 
     text: str
     cache: CacheHint | None = None
+    citations: list[Citation] | None = None
+    signature: str | None = None
+    guard: list[str] | None = None
 
 
 class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -45,10 +72,26 @@ class AudioPart(_Media, frozen=True, omit_defaults=True, tag="audio"):
     """A recording."""
 
 
+class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
+    """A film: from `start` to `end` (such as 10s), looked at `fps` times a second."""
+
+    start: str | None = None
+    end: str | None = None
+    fps: float | None = None
+
+
 class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
-    """A document, such as a PDF; `name` is what the model calls it."""
+    """A document, such as a PDF; `name` is what the model calls it.
+
+    Instead of bytes it may be plain `text`, or `texts`: pieces that are cited one by one. `context`: about
+    it, not part of it. `citations`: whether the answer is to say where in it something stands.
+    """
 
     name: str | None = None
+    text: str | None = None
+    texts: list[TextPart] | None = None
+    context: str | None = None
+    citations: bool | None = None
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="thinking"):
@@ -73,4 +116,89 @@ class RefusalPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     text: str
 
 
-Part = TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | RefusalPart
+class JsonPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="json"):
+    """A tool's result as a value instead of a text."""
+
+    value: Any
+
+
+class SearchResultPart(
+    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="search_result"
+):
+    """Something that was found at `source`, to be cited."""
+
+    source: str
+    title: str
+    texts: list[TextPart]
+    citations: bool | None = None
+    cache: CacheHint | None = None
+
+
+class ToolReferencePart(
+    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_reference"
+):
+    """A tool that a search for tools found: from here on the model knows it."""
+
+    name: str
+    cache: CacheHint | None = None
+
+
+class UploadPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="upload"):
+    """A file at the vendor, put where its own tools can read it."""
+
+    file_id: str
+    cache: CacheHint | None = None
+
+
+class CallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="call"):
+    """The place of the call `id` of `tool_calls` among the parts; without it, calls come last."""
+
+    id: str
+
+
+class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_call"):
+    """The model called a tool that its vendor runs; nobody here answers. `server`: the MCP server it is of.
+
+    `called_by` is the id of the call whose program made this one. `signature` is opaque.
+    """
+
+    name: str
+    id: str | None = None
+    arguments: dict[str, Any] | None = None
+    server: str | None = None
+    called_by: str | None = None
+    signature: str | None = None
+    cache: CacheHint | None = None
+
+
+class ServerResultPart(
+    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_result"
+):
+    """What such a tool gave back: data of that tool, to be handed back unchanged."""
+
+    name: str
+    id: str | None = None
+    result: Any = None
+    is_error: bool | None = None
+    called_by: str | None = None
+    signature: str | None = None
+    cache: CacheHint | None = None
+
+
+ServerPart = ServerCallPart | ServerResultPart
+Part = (
+    TextPart
+    | ImagePart
+    | AudioPart
+    | VideoPart
+    | DocumentPart
+    | ThinkingPart
+    | RefusalPart
+    | JsonPart
+    | SearchResultPart
+    | ToolReferencePart
+    | UploadPart
+    | CallPart
+    | ServerCallPart
+    | ServerResultPart
+)

@@ -14,20 +14,22 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn.
 
     `tool_calls` and `thinking` (what went before the content) belong to an assistant's message,
-    `tool_call_id` and `is_error` to a tool's. Content None: nothing was said, as when a model only calls
-    tools. `prefix`: the answer continues this message. `refusal`: the words for not answering, where the
-    vendor keeps them apart.
+    `tool_call_id` and `is_error` to a tool's, whose `name` is the tool's. Content None: nothing was said, as
+    when a model only calls tools. `prefix`: the answer continues this message. `refusal`: the words for not
+    answering, where the vendor keeps them apart. `turn`: whether the message is part of the turn of the one
+    before, where vendors have turns of several; None: results of tools and what the user says next are one.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     tool_calls: list[ToolCall] = []
     tool_call_id: str | None = None
-    is_error: bool = False
+    is_error: bool | None = None
     name: str | None = None
     thinking: list[ThinkingPart] | None = None
     refusal: str | None = None
     prefix: bool | None = None
+    turn: Literal["same", "new"] | None = None
     cache: CacheHint | None = None
 
     @property
@@ -45,18 +47,52 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Roughly where the user is; `country` has two letters, `timezone` is an IANA name."""
+
+    city: str | None = None
+    region: str | None = None
+    country: str | None = None
+    timezone: str | None = None
+
+
+class Screen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A screen that the model works at, in pixels; `number` is its X11 display."""
+
+    width: int
+    height: int
+    number: int | None = None
+
+
 class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool that the vendor runs itself, such as web_search; `version` is the vendor's own."""
+    """A tool that the vendor defines, and mostly runs itself, such as web_search; `version` is its own.
+
+    `sources`: what it may search. `environment`: what it works in, such as a browser.
+    """
 
     kind: str
     version: str | None = None
     context_size: str | None = None
+    max_uses: int | None = None
+    max_results: int | None = None
+    max_tokens: int | None = None
+    max_characters: int | None = None
+    allowed_domains: list[str] | None = None
+    blocked_domains: list[str] | None = None
+    sources: list[str] | None = None
+    filter: str | None = None
+    place: Place | None = None
+    screen: Screen | None = None
+    environment: str | None = None
+    excluded: list[str] | None = None
+    citations: bool | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool the model may call; `parameters_schema` is JSON Schema, None where it takes no arguments.
 
-    `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it.
+    `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it. `deferred`:
+    the model sees it only once a search for tools has found it. `examples`: arguments as they might be.
     """
 
     name: str
@@ -65,6 +101,8 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool | None = None
     cache: CacheHint | None = None
     server: ServerTool | None = None
+    deferred: bool | None = None
+    examples: list[dict[str, Any]] | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -147,6 +185,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     parallel_tool_calls: bool | None = None
     response_schema: ResponseSchema | None = None
     thinking: Thinking | None = None
+    show_server_tools: bool | None = None
     cache_key: str | None = None
     stream: bool | None = None
 

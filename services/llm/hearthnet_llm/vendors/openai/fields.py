@@ -1,0 +1,151 @@
+"""The plain fields of a request, as a table: canonical name, native names, and how values are written.
+
+A native name may be a path. The same table is read in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
+from hearthnet_llm.vendors.wire import Json
+
+
+class _Words(NamedTuple):
+    """Values that are other words natively; what is in neither column is left as it is."""
+
+    natively: Mapping[Any, Any]
+
+    def write(self, value: Any) -> Any:
+        """The native value."""
+        return self.natively.get(value, value)
+
+    def read(self, value: Any) -> Any:
+        """The canonical value."""
+        for ours, theirs in self.natively.items():
+            if theirs == value and type(theirs) is type(value):
+                return ours
+        return value
+
+
+class _Field(NamedTuple):
+    """A canonical field by its path, the choice that spells it or "", and else its one native name."""
+
+    path: str
+    choice: str = ""
+    native: str = ""
+    sampling: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The native names it may have."""
+        return SPELLINGS[self.choice] if self.choice else (self.native or self.path,)
+
+
+_AS_IT_IS: Final = _Words({})
+_SWITCH: Final = _Words({"on": True, "off": False})
+_WORDS: Final[dict[str, _Words]] = {
+    "thinking.type": _Words({"on": "enabled", "off": "disabled"}),
+    "enable_thinking": _SWITCH,
+    "reasoning.enabled": _SWITCH,
+    "chat_template_kwargs.enable_thinking": _SWITCH,
+    "thinking.clear_thinking": _Words({True: False, False: True}),
+    "clear_thinking": _Words({True: False, False: True}),
+    "include_reasoning": _Words({"parsed": True, "hidden": False}),
+    "reasoning.exclude": _Words({"hidden": True, "parsed": False}),
+}
+_FIELDS: Final = (
+    _Field("stream"),
+    _Field("max_tokens", "max_tokens"),
+    _Field("temperature", sampling=True),
+    _Field("top_p", sampling=True),
+    _Field("top_k", sampling=True),
+    _Field("min_p", sampling=True),
+    _Field("frequency_penalty", sampling=True),
+    _Field("presence_penalty", sampling=True),
+    _Field("repetition_penalty", "repetition", sampling=True),
+    _Field("logprobs", sampling=True),
+    _Field("top_logprobs", sampling=True),
+    _Field("seed", "seed"),
+    _Field("parallel_tool_calls"),
+    _Field("cache_key", native="prompt_cache_key"),
+    _Field("thinking.mode", "mode"),
+    _Field("thinking.effort", "effort"),
+    _Field("thinking.budget_tokens", "budget"),
+    _Field("thinking.show", "show"),
+    _Field("thinking.keep", "keep"),
+)
+
+
+def write(request: Any, choices: Choices, body: Json) -> None:
+    """Puts the plain fields of `request` (an object with their canonical names) into `body`."""
+    plain = choices["sampling"] == "sent"
+    for field in _FIELDS:
+        value = _attribute(request, field.path)
+        if value is None or (field.sampling and not plain):
+            continue
+        name = choices[field.choice] if field.choice else field.names[0]
+        _put(body, name, _WORDS.get(name, _AS_IT_IS).write(value))
+    stops = getattr(request, "stop", None)
+    if stops and plain:
+        body["stop"] = stops[0] if choices["stop"] == "text" and len(stops) == 1 else stops
+
+
+def read(body: Json, spelling: dict[str, str]) -> Json:
+    """The plain fields of a native `body` under their canonical names; notes in `spelling` how they stood."""
+    made: Json = {}
+    for field in _FIELDS:
+        for name in field.names:
+            value = _get(body, name)
+            if value is None:
+                continue
+            _put(made, field.path, _WORDS.get(name, _AS_IT_IS).read(value))
+            if field.choice:
+                spelling[field.choice] = name
+            if field.sampling:
+                spelling["sampling"] = "sent"
+            break
+    stop = body.get("stop")
+    if stop is not None:
+        spelling["stop"], spelling["sampling"] = ("text" if isinstance(stop, str) else "list"), "sent"
+        made["stop"] = [stop] if isinstance(stop, str) else stop
+    return made
+
+
+def write_usage(choices: Choices, body: Json) -> None:
+    """Asks for the count of tokens at the end of a stream."""
+    usage = choices["usage"]
+    if usage in ("stream_options", "both"):
+        body["stream_options"] = {"include_usage": True}
+    if usage in ("usage", "both"):
+        body["usage"] = {"include": True}
+
+
+def read_usage(body: Json, spelling: dict[str, str]) -> None:
+    """Notes how the count was asked for."""
+    asked: Callable[[str, str], bool] = lambda name, key: bool(_get(body, f"{name}.{key}"))
+    streamed, counted = asked("stream_options", "include_usage"), asked("usage", "include")
+    spelling["usage"] = (
+        "both" if streamed and counted else "stream_options" if streamed else "usage" if counted else "none"
+    )
+
+
+def _attribute(request: Any, path: str) -> Any:
+    for step in path.split("."):
+        request = getattr(request, step, None)
+    return request
+
+
+def _get(body: Json, path: str) -> Any:
+    value: Any = body
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _put(body: Json, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for step in parents:
+        body = body.setdefault(step, {})
+    body[last] = value

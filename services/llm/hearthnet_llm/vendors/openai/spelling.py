@@ -1,0 +1,48 @@
+"""The names and forms that one thing has on this wire, and which of them goes to a target."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet_llm.vendors import profiles
+from hearthnet_llm.vendors.wire import Target
+
+SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
+    "max_tokens": ("max_tokens", "max_completion_tokens"),
+    "seed": ("seed", "random_seed"),
+    "stop": ("list", "text"),
+    "repetition": ("repetition_penalty", "repeat_penalty"),
+    "sampling": ("sent", "none"),
+    "usage": ("stream_options", "usage", "both", "none"),
+    "mode": ("thinking.type", "enable_thinking", "reasoning.enabled", "chat_template_kwargs.enable_thinking"),
+    "effort": ("reasoning_effort", "reasoning.effort"),
+    "budget": ("thinking.budget_tokens", "reasoning.max_tokens", "thinking_budget"),
+    "show": ("reasoning_format", "include_reasoning", "reasoning.exclude"),
+    "keep": ("thinking.clear_thinking", "clear_thinking"),
+    "thoughts": ("none", "reasoning_content", "reasoning", "both", "content"),
+    "signatures": ("none", "extra_content"),
+    "system": ("system", "developer"),
+    "functions": ("tools", "functions"),
+    "tool_type": ("function", "none"),
+    "call_index": ("none", "index"),
+    "required": ("required", "any"),
+    "named": ("function", "flat"),
+    "schema": ("json_schema", "json_object"),
+    "plain_text": ("unsaid", "said"),
+    "image": ("object", "text"),
+    "document": ("file", "document_url"),
+    "web_search": ("web_search_options", "tool"),
+}
+"""Each choice with its values; the first is the default."""
+
+
+class Choices:
+    """The choices for one target: its own, else its vendor's, else the default."""
+
+    def __init__(self, target: Target) -> None:
+        self._own = target.spelling
+        self._vendors = profiles.spelling(target.vendor, target.model)
+
+    def __getitem__(self, choice: str) -> str:
+        """The value of `choice`."""
+        return self._own.get(choice) or self._vendors.get(choice) or SPELLINGS[choice][0]
