@@ -15,6 +15,7 @@ from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.approval import Approval
+from hearthnet.trust.grant import Grant
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
@@ -48,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     run: str = ""
     approval: Approval | None = None
+    grant: Grant | None = None
+    use: int = 0
     idempotency_key: str = ""
     hops: int = 0
     node: str = ""
@@ -69,7 +72,9 @@ async def send(
         deadline=deadline_ms,
         token=request.token,
         run=request.run,
-        approval=None if request.approval is None else msgspec.to_builtins(request.approval),
+        approval=_document(request.approval),
+        grant=_document(request.grant),
+        use=request.use,
         idempotency_key=request.idempotency_key,
         hops=request.hops,
     )
@@ -79,6 +84,11 @@ async def send(
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
+
+
+def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:
+    """A signed document as the header carries it."""
+    return None if signed is None else msgspec.to_builtins(signed)
 
 
 def encode_body(body: dict[str, Any]) -> bytes:

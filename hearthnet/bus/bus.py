@@ -20,6 +20,7 @@ from hearthnet.contracts import Contract, contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
 from hearthnet.trust.approval import Approval
+from hearthnet.trust.grant import Grant
 from hearthnet.types import split_name
 
 
@@ -62,17 +63,31 @@ class Bus:
         token: str = "",
         run: str = "",
         approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
         idempotency_key: str = "",
         hops: int = 0,
         node: str = "",
     ) -> Reply:
         """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
 
-        `node` (a full node id) asks that node alone. `timeout_seconds` is the contract's by default. Raises
-        what the provider raised, `bad_request` before anything is sent where the body does not fit the
-        contract, `not_found` where nobody offers it, `timeout`, `partition`.
+        `node` (a full node id) asks that node alone; `use` says which use of the standing `grant` this is.
+        `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request` before
+        anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
+        `timeout`, `partition`.
         """
-        request = self._request(capability, body, token, run, approval, idempotency_key, hops, node)
+        request = self._request(
+            capability,
+            body,
+            token=token,
+            run=run,
+            approval=approval,
+            grant=grant,
+            use=use,
+            idempotency_key=idempotency_key,
+            hops=hops,
+            node=node,
+        )
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
         return await calls.call(self.peer, self._discovery, request, limit)
 
@@ -91,7 +106,7 @@ class Bus:
 
         Leaving it cancels. `node` (a full node id) asks that node alone.
         """
-        request = self._request(capability, body, token, run, None, "", hops, node)
+        request = self._request(capability, body, token=token, run=run, hops=hops, node=node)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -125,28 +140,17 @@ class Bus:
         self,
         capability: str,
         body: dict[str, Any],
-        token: str,
-        run: str,
-        approval: Approval | None,
-        idempotency_key: str,
-        hops: int,
+        *,
         node: str,
+        idempotency_key: str = "",
+        **more: Any,
     ) -> Request:
         contract = find_contract(capability)
         contract.check_request(body)
         if node:
             ids.public_key(node)
         key = idempotency_key or _client_id(contract, body)
-        return Request(
-            contract=contract,
-            body=body,
-            token=token,
-            run=run,
-            approval=approval,
-            idempotency_key=key,
-            hops=hops,
-            node=node,
-        )
+        return Request(contract=contract, body=body, node=node, idempotency_key=key, **more)
 
 
 def find_contract(capability: str) -> Contract:
