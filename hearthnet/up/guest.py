@@ -1,0 +1,77 @@
+"""A server for as long as an invite is redeemed: on loopback, linked to the inviter's home under the invite's
+login, with nothing else in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Identity, Login
+from hearthnet.up.files import make_folder
+from hearthnet.up.leaf import linked
+from hearthnet.up.log_file import LogFile
+from hearthnet.up.nats_process import NAME, NatsProcess, last_words
+from hearthnet.up.server_config import BusLogin, GuestSettings, render_guest
+from hearthnet.up.system import System
+from hearthnet.up.upstream import Upstream, remote
+
+LINK_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.05
+_REFUSED: Final = "Authorization Violation"
+
+
+@contextlib.asynccontextmanager
+async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> AsyncIterator[str]:
+    """Runs it in `folder` (made private; what is written there is the caller's to remove) while the context
+    lasts, and yields the address to connect to with the login of `invite` once the link is there.
+
+    `unauthorized` where the other home refuses the invite, `partition` where it cannot be reached within
+    10 s, and what `nats_process` says where the server does not start.
+    """
+    make_folder(folder)
+    login, system_login = invite.login(), Login(secrets.token_bytes(32))
+    log = LogFile(folder / f"{NAME}.log")
+    settings = GuestSettings(
+        name=f"hearthnet-guest-{secrets.token_hex(8)}",
+        ports=folder,
+        invite=BusLogin(invite.node_id, login.public),
+        system_login=system_login.public,
+        remote=remote(upstream, login, folder),
+    )
+    nats = NatsProcess(log, folder / f"{NAME}.log")
+    await nats.start(folder / "server.conf", render_guest(settings), folder)
+    try:
+        system = await System.connect(nats.url, system_login)
+        try:
+            await _wait_for_link(system, log, upstream)
+            yield nats.url
+        finally:
+            await system.close()
+    finally:
+        await nats.stop(_STOP_SECONDS)
+
+
+async def _wait_for_link(system: System, log: LogFile, upstream: Upstream) -> None:
+    end = time.monotonic() + LINK_SECONDS
+    while not await linked(system):
+        if _REFUSED in log.tail():
+            raise HearthNetError(
+                "unauthorized",
+                f"the home at {upstream.address} does not accept this invite: it was used, withdrawn or has "
+                "expired; ask for a new one",
+            )
+        if time.monotonic() >= end:
+            raise HearthNetError(
+                "partition",
+                f"the home at {upstream.address} cannot be reached ({last_words(log)}); is its node "
+                "running, and its port open to this computer?",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
