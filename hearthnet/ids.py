@@ -14,6 +14,7 @@ from typing import Final
 from hearthnet.errors import HearthNetError
 
 PREFIX: Final = "ed25519:"
+_GUEST_CONTEXT: Final = "hearthnet 2026 guest in a subject"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Two characters at a time halve the cost of an id, which every frame carries.
 _PAIRS: Final = tuple(first + second for first in _CROCKFORD for second in _CROCKFORD)
@@ -76,6 +77,17 @@ def token_form(node: str) -> str:
     """The 43 characters that stand for a full node id in a subject."""
     public_key(node)
     return node.removeprefix(PREFIX)
+
+
+def subject_token(principal: str) -> str:
+    """What stands for a principal in a subject: a node's token form, or 43 characters that follow from the
+    name of a guest (`<node id>/<name>`), which could hold what a subject may not.
+    """
+    if "/" not in principal:
+        return token_form(principal)
+    import blake3
+
+    return b64(blake3.blake3(principal.encode("utf-8"), derive_key_context=_GUEST_CONTEXT).digest())
 
 
 def from_token_form(token: str) -> str:

@@ -19,6 +19,7 @@ from hearthnet.ids import (
     node_id,
     public_key,
     short_id,
+    subject_token,
     token_form,
     unb64,
 )
@@ -116,3 +117,14 @@ def test_a_key_has_one_id(key: bytes) -> None:
     assert node[-1] in accepted
     assert len(accepted) == 16
     assert len({public_key(node[:-1] + last) for last in accepted}) == 16
+
+
+@pytest.mark.req("WIRE-1")
+def test_a_guest_has_a_token_of_its_own_in_subjects() -> None:
+    node = node_id(bytes(31) + b"\1")
+    assert subject_token(node) == token_form(node)
+    guests = [subject_token(f"{node}/{name}") for name in ("a.b", "a.c", "a")]
+    assert len({*guests, token_form(node)}) == 4
+    assert all(re.fullmatch("[A-Za-z0-9_-]{43}", token) for token in guests)
+    with pytest.raises(HearthNetError):
+        subject_token("nobody")

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.keyring import load_identity, load_roster
 from hearthnet.bus.registry import OfferView
 from hearthnet.config import Home
 from hearthnet.trust.keys import Identity
@@ -32,6 +32,11 @@ class Victim:
     def node(self) -> str:
         """Its full id."""
         return self.identity.node_id
+
+    @property
+    def community(self) -> str:
+        """The community's id."""
+        return load_roster(self.home.roster).community_id
 
     async def attacker(self, name: str = "mallory") -> Attacker:
         """A member's process at the victim's server."""

@@ -59,9 +59,9 @@ class ExpireInput(msgspec.Struct, frozen=True):
 
 def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
     """Raises `unauthorized` unless `principal`, of that roster level, may end a post of `author`
-    (resolution 55).
+    (resolution 55). A member may end what its own guests wrote, too.
     """
-    if principal == author:
+    if principal == author.partition("/")[0] or principal == author:
         return
     if level not in MODERATORS:
         raise HearthNetError("unauthorized", "only its author, or a trusted member, may end a post")

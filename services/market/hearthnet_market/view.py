@@ -226,11 +226,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _post(row: tuple[Any, ...]) -> dict[str, Any]:
-    event_id, lamport, author, category, title, body, location, tags, created, expires = row[:10]
+    event_id, lamport, principal, category, title, body, location, tags, created, expires = row[:10]
+    author, _, guest = principal.partition("/")
     return {
         "event_id": event_id,
         "lamport": lamport,
         "author": author,
+        **({"guest": guest} if guest else {}),
         "category": category,
         "title": title,
         "body": body,

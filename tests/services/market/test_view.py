@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,3 +187,24 @@ def test_every_sweeper_makes_the_same_client_id() -> None:
     assert sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02") == sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02")
     assert sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02") != sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ03")
     assert ids.is_ulid(sweep_id("01JZZZZZZZZZZZZZZZZZZZZZ02"))
+
+
+@pytest.mark.req("MARKET-13")
+def test_a_guests_post_names_the_member_who_answers_for_it(view: View) -> None:
+    created = _created(1)
+    by_guest = Recorded(msgspec.structs.replace(created.event, author=f"{AUTHOR}/anna"), 1)
+    view.apply([by_guest])
+    (post,), _ = view.current(_wanted(), START)
+    assert (post["author"], post["guest"]) == (AUTHOR, "anna")
+    assert view.author(created.event.event_id) == f"{AUTHOR}/anna"
+
+
+@pytest.mark.req("MARKET-13")
+def test_a_guest_ends_its_own_posts_and_its_member_those_of_its_guests() -> None:
+    check_expiry(f"{AUTHOR}/anna", f"{AUTHOR}/anna", "unknown", "fulfilled")
+    check_expiry(f"{AUTHOR}/anna", AUTHOR, "member", "fulfilled")
+    for principal in (f"{AUTHOR}/berta", f"{AUTHOR}/ann"):
+        with pytest.raises(HearthNetError):
+            check_expiry(f"{AUTHOR}/anna", principal, "unknown", "fulfilled")
+    with pytest.raises(HearthNetError):
+        check_expiry(AUTHOR, f"{AUTHOR}/anna", "unknown", "fulfilled")
