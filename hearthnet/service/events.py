@@ -10,33 +10,26 @@ another digest is refused. The message's sequence is the event's lamport.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.store import Store
 from hearthnet.canonical import read_json
-from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
+from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.service import stored
 from hearthnet.service.call import Call
+from hearthnet.service.stored import Message, Room, Taken, Unanswered
 from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust.approval import Approval, check_time
 
-if TYPE_CHECKING:
-    from nats.js.api import RawStreamMsg
-
-_TAKEN: Final = frozenset({10071, 10077})
-_APPEND_SECONDS: Final = 2.0
-_ANSWER_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.2
 _SPARE_SECONDS: Final = 1.0
 """How long before the caller gives up it has an answer, at the latest."""
-_BATCH: Final = 500
-_FEW: Final = 8
-_IDLE_SECONDS: Final = 30.0
+_LOG: Final = "the event log"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +73,7 @@ class EventLog:
         self._stream = stream
         self._prefix = prefix
         self._community = community
-        self._home = home
-        self._needed = FULL_BYTES
+        self._room = Room(home)
 
     async def append(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Recorded:
         """Makes the effect of `call` happen, at most once ever for its author and client id.
@@ -119,7 +111,7 @@ class EventLog:
 
     async def place(self) -> tuple[str, int]:
         """Which log this is, and its last event: a log that was lost and made anew is another one."""
-        async with _answering():
+        async with stored.answering(_LOG):
             info = await self._store.js.stream_info(self._stream)
         return f"{self._stream} {info.created}", int(info.state.last_seq)
 
@@ -128,43 +120,9 @@ class EventLog:
 
         Raises `partition` where the log does not answer.
         """
-        _, last = await self.place()
-        while after < last:
-            few = last - after <= _FEW
-            async with _answering():
-                batch = await (self._singly(after, last) if few else self._together(after, last))
-            after = batch[-1].lamport
-            yield batch
-
-    async def _singly(self, after: int, last: int) -> list[Recorded]:
-        """A few events, without a reader that the server would have to remember."""
-        found = [
-            await self._store.js.get_msg(self._stream, seq, direct=True) for seq in range(after + 1, last + 1)
-        ]
-        return [_decode(message.data or b"", message.seq or 0) for message in found]
-
-    async def _together(self, after: int, last: int) -> list[Recorded]:
-        """Up to `_BATCH` events, through a reader of the server's that is taken back."""
-        from nats import errors
-        from nats.js import api
-
-        config = api.ConsumerConfig(
-            deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=after + 1,
-            ack_policy=api.AckPolicy.NONE,
-            inactive_threshold=_IDLE_SECONDS,
-            mem_storage=True,
-        )
-        js = self._store.js
-        reader = await js.pull_subscribe(f"{self._prefix}.>", stream=self._stream, config=config)
-        try:
-            messages = await reader.fetch(min(_BATCH, last - after), timeout=_APPEND_SECONDS)
-        finally:
-            # Where the connection is gone, the server forgets the reader by itself.
-            with contextlib.suppress(errors.Error, TimeoutError):
-                await reader.unsubscribe()
-                await js.delete_consumer(self._stream, str(config.name))
-        return [_decode(message.data, message.metadata.sequence.stream) for message in messages]
+        _, upto = await self.place()
+        async for batch in stored.read(self._store, self._stream, f"{self._prefix}.>", after, upto, _LOG):
+            yield [_decode(message) for message in batch]
 
     async def watch(self, woken: asyncio.Event) -> None:
         """Sets `woken` whenever somebody appends an event, and whenever the connection comes back."""
@@ -178,85 +136,40 @@ class EventLog:
     def _subject(self, call: Call[Any, Any]) -> str:
         if call.idempotency_key != call.body["input"].get("client_id"):
             raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
-        return f"{self._prefix}.{ids.token_form(call.principal)}.{call.idempotency_key}"
+        return f"{self._prefix}.{ids.subject_token(call.principal)}.{call.idempotency_key}"
 
     async def _claim(self, subject: str, event: Event, call: Call[Any, Any]) -> Recorded:
         """Appends until it is known who won; a lost answer is settled by reading the subject."""
-        from nats import errors
         from nats.js import api
-        from nats.js import errors as js_errors
 
         data = msgspec.json.encode(event)
-        headers = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
-        await self._check_room()
+        unused = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
+        await self._room.check()
         clock = asyncio.get_running_loop().time
         until = clock() + _allowed(call)
         while (left := until - clock()) > 0:
             try:
-                ack = await self._store.js.publish(
-                    subject, data, timeout=min(_APPEND_SECONDS, left), stream=self._stream, headers=headers
+                ack = await stored.write(
+                    self._store, self._stream, subject, data, expected=unused, seconds=left
                 )
-                self._needed = FULL_BYTES
+                self._room.written()
                 return Recorded(event, ack.seq)
-            except js_errors.APIError as error:
-                if error.err_code not in _TAKEN:
-                    raise _unwritable(error) from error
+            except Taken:
                 winner = await self._read(subject, until - clock())
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
-            except (errors.Error, TimeoutError):
-                # A server that could not write takes nothing more until it is restarted, when there is room.
-                self._needed = ROOM_BYTES
-                await self._check_room()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, min(_APPEND_SECONDS, until - clock()))):
-                        await self._store.link.connected()
+            except Unanswered:
+                self._room.unwritten()
+                await self._room.check()
+                await stored.reconnected(self._store, until - clock())
             await asyncio.sleep(_PAUSE_SECONDS)
         raise HearthNetError(
             "partition", "the event log did not answer in time; the same client_id may be sent again"
         )
 
-    async def _check_room(self) -> None:
-        """Raises `capacity_exceeded` where the disk has less room than an append needs now."""
-        if self._home is None:
-            return
-        try:
-            free = await asyncio.to_thread(self._home.free_bytes)
-        except OSError:
-            return
-        if free < self._needed:
-            raise HearthNetError(
-                "capacity_exceeded",
-                "the disk is full; make room, then send it again (the same client_id has no second effect)",
-                details={"free_bytes": free, "needed_bytes": self._needed},
-            )
-
     async def _read(self, subject: str, seconds: float) -> Recorded | None:
-        from nats.js.errors import NotFoundError
-
-        async with _answering(min(_ANSWER_SECONDS, seconds)):
-            try:
-                found: RawStreamMsg = await self._store.js.get_last_msg(self._stream, subject, direct=True)
-            except NotFoundError:
-                return None
-        return _decode(found.data or b"", found.seq or 0)
-
-
-@contextlib.asynccontextmanager
-async def _answering(seconds: float = _ANSWER_SECONDS) -> AsyncIterator[None]:
-    """What the store's client raises, as `partition`: nothing is known of what was asked.
-
-    A question that the server took with it when it died has no answer; the next one is asked soon.
-    """
-    from nats import errors
-
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except (errors.Error, TimeoutError) as error:
-        raise HearthNetError(
-            "partition", "the event log does not answer; try again with the same client_id"
-        ) from error
+        found = await stored.last(self._store, self._stream, subject, _LOG, seconds)
+        return None if found is None else _decode(found)
 
 
 def _allowed(call: Call[Any, Any]) -> float:
@@ -265,12 +178,12 @@ def _allowed(call: Call[Any, Any]) -> float:
     return left - min(_SPARE_SECONDS, left / 4)
 
 
-def _decode(data: bytes, sequence: int) -> Recorded:
+def _decode(message: Message) -> Recorded:
     try:
-        return Recorded(read_json(data, _EVENT), sequence)
+        return Recorded(read_json(message.data, _EVENT), message.sequence)
     except HearthNetError as error:
         raise HearthNetError(
-            "internal_error", f"event {sequence} of the log is malformed: {error.message}"
+            "internal_error", f"event {message.sequence} of the log is malformed: {error.message}"
         ) from error
 
 
@@ -282,9 +195,3 @@ def _same(earlier: Recorded, call: Call[Any, Any], own: str = "") -> Recorded:
             details={"path": "/input/client_id", "rule": "reused"},
         )
     return Recorded(earlier.event, earlier.lamport, repeated=earlier.event.event_id != own)
-
-
-def _unwritable(error: Any) -> HearthNetError:
-    if error.err_code in (10023, 10028, 10047, 10077):
-        return HearthNetError("capacity_exceeded", "the event log has no room; free space on the disk")
-    return HearthNetError("internal_error", f"the event log refuses the event: {error.description}")

@@ -1,0 +1,202 @@
+"""What a node's records in JetStream have in common: how long an answer may take, room on the disk, and
+reading a stream in batches (wire.md, "Records that must survive").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hearthnet.bus.store import Store
+from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from nats.js.api import PubAck
+
+WRITE_SECONDS: Final = 2.0
+ANSWER_SECONDS: Final = 3.0
+BEGUN_SHARE: Final = 0.25
+"""What is kept back of the disk for the outcome of what was begun."""
+TAKEN: Final = frozenset({10071, 10077})
+"""The server's codes for: something else stands where this was to be."""
+_FULL: Final = frozenset({10023, 10028, 10047, 10077})
+_BATCH: Final = 500
+_FEW: Final = 8
+_IDLE_SECONDS: Final = 30.0
+
+
+class Message(NamedTuple):
+    """A stored message and its place in its stream."""
+
+    data: bytes
+    sequence: int
+
+
+class Taken(Exception):
+    """Not written: something else stands there, or this itself where an earlier answer was lost."""
+
+
+class Unanswered(Exception):
+    """Perhaps written: the server did not answer."""
+
+
+class Room:
+    """Whether the disk of the node in `home` takes another record; where no home is known, it always does."""
+
+    def __init__(self, home: Home | None) -> None:
+        self._home = home
+        self._needed = FULL_BYTES
+
+    async def check(self, share: float = 1.0) -> None:
+        """Raises `capacity_exceeded` where less is free than a write needs now.
+
+        `share` of it is enough for what must still be written once something was begun.
+        """
+        if self._home is None:
+            return
+        try:
+            free = await asyncio.to_thread(self._home.free_bytes)
+        except OSError:
+            return
+        if free < self._needed * share:
+            raise HearthNetError(
+                "capacity_exceeded",
+                "the disk is full; make room, then send it again (the same client_id has no second effect)",
+                details={"free_bytes": free, "needed_bytes": self._needed},
+            )
+
+    def written(self) -> None:
+        """The server has written something."""
+        self._needed = FULL_BYTES
+
+    def unwritten(self) -> None:
+        """The server did not answer. One that could not write takes nothing more until it is restarted, which
+        takes more room.
+        """
+        self._needed = ROOM_BYTES
+
+
+@contextlib.asynccontextmanager
+async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator[None]:
+    """What the store's client raises, as `partition`: nothing is known of what was asked.
+
+    A question that the server took with it when it died has no answer; the next one is asked soon.
+    """
+    from nats import errors
+
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except (errors.Error, TimeoutError) as error:
+        raise HearthNetError(
+            "partition", f"{what} does not answer; try again with the same client_id"
+        ) from error
+
+
+async def write(
+    store: Store, stream: str, subject: str, data: bytes, *, expected: dict[str, str], seconds: float
+) -> PubAck:
+    """Appends `data` where the stream is as `expected` (headers). Raises `Taken` where it is not,
+    `Unanswered` where that is not known, and `HearthNetError` where the server refuses it.
+    """
+    from nats import errors
+    from nats.js import errors as js_errors
+
+    try:
+        return await store.js.publish(
+            subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
+        )
+    except js_errors.APIError as error:
+        if error.err_code in TAKEN:
+            raise Taken from error
+        raise unwritable(error) from error
+    except (errors.Error, TimeoutError) as error:
+        raise Unanswered from error
+
+
+def unwritable(error: Any) -> HearthNetError:
+    """What the server's refusal of a record means."""
+    if error.err_code in _FULL:
+        return HearthNetError("capacity_exceeded", "the event log has no room; free space on the disk")
+    return HearthNetError("internal_error", f"the event log refuses the event: {error.description}")
+
+
+async def reconnected(store: Store, seconds: float) -> None:
+    """Waits for the connection, for at most `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, min(WRITE_SECONDS, seconds))):
+            await store.link.connected()
+
+
+async def last(store: Store, stream: str, subject: str, what: str, seconds: float) -> Message | None:
+    """The newest message under `subject`, None where there is none; `partition` without an answer."""
+    from nats.js.errors import NotFoundError
+
+    async with answering(what, min(ANSWER_SECONDS, seconds)):
+        try:
+            found = await store.js.get_last_msg(stream, subject, direct=True)
+        except NotFoundError:
+            return None
+    return Message(found.data or b"", found.seq or 0)
+
+
+async def at(store: Store, stream: str, sequence: int, what: str) -> Message | None:
+    """The message with that number, None where there is none; `partition` without an answer."""
+    from nats.js.errors import NotFoundError
+
+    async with answering(what):
+        try:
+            found = await store.js.get_msg(stream, sequence, direct=True)
+        except NotFoundError:
+            return None
+    return Message(found.data or b"", sequence)
+
+
+async def read(
+    store: Store, stream: str, subject: str, after: int, upto: int, what: str
+) -> AsyncIterator[list[Message]]:
+    """The messages after place `after`, up to `upto`, in order and in batches; `partition` without an
+    answer.
+    """
+    while after < upto:
+        few = upto - after <= _FEW
+        async with answering(what):
+            if few:
+                batch = await _singly(store, stream, after, upto)
+            else:
+                batch = await _together(store, stream, subject, after, upto)
+        after = batch[-1].sequence
+        yield batch
+
+
+async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Message]:
+    """A few messages, without a reader that the server would have to remember."""
+    found = [await store.js.get_msg(stream, seq, direct=True) for seq in range(after + 1, upto + 1)]
+    return [Message(message.data or b"", message.seq or 0) for message in found]
+
+
+async def _together(store: Store, stream: str, subject: str, after: int, upto: int) -> list[Message]:
+    """Up to `_BATCH` messages, through a reader of the server's that is taken back."""
+    from nats import errors
+    from nats.js import api
+
+    config = api.ConsumerConfig(
+        deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
+        opt_start_seq=after + 1,
+        ack_policy=api.AckPolicy.NONE,
+        inactive_threshold=_IDLE_SECONDS,
+        mem_storage=True,
+    )
+    js = store.js
+    reader = await js.pull_subscribe(subject, stream=stream, config=config)
+    try:
+        messages = await reader.fetch(min(_BATCH, upto - after), timeout=WRITE_SECONDS)
+    finally:
+        # Where the connection is gone, the server forgets the reader by itself.
+        with contextlib.suppress(errors.Error, TimeoutError):
+            await reader.unsubscribe()
+            await js.delete_consumer(stream, str(config.name))
+    return [Message(message.data, message.metadata.sequence.stream) for message in messages]
