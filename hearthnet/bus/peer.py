@@ -28,7 +28,7 @@ class Peer:
     """One process of one node. Everything that speaks on the bus stands on it."""
 
     def __init__(self, identity: Identity, roster: Roster, link: Link, home: Home) -> None:
-        self._home = home
+        self.home = home
         self.identity = identity
         self.roster = roster
         self.link = link
@@ -54,7 +54,7 @@ class Peer:
         One that is ready since a moment counts too: who asked just before may have missed its offers.
         """
         try:
-            services = read_node_state(self._home).services
+            services = read_node_state(self.home).services
         except HearthNetError:
             return []
         lately = now_ms() - _JUST_READY_MS
