@@ -16,6 +16,8 @@ from hearthnet.errors import HearthNetError
 from hearthnet.ids import ulid_text
 
 Value = TypeVar("Value")
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
+_EXACT: Final = 2**53 - 1
 
 
 def canonical_json(value: Any) -> bytes:
@@ -25,9 +27,25 @@ def canonical_json(value: Any) -> bytes:
     nested deeper than the interpreter's stack.
     """
     try:
-        return rfc8785.dumps(value)
+        return _SORTED.encode(value) if _is_plain(value) else rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise HearthNetError("bad_request", f"has no canonical JSON: {error}") from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether `value` holds only what the fast encoder writes as RFC 8785 asks, in a tenth of the time.
+
+    It writes fractions in another form, and orders keys by their bytes, which for those beyond ASCII is
+    another order: both go to the library, and so does whatever has no canonical form, for its reason.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-_EXACT <= value <= _EXACT)
+    if kind is dict:
+        return all(type(key) is str and key.isascii() and _is_plain(member) for key, member in value.items())
+    return (kind is list or kind is tuple) and all(map(_is_plain, value))
 
 
 def content_hash(data: bytes) -> str:

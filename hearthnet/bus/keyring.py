@@ -44,8 +44,11 @@ def create_identity(path: Path) -> Identity:
     return identity
 
 
-def load_roster(path: Path) -> Roster:
-    """The proved roster in `path`; `not_found`, `bad_request` or `invalid_signature` with the file named."""
+def load_roster(path: Path, own: str = "") -> Roster:
+    """The proved roster in `path`; with the seal of the node `own`, its events are not proved again.
+
+    Raises `not_found`, `bad_request` or `invalid_signature` with the file named.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -53,7 +56,7 @@ def load_roster(path: Path) -> Roster:
             "not_found", f"no roster at {path}; `hearthnet up` founds a community"
         ) from error
     try:
-        return rosters.decode(data)
+        return rosters.decode(data, own)
     except HearthNetError as error:
         raise HearthNetError(
             error.code,

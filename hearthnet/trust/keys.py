@@ -57,12 +57,23 @@ def is_login(text: str) -> bool:
     return bool(nkeys.crc16(data[:33]) == int.from_bytes(data[33:], "little"))
 
 
+def verify_login(login: str, purpose: str, data: bytes, signature: bytes) -> bool:
+    """Whether `signature` is that of `login`, the public nkey of a user, over `data` for `purpose`."""
+    if not is_login(login):
+        return False
+    return verify(ids.node_id(base64.b32decode(login)[1:33]), purpose, data, signature)
+
+
 class Login:
     """An nkey of type user: what a process shows the NATS server. Never an identity key."""
 
     def __init__(self, seed: bytes) -> None:
         self.seed: Final[bytes] = nkeys.encode_seed(seed, nkeys.PREFIX_BYTE_USER)
         self.public: Final[str] = nkeys.from_seed(bytearray(self.seed)).public_key.decode("ascii")
+
+    def sign(self, purpose: str, data: bytes) -> bytes:
+        """64 bytes over `data` for `purpose`: no server can obtain them, as what it has signed is text."""
+        return bytes(nkeys.from_seed(bytearray(self.seed)).sign(signing_input(purpose, data)))
 
 
 class Identity:

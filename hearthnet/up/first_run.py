@@ -91,14 +91,15 @@ def _found_community(home: Home, identity: Identity, display_name: str, tell: Te
     name = f"{display_name}'s community"
     now = now_ms()
     first = rosters.member(identity, "anchor", display_name, now)
-    _write_new(home.roster, rosters.encode(rosters.found(root, first, name, now)))
+    founded = rosters.seal(rosters.found(root, first, name, now), identity)
+    _write_new(home.roster, rosters.encode(founded))
     tell(f"founded {name}, a community of one")
 
 
 def _own_roster(path: Path, identity: Identity) -> Roster:
     """The roster in `path`, which must have this node in it with the login that follows from its key."""
-    roster = keyring.load_roster(path)
-    entry = next((member for member in roster.members if member.node_id == identity.node_id), None)
+    roster = keyring.load_roster(path, identity.node_id)
+    entry = roster.member(identity.node_id)
     if entry is None or entry.login != identity.login().public:
         raise HearthNetError(
             "unauthorized",

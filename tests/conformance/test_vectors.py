@@ -13,7 +13,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, digest
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, roster, signed, token
+from hearthnet.trust import approval, token
 from hearthnet.trust.keys import Identity, signing_input, verify
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame, header, subjects
@@ -28,7 +28,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
-TOKEN, APPROVAL, ROSTER, JCS = load("token"), load("approval"), load("roster"), load("jcs")
+TOKEN, APPROVAL, JCS = load("token"), load("approval"), load("jcs")
 
 
 def identity(seed: str) -> Identity:
@@ -129,19 +129,6 @@ def test_an_approval_and_what_its_signature_covers() -> None:
     approver = identity(APPROVAL["approver_seed_hex"])
     unsigned = msgspec.structs.replace(document, signature="")
     assert approval.sign_approval(approver, unsigned) == document
-
-
-@pytest.mark.req("TRUST-3")
-def test_a_roster_and_what_its_signature_covers() -> None:
-    document = roster.decode(json.dumps(ROSTER["roster"]).encode())
-    assert document.signing_bytes().decode() == ROSTER["signing_bytes"]
-    root = identity(ROSTER["root_seed_hex"])
-    assert signed.sign(document, root, roster.PURPOSE) == document
-    assert roster.decode(roster.encode(document)) == document
-    assert [document.level(member["node_id"]) for member in ROSTER["roster"]["members"]] == [
-        "anchor",
-        "member",
-    ]
 
 
 @pytest.mark.req("WIRE-3")

@@ -24,13 +24,12 @@ from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.service import NodeContext, Service
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status
-from hearthnet.times import now_ms
 from hearthnet.trust import roster as rosters
-from hearthnet.trust import signed
 from hearthnet.trust.keys import Identity, Login
 from hearthnet.trust.roster import Roster
 from hearthnet.up import first_run, streams
 from hearthnet.up.server_config import ANY_PORT, ServerSettings, render
+from tests.helpers.members import take_in
 from tests.helpers.nats_server import NatsServer
 
 _SET_BY_THE_HELPER = ("listen:", "ports_file_dir:")
@@ -95,15 +94,13 @@ class Mesh:
 
 
 def _take_in(home: Home, guest: Home, roster: Roster) -> Roster:
-    """The roster with the guest as a plain member, signed by the community's root and known to both."""
-    root, now = keyring.load_identity(home.community_key), now_ms()
-    entry = rosters.member(keyring.create_identity(guest.device_key), "member", "guest", now)
-    larger = msgspec.structs.replace(roster, version=roster.version + 1, members=(*roster.members, entry))
-    signed_roster = signed.sign(larger, root, rosters.PURPOSE)
+    """The roster with the guest as a plain member, as invited and let in by the founder; both know it."""
+    founder, newcomer = keyring.load_identity(home.device_key), keyring.create_identity(guest.device_key)
+    larger = take_in(roster, founder, newcomer, "guest")
     home.roster.unlink()
-    for place in (home, guest):
-        keyring.write_new(place.roster, rosters.encode(signed_roster))
-    return signed_roster
+    for place, identity in ((home, founder), (guest, newcomer)):
+        keyring.write_new(place.roster, rosters.encode(rosters.seal(larger, identity)))
+    return larger
 
 
 def config_of(settings: ServerSettings) -> str:

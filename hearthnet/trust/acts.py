@@ -1,0 +1,166 @@
+"""What a member does in its community: each act is one event, made here and checked against the roster.
+
+Each function returns the signed event; the caller stores it, merges it and passes it on. It raises
+`unauthorized` (or `not_found`, where there is no such member or invite) with what is missing, where the event
+would not count.
+"""
+
+from __future__ import annotations
+
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import community, roster
+from hearthnet.trust.community import (
+    Admitted,
+    CommunityEvent,
+    CoSigner,
+    Demoted,
+    Policy,
+    PolicyUpdated,
+    Promoted,
+    Revoked,
+    Withdrawn,
+)
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Level, Roster
+
+
+def invite(
+    held: Roster,
+    author: Identity,
+    key: Identity,
+    *,
+    display_name: str,
+    expires_at: int,
+    now_ms: int,
+    invitee: str = "",
+) -> CommunityEvent:
+    """An invite with the one-time `key`, good until `expires_at` (milliseconds, at most 30 days from now)."""
+    content = community.invited(
+        held.community_id,
+        author.node_id,
+        key,
+        display_name=display_name,
+        expires_at=expires_at,
+        invitee=invitee,
+    )
+    return _act(held, author, community.INVITED, content, now_ms)
+
+
+def admit(held: Roster, author: Identity, joined: CommunityEvent, now_ms: int) -> CommunityEvent:
+    """Lets in the node whose `joined` event `held` has already. Whether its invite is still open is for
+    `trust.invite.admit` to ask.
+    """
+    content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
+    return _act(held, author, community.ADMITTED, content, now_ms)
+
+
+def withdraw(held: Roster, author: Identity, event_id: str, now_ms: int) -> CommunityEvent:
+    """Takes back the open invite with this event id; `not_found` where there is none."""
+    found = next((one for one in held.invites if one.event_id == event_id), None)
+    if found is None:
+        raise HearthNetError(
+            "not_found", "there is no such open invite: it was used or withdrawn, or never was"
+        )
+    return _act(held, author, community.WITHDRAWN, Withdrawn(invite_event_hash=found.event_hash), now_ms)
+
+
+def promote(
+    held: Roster,
+    author: Identity,
+    target: str,
+    new_level: Level,
+    *,
+    client_id: str,
+    now_ms: int,
+    co_signers: tuple[CoSigner, ...] = (),
+) -> CommunityEvent:
+    """Raises `target` to trusted or anchor; `not_found` where it is no member."""
+    _known(held, target)
+    if new_level == "member":
+        raise HearthNetError("bad_request", "nobody is promoted to member; name trusted or anchor")
+    content = Promoted(target_node_id=target, new_level=new_level, client_id=client_id, co_signers=co_signers)
+    return _act(held, author, community.PROMOTED, content, now_ms)
+
+
+def demote(
+    held: Roster,
+    author: Identity,
+    target: str,
+    new_level: Level,
+    *,
+    client_id: str,
+    now_ms: int,
+    co_signers: tuple[CoSigner, ...] = (),
+) -> CommunityEvent:
+    """Lowers `target` to trusted or member, keeping what it did up to now; `not_found` for no member."""
+    _known(held, target)
+    if new_level == "anchor":
+        raise HearthNetError("bad_request", "nobody is demoted to anchor; name member or trusted")
+    content = Demoted(
+        target_node_id=target,
+        new_level=new_level,
+        client_id=client_id,
+        co_signers=co_signers,
+        target_heads=_ends(held, target),
+    )
+    return _act(held, author, community.DEMOTED, content, now_ms)
+
+
+def revoke(
+    held: Roster,
+    author: Identity,
+    target: str,
+    reason: str,
+    *,
+    client_id: str,
+    now_ms: int,
+    co_signers: tuple[CoSigner, ...] = (),
+) -> CommunityEvent:
+    """Puts `target` out, keeping what it did up to now; `not_found` where it never was a member."""
+    if not held.is_revoked(target):
+        _known(held, target)
+    content = Revoked(
+        target_node_id=target,
+        reason=reason,
+        client_id=client_id,
+        co_signers=co_signers,
+        target_heads=_ends(held, target),
+    )
+    return _act(held, author, community.REVOKED, content, now_ms)
+
+
+def set_policy(held: Roster, root: Identity, policy: Policy, now_ms: int) -> CommunityEvent:
+    """New rules, by the community's root."""
+    if root.node_id != held.community_id:
+        raise HearthNetError("unauthorized", "the rules of a community are changed with its root key alone")
+    heads = {author: _ends(held, author) for author in held.history.tips}
+    return _act(held, root, community.POLICY, PolicyUpdated(policy=policy, heads=heads), now_ms)
+
+
+def _known(held: Roster, target: str) -> None:
+    if held.member(target) is None:
+        raise HearthNetError("not_found", f"{target} is no member of {held.name}")
+
+
+def _ends(held: Roster, author: str) -> tuple[str, ...]:
+    """The ends of the author's chain, the longest first, as many as an event may name."""
+    return tuple(tip.hash for tip in reversed(held.history.tips.get(author, ())))[:64]
+
+
+def _act(
+    held: Roster, author: Identity, event_type: str, content: community.Data, now_ms: int
+) -> CommunityEvent:
+    event = community.write(
+        author,
+        held.community_id,
+        event_type,
+        content,
+        place=held.next(author.node_id),
+        now_ms=now_ms,
+    )
+    community.check(event, held.community_id)
+    after = roster.merge(held, [event])
+    flaw = "the author is no member" if after is held else after.flaw(event)
+    if flaw:
+        raise HearthNetError("unauthorized", flaw)
+    return event

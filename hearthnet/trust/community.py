@@ -1,0 +1,419 @@
+"""What happens in a community, as signed events (conventions.md 14; resolutions.md 71 to 74, 82;
+docs/decisions/0040).
+
+Each event is its author's alone: signed by it, and chained to its event before (`sequence`, `previous`), so
+that others can say which of an author's events they knew. All about an event that needs no other event is
+checked here, once, before it is kept; whether it counts is decided by all events together (trust/fold.py).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, content_hash, read_json, refuse_repeated_keys
+from hearthnet.errors import HearthNetError
+from hearthnet.times import from_rfc3339, rfc3339
+from hearthnet.trust import signed
+from hearthnet.trust.keys import Identity, Login, verify, verify_login
+from hearthnet.types import Count
+
+PURPOSE: Final = "community"
+LOGIN_PURPOSE: Final = "login"
+PROOF_PURPOSE: Final = "login proof"
+INVITE_PURPOSE: Final = "invite"
+COSIGN_PURPOSE: Final = "cosign"
+
+CREATED: Final = "community.created"
+INVITED: Final = "community.member.invited"
+JOINED: Final = "community.member.joined"
+ADMITTED: Final = "community.member.admitted"
+PROMOTED: Final = "community.member.promoted"
+DEMOTED: Final = "community.member.demoted"
+REVOKED: Final = "community.member.revoked"
+WITHDRAWN: Final = "community.invite.withdrawn"
+POLICY: Final = "community.policy.updated"
+
+Level = Literal["member", "trusted", "anchor"]
+RANK: Final[dict[str, int]] = {"unknown": 0, "invited": 1, "member": 2, "trusted": 3, "anchor": 4}
+
+MAX_EVENT_BYTES: Final = 256 * 1024
+"""Of an event in JSON: a change of policy names the head of every member who ever wrote an event."""
+MAX_INVITE_MS: Final = 30 * 86_400_000
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Hash = Annotated[str, msgspec.Meta(pattern="^blake3:[0-9a-f]{64}$")]
+Sequence = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+Heads = Annotated[tuple[Hash, ...], msgspec.Meta(max_length=64)]
+Signatures = Annotated[int, msgspec.Meta(ge=1, le=32)]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rules that the root may change. Signatures count distinct signers, the author among them."""
+
+    min_signatures_to_demote: Signatures = 3
+    min_signatures_to_revoke: Signatures = 3
+    capability_token_ttl_seconds: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 86_400
+    default_member_can_invite: bool = True
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node and its NATS login, each bound to the other.
+
+    `login_signature` is the node's over the login, `login_proof` the login's over the node id: nobody else
+    can name a login for a node, or a node for a login.
+    """
+
+    node_id: str
+    display_name: Name
+    login: str
+    login_signature: str
+    login_proof: str
+
+
+class CoSigner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Someone who agrees: `signature` is over `agreement`."""
+
+    node_id: str
+    signature: str
+
+
+CoSigners = Annotated[tuple[CoSigner, ...], msgspec.Meta(max_length=32)]
+
+
+class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one kind of event says; unknown members are refused, as they may be limits (decisions/0008)."""
+
+
+class Created(Data, frozen=True, kw_only=True):
+    """The community exists; its founder is its first anchor. By the root, as its first event."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    founder: Entry
+    policy: Policy = Policy()
+
+
+class Invited(Data, frozen=True, kw_only=True):
+    """Whoever holds the key of `invite_key` may ask to join until `expires_at` (milliseconds).
+
+    `login_signature` is the invite key's over `invitation`, so that nobody can make another's invite their
+    own; `invitee_node_id` names the only node it is for, or is empty.
+    """
+
+    invite_key: str
+    login: str
+    login_signature: str
+    login_proof: str
+    display_name: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    initial_level: Literal["member"] = "member"
+    invitee_node_id: str = ""
+    expires_at: Count
+
+
+class Joined(Data, frozen=True, kw_only=True):
+    """The author asks to be a member. `invite_signature` is the invite key's over `request`."""
+
+    invite_event_hash: Hash
+    invite_key: str
+    member: Entry
+    invite_signature: str
+
+
+class Admitted(Data, frozen=True, kw_only=True):
+    """The author, who may invite, lets in the one who asked by the `joined` event of this hash."""
+
+    joined_event_hash: Hash
+    node_id: str
+
+
+class Promoted(Data, frozen=True, kw_only=True):
+    """The target has `new_level` from now on."""
+
+    target_node_id: str
+    new_level: Literal["trusted", "anchor"]
+    client_id: str
+    co_signers: CoSigners = ()
+
+
+class Demoted(Data, frozen=True, kw_only=True):
+    """The target has `new_level` from now on; of its own events those count as before that `target_heads`
+    end.
+    """
+
+    target_node_id: str
+    new_level: Literal["member", "trusted"]
+    client_id: str
+    co_signers: CoSigners = ()
+    target_heads: Heads = ()
+
+
+class Revoked(Data, frozen=True, kw_only=True):
+    """The target is no member any more; of its own events those count that `target_heads` end."""
+
+    target_node_id: str
+    reason: Annotated[str, msgspec.Meta(max_length=200)]
+    client_id: str
+    co_signers: CoSigners = ()
+    target_heads: Heads = ()
+
+
+class Withdrawn(Data, frozen=True, kw_only=True):
+    """The invite with this hash is not to be used any more."""
+
+    invite_event_hash: Hash
+
+
+class PolicyUpdated(Data, frozen=True, kw_only=True):
+    """The rules from now on; events that `heads` do not end are judged by them whatever their lamport."""
+
+    policy: Policy
+    heads: dict[str, Heads]
+
+
+Content = (
+    Created | Invited | Joined | Admitted | Promoted | Demoted | Revoked | Withdrawn | PolicyUpdated | None
+)
+_CONTENTS: Final[dict[str, Any]] = {
+    CREATED: Created,
+    INVITED: Invited,
+    JOINED: Joined,
+    ADMITTED: Admitted,
+    PROMOTED: Promoted,
+    DEMOTED: Demoted,
+    REVOKED: Revoked,
+    WITHDRAWN: Withdrawn,
+    POLICY: PolicyUpdated,
+}
+_ROOT_ONLY: Final = (CREATED, POLICY)
+
+
+class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """One event. `previous` is the `hash` of the author's event before, empty at its first."""
+
+    schema_version: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = 1
+    event_id: str
+    lamport: Sequence
+    wall_clock: str
+    community_id: str
+    author: str
+    sequence: Sequence
+    previous: str
+    event_type: Annotated[str, msgspec.Meta(pattern=r"^community\.[a-z_.]{1,40}$")]
+    data: dict[str, Any]
+
+    @cached_property
+    def hash(self) -> str:
+        """`blake3:` and 64 hex characters over the canonical JSON, signature included."""
+        return content_hash(canonical_json(msgspec.to_builtins(self)))
+
+    @cached_property
+    def content(self) -> Content:
+        """What it says; None for what a later version wrote. `bad_request` where it is malformed."""
+        if self.schema_version != 1 or self.event_type not in _CONTENTS:
+            return None
+        try:
+            content: Content = msgspec.convert(self.data, _CONTENTS[self.event_type])
+        except msgspec.ValidationError as error:
+            raise HearthNetError("bad_request", f"malformed {self.event_type}: {error}") from error
+        return content
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """By this all nodes put the events of a community in one order (conventions.md 14)."""
+        return self.lamport, self.event_id, self.hash
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(CommunityEvent)
+
+
+def encode(event: CommunityEvent) -> bytes:
+    """The event as JSON."""
+    return _ENCODER.encode(event)
+
+
+def decode(data: bytes) -> CommunityEvent:
+    """The event in `data`, not yet proved (see `check`); `bad_request` for anything else."""
+    event = read_json(data, _DECODER)
+    refuse_repeated_keys(data)
+    return event
+
+
+def entry_of(identity: Identity, display_name: str) -> Entry:
+    """`identity`'s own entry, with its login bound to it."""
+    login = identity.login()
+    signature = identity.sign(LOGIN_PURPOSE, login.public.encode("ascii"))
+    return Entry(
+        identity.node_id, display_name, login.public, ids.b64(signature), _proof(login, identity.node_id)
+    )
+
+
+def invitation(community: str, inviter: str, invited: Invited) -> bytes:
+    """What the invite key signs when an invite is made: whose it is, for whom, and until when."""
+    return canonical_json(
+        {
+            "community_id": community,
+            "inviter": inviter,
+            "login": invited.login,
+            "invitee_node_id": invited.invitee_node_id,
+            "expires_at": invited.expires_at,
+        }
+    )
+
+
+def invited(
+    community: str, inviter: str, key: Identity, *, display_name: str, expires_at: int, invitee: str = ""
+) -> Invited:
+    """The content of an invite by `inviter` with the one-time `key`; `expires_at` in milliseconds."""
+    login = key.login()
+    bare = Invited(
+        invite_key=key.node_id,
+        login=login.public,
+        login_signature="",
+        login_proof=_proof(login, key.node_id),
+        display_name=display_name,
+        invitee_node_id=invitee,
+        expires_at=expires_at,
+    )
+    signature = key.sign(INVITE_PURPOSE, invitation(community, inviter, bare))
+    return msgspec.structs.replace(bare, login_signature=ids.b64(signature))
+
+
+def request(community: str, joined: Joined) -> bytes:
+    """What the invite key signs when it is used: by whom, and with which login."""
+    return canonical_json(
+        {
+            "community_id": community,
+            "invite_event_hash": joined.invite_event_hash,
+            "node_id": joined.member.node_id,
+            "login": joined.member.login,
+        }
+    )
+
+
+def agreement(event_type: str, community: str, target: str, what: str, client_id: str) -> bytes:
+    """What co-signers sign (resolutions.md 71); `what` is the reason of a revocation, else the new level."""
+    key = "reason" if event_type == REVOKED else "new_level"
+    return canonical_json(
+        {
+            "type": event_type,
+            "community_id": community,
+            "target_node_id": target,
+            key: what,
+            "client_id": client_id,
+        }
+    )
+
+
+def write(
+    identity: Identity,
+    community: str,
+    event_type: str,
+    content: Data,
+    *,
+    place: tuple[int, str, int],
+    now_ms: int,
+) -> CommunityEvent:
+    """A signed event of `identity` at `place`: sequence, previous and lamport, as of `Roster.next`."""
+    sequence, previous, lamport = place
+    event = CommunityEvent(
+        event_id=ids.new_ulid(now_ms),
+        lamport=lamport,
+        wall_clock=rfc3339(now_ms),
+        community_id=community,
+        author=identity.node_id,
+        sequence=sequence,
+        previous=previous,
+        event_type=event_type,
+        data=msgspec.to_builtins(content),
+    )
+    return signed.sign(event, identity, PURPOSE)
+
+
+def check(event: CommunityEvent, community: str) -> None:
+    """Raises what is wrong with `event` by itself: `bad_request` or `invalid_signature`.
+
+    An event that passes is kept by everyone and passed on, whether it counts or not.
+    """
+    if event.community_id != community:
+        raise HearthNetError("bad_request", "the event is of another community")
+    _check_form(event)
+    signed.check(event, event.author, PURPOSE)
+    match event.content:
+        case Created(founder=entry):
+            _check_entry(entry)
+        case Invited() as content:
+            _check_invited(event, content)
+        case Joined() as content:
+            _check_joined(event, content)
+        case Promoted(new_level=what) | Demoted(new_level=what) | Revoked(reason=what) as content:
+            _check_co_signers(event, content, what)
+        case _:
+            pass
+
+
+def _check_form(event: CommunityEvent) -> None:
+    if event.event_type in _ROOT_ONLY and event.author != event.community_id:
+        raise HearthNetError("bad_request", f"{event.event_type} is for the community's root alone")
+    if (event.event_type == CREATED) != (event.author == event.community_id and event.sequence == 1):
+        raise HearthNetError("bad_request", "a community begins with its root's first event, and only there")
+    if not ids.is_ulid(event.event_id):
+        raise HearthNetError("bad_request", "an event id is a ULID")
+    if (event.sequence == 1) != (event.previous == ""):
+        raise HearthNetError("bad_request", "the first event of an author has no event before it")
+    from_rfc3339(event.wall_clock)
+    if len(encode(event)) > MAX_EVENT_BYTES:
+        raise HearthNetError("bad_request", f"an event has at most {MAX_EVENT_BYTES} bytes")
+
+
+def _check_entry(entry: Entry) -> None:
+    signature = ids.unb64(entry.login_signature)
+    if not verify(entry.node_id, LOGIN_PURPOSE, entry.login.encode("utf-8"), signature):
+        raise HearthNetError(
+            "invalid_signature", f"the login of {ids.short_id(entry.node_id)} is not its own"
+        )
+    _check_proof(entry.login, entry.node_id, entry.login_proof)
+
+
+def _check_invited(event: CommunityEvent, content: Invited) -> None:
+    if content.invitee_node_id:
+        ids.public_key(content.invitee_node_id)
+    if not 0 < content.expires_at - from_rfc3339(event.wall_clock) <= MAX_INVITE_MS:
+        raise HearthNetError("bad_request", "an invite ends within 30 days, and not before it begins")
+    signature = ids.unb64(content.login_signature)
+    if not verify(
+        content.invite_key, INVITE_PURPOSE, invitation(event.community_id, event.author, content), signature
+    ):
+        raise HearthNetError("invalid_signature", "the invite is not signed by its own key")
+    _check_proof(content.login, content.invite_key, content.login_proof)
+
+
+def _check_joined(event: CommunityEvent, content: Joined) -> None:
+    if content.member.node_id != event.author:
+        raise HearthNetError("bad_request", "a node joins by its own event")
+    _check_entry(content.member)
+    signature = ids.unb64(content.invite_signature)
+    if not verify(content.invite_key, INVITE_PURPOSE, request(event.community_id, content), signature):
+        raise HearthNetError("invalid_signature", "the request to join is not signed by the invite's key")
+
+
+def _check_co_signers(event: CommunityEvent, content: Promoted | Demoted | Revoked, what: str) -> None:
+    ids.public_key(content.target_node_id)
+    agreed = agreement(event.event_type, event.community_id, content.target_node_id, what, content.client_id)
+    for signer in content.co_signers:
+        if not verify(signer.node_id, COSIGN_PURPOSE, agreed, ids.unb64(signer.signature)):
+            raise HearthNetError(
+                "invalid_signature", f"{ids.short_id(signer.node_id)} has signed something else"
+            )
+
+
+def _proof(login: Login, node: str) -> str:
+    return ids.b64(login.sign(PROOF_PURPOSE, node.encode("ascii")))
+
+
+def _check_proof(login: str, node: str, proof: str) -> None:
+    if not verify_login(login, PROOF_PURPOSE, node.encode("ascii"), ids.unb64(proof)):
+        raise HearthNetError("invalid_signature", f"the login of {ids.short_id(node)} is another's, or none")

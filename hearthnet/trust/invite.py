@@ -1,0 +1,151 @@
+"""Invites as texts to hand over, and joining by one (docs/decisions/0040).
+
+    hninvite://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
+
+The text holds the seed of the invite's one-time key, and where and with whom to ask. Whoever has it can
+join, so it is handed over as a key would be.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import blake3
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import acts, community
+from hearthnet.trust.community import CommunityEvent, Joined
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster, merge
+from hearthnet.types import Count
+
+SCHEME: Final = "hninvite://v1/"
+MAX_LENGTH: Final = 2048
+
+
+class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an invite says.
+
+    `address` is `host:port`; `fingerprint` the SHA-256 of the certificate there, in hex, empty where there is
+    none; `expires_at` in milliseconds.
+    """
+
+    community_id: str = msgspec.field(name="c")
+    seed: str = msgspec.field(name="k")
+    address: Annotated[str, msgspec.Meta(min_length=3, max_length=300)] = msgspec.field(name="a")
+    fingerprint: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = msgspec.field(name="t")
+    inviter: str = msgspec.field(name="i")
+    name: Annotated[str, msgspec.Meta(max_length=200)] = msgspec.field(name="n")
+    expires_at: Count = msgspec.field(name="x")
+
+    def key(self) -> Identity:
+        """The invite's one-time key."""
+        return Identity(ids.unb64(self.seed))
+
+    def __repr__(self) -> str:
+        return f"InviteText({self.name!r}, {self.address})"
+
+
+_DECODER: Final = msgspec.json.Decoder(InviteText)
+
+
+def encode(invite: InviteText) -> str:
+    """The text to hand over."""
+    data = canonical_json(msgspec.to_builtins(invite))
+    return f"{SCHEME}{ids.b64(data)}.{_checksum(data)}"
+
+
+def decode(text: str) -> InviteText:
+    """The invite in `text`; `bad_request`, in words for people, where it is none or was damaged."""
+    body, dot, checksum = text.removeprefix(SCHEME).partition(".")
+    if not text.startswith(SCHEME) or not dot or len(text) > MAX_LENGTH:
+        raise HearthNetError("bad_request", f"this is no invite; one begins with {SCHEME}")
+    try:
+        data = ids.unb64(body)
+        if _checksum(data) != checksum:
+            raise HearthNetError("bad_request", "its end does not fit the rest")
+        invite = read_json(data, _DECODER)
+        for node in (invite.community_id, invite.inviter):
+            ids.public_key(node)
+        invite.key()
+    except HearthNetError as error:
+        raise HearthNetError(
+            "bad_request", "the invite is damaged; copy the whole text once more, or ask for a new one"
+        ) from error
+    return invite
+
+
+def _checksum(data: bytes) -> str:
+    return blake3.blake3(data).hexdigest()[:8]
+
+
+def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_ms: int) -> CommunityEvent:
+    """The newcomer's event by which it asks to join under the open invite of `key`.
+
+    `held` is the community's roster as the inviter gave it. `unauthorized` where there is no such open
+    invite, `expired` after its end.
+    """
+    invite = held.invite(key.node_id)
+    if invite is None:
+        raise HearthNetError(
+            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
+        )
+    if now_ms >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    bare = Joined(
+        invite_event_hash=invite.event_hash,
+        invite_key=key.node_id,
+        member=community.entry_of(newcomer, display_name),
+        invite_signature="",
+    )
+    signature = key.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+    return community.write(
+        newcomer,
+        held.community_id,
+        community.JOINED,
+        msgspec.structs.replace(bare, invite_signature=ids.b64(signature)),
+        place=held.next(newcomer.node_id),
+        now_ms=now_ms,
+    )
+
+
+def admit(
+    held: Roster, author: Identity, joined: CommunityEvent, now_ms: int
+) -> tuple[CommunityEvent, CommunityEvent]:
+    """What lets a newcomer in: its `joined` event and the own event that admits it, to be kept in this order.
+
+    The provider of `community.join` calls this. Raises `invalid_signature` or `bad_request` for an event
+    that does not hold, `revoked` for a node that was put out, `unauthorized` for an invite that was used,
+    withdrawn or is for another node, or that this node may not honour, and `expired` after the invite's end.
+    """
+    community.check(joined, held.community_id)
+    content = joined.content
+    if not isinstance(content, Joined):
+        raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")
+    _check_open(held, content, now_ms)
+    with_request = merge(held, [joined])
+    flaw = "it does not follow the newcomer's events before" if with_request is held else ""
+    flaw = flaw or with_request.flaw(joined)
+    if flaw:
+        raise HearthNetError("unauthorized", f"the request to join does not count: {flaw}")
+    return joined, acts.admit(with_request, author, joined, now_ms)
+
+
+def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:
+    newcomer = asked.member.node_id
+    if held.member(newcomer) is not None:
+        raise HearthNetError("unauthorized", "the newcomer is a member already")
+    invite = held.invite(asked.invite_key)
+    if invite is None or invite.event_hash != asked.invite_event_hash:
+        raise HearthNetError(
+            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
+        )
+    if now_ms >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    if held.is_revoked(newcomer) and invite.invitee_node_id != newcomer:
+        raise HearthNetError(
+            "revoked", "this node was put out; it comes back only by an invite of a trusted member for its id"
+        )
