@@ -78,6 +78,10 @@ def undeclared(body: Any) -> list[str]:
     return [f"not in the contract: {problem.path} {problem.message}" for problem in _closed().errors(body)]
 
 
+_OPEN = ("const", "enum", "default", "contains", "if", "then", "required")
+"""Keywords whose schemas say something about an object without listing its fields."""
+
+
 @cache
 def _closed() -> SchemaCheck:
     return compile_schema(_close(CONTRACT.request_schema))
@@ -89,8 +93,6 @@ def _close(schema: Any) -> Any:
         return [_close(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {
-        key: value if key in ("const", "enum", "default") else _close(value) for key, value in schema.items()
-    }
+    made = {key: value if key in _OPEN else _close(value) for key, value in schema.items()}
     lists_fields = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
     return {**made, "additionalProperties": False} if lists_fields else made

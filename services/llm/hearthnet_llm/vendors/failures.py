@@ -6,7 +6,8 @@
 429             rate_limited    with the server's own retry-after
 503, 529        capacity_exceeded, likewise
 other           internal_error
-no connection   partition, and how to go on; silence is a timeout
+inside a 200    by the status or the type it names, else internal_error
+no connection   partition, and how to go on; silence is a timeout; an answer that breaks off is internal_error
 """
 
 from __future__ import annotations
@@ -33,6 +34,19 @@ _CODES: Final[dict[int, str]] = {
     504: "timeout",
     529: "capacity_exceeded",
 }
+_TYPES: Final = (
+    ("rate_limit", "rate_limited"),
+    ("throttl", "rate_limited"),
+    ("overloaded", "capacity_exceeded"),
+    ("unavailable", "capacity_exceeded"),
+    ("authentication", "unauthorized"),
+    ("permission", "unauthorized"),
+    ("not_found", "not_found"),
+    ("timeout", "timeout"),
+    ("invalid_request", "bad_request"),
+    ("validation", "bad_request"),
+)
+"""What the type of an error inside an answer holds, and the code it stands for; the first that fits."""
 _WAITING: Final = ("rate_limited", "capacity_exceeded")
 
 
@@ -52,6 +66,35 @@ def of_status(
         )
         message = f"{message}; {mend}"
     return HearthNetError(code, message, retry_after_ms=_wait(headers) if code in _WAITING else None)
+
+
+def inside(model: str, error: Any) -> HearthNetError:
+    """The error for one that the server reports inside an answer that began well."""
+    return of_error(model, _status(error), _said(json.dumps(error).encode()), _named(error))
+
+
+def of_error(model: str, status: int | None, said: str, named: str = "") -> HearthNetError:
+    """The error inside an answer: by the `status` it would have had, else by what it is `named`."""
+    kind = named.lower()
+    code = next((code for part, code in _TYPES if part in kind), "internal_error")
+    code = code if status is None else _CODES.get(status, "internal_error")
+    wait = _DEFAULT_WAIT_MS if code in _WAITING else None
+    return HearthNetError(
+        code, f"{model}: the server reported in mid-answer: {said or 'nothing'}", retry_after_ms=wait
+    )
+
+
+def no_answer(model: str, text: str) -> HearthNetError:
+    """The error for a success whose body is none of the vendor's."""
+    what = "an HTML page" if text.lstrip()[:1] == "<" else "no JSON object"
+    return HearthNetError(
+        "internal_error", f"{model}: the server answered {what}; check its url in hearthnet.toml"
+    )
+
+
+def broken(model: str) -> HearthNetError:
+    """The error for an answer without an end."""
+    return HearthNetError("internal_error", f"{model}: the server stopped in mid-answer; ask again")
 
 
 def unreachable(model: str, url: str) -> HearthNetError:
@@ -79,6 +122,23 @@ def _lost(code: str, model: str, url: str, message: str) -> HearthNetError:
 def _host(url: str) -> str:
     """Host and port, without the password that may stand before them."""
     return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _status(error: Any) -> int | None:
+    """The HTTP status that an error names."""
+    if isinstance(error, Mapping):
+        for key in ("status_code", "code", "status", "http_code"):
+            value = str(error.get(key, ""))
+            if len(value) == 3 and value.isdigit() and value[0] in "45":
+                return int(value)
+    return None
+
+
+def _named(error: Any) -> str:
+    """What kind of error it says it is."""
+    if not isinstance(error, Mapping):
+        return ""
+    return " ".join(str(error.get(key) or "") for key in ("type", "code", "status"))
 
 
 def _said(body: bytes) -> str:

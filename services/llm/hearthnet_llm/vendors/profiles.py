@@ -17,8 +17,8 @@ import msgspec
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """One vendor of the OpenAI wire.
 
-    `models` are spellings for models whose name fits a pattern. `key` is the header that carries the key, with
-    {key} where it stands.
+    `models` are spellings for models whose name fits a pattern. `key` is the header that carries the key:
+    its name, and its value with {key} in it.
     """
 
     hosts: tuple[str, ...] = ()
@@ -58,7 +58,9 @@ VENDORS: Final[dict[str, Vendor]] = {
         spelling={**_THOUGHTS_BACK, "mode": "enable_thinking", "budget": "thinking_budget"},
     ),
     "avian": Vendor(hosts=("api.avian.io",), spelling=_THOUGHTS_BACK),
-    "cerebras": Vendor(hosts=("api.cerebras.ai",), spelling={"thoughts": "reasoning", "keep": "clear_thinking"}),
+    "cerebras": Vendor(
+        hosts=("api.cerebras.ai",), spelling={"thoughts": "reasoning", "keep": "clear_thinking"}
+    ),
     "copilot": Vendor(hosts=("githubcopilot.com",), models=(_FIXED_SAMPLING,)),
     "deepseek": Vendor(hosts=("api.deepseek.com",), spelling=_SWITCH),
     "doubleword": Vendor(hosts=("api.doubleword.ai",), spelling=_SWITCH),
@@ -70,7 +72,11 @@ VENDORS: Final[dict[str, Vendor]] = {
     ),
     "huggingface": Vendor(hosts=("router.huggingface.co",)),
     "llamacpp": Vendor(
-        spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking", "repetition": "repeat_penalty"}
+        spelling={
+            **_THOUGHTS_BACK,
+            "mode": "chat_template_kwargs.enable_thinking",
+            "repetition": "repeat_penalty",
+        }
     ),
     "lmstudio": Vendor(spelling={"repetition": "repeat_penalty"}),
     "minicpm": Vendor(
@@ -78,8 +84,13 @@ VENDORS: Final[dict[str, Vendor]] = {
     ),
     "mistral": Vendor(
         hosts=("api.mistral.ai",),
-        spelling={**_NO_USAGE, "seed": "random_seed", "required": "any", "document": "document_url",
-                  "thoughts": "content"},
+        spelling={
+            **_NO_USAGE,
+            "seed": "random_seed",
+            "required": "any",
+            "document": "document_url",
+            "thoughts": "content",
+        },
     ),
     "moonshotai": Vendor(hosts=("api.moonshot.ai", "api.moonshot.cn"), spelling=_SWITCH),
     "nvidia": Vendor(
@@ -89,14 +100,16 @@ VENDORS: Final[dict[str, Vendor]] = {
     "ollama": Vendor(spelling={"thoughts": "reasoning"}),
     "openrouter": Vendor(hosts=("openrouter.ai",), spelling=_REASONING, models=(_FIXED_SAMPLING,)),
     "perplexity": Vendor(hosts=("api.perplexity.ai",)),
-    "snowflake": Vendor(hosts=("snowflakecomputing.com",), spelling={**_REASONING, "max_tokens": "max_completion_tokens"}),
+    "snowflake": Vendor(
+        hosts=("snowflakecomputing.com",), spelling={**_REASONING, "max_tokens": "max_completion_tokens"}
+    ),
     "together": Vendor(hosts=("api.together.xyz", "api.together.ai"), spelling={"thoughts": "reasoning"}),
     "venice": Vendor(hosts=("api.venice.ai",), spelling=_THOUGHTS_BACK),
     "vercel-gateway": Vendor(hosts=("ai-gateway.vercel.sh",), spelling=_REASONING, models=(_FIXED_SAMPLING,)),
     "vllm": Vendor(spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"}),
     "xai": Vendor(hosts=("api.x.ai",), spelling=_THOUGHTS_BACK),
     "zai": Vendor(hosts=("api.z.ai", "bigmodel.cn"), spelling={**_SWITCH, "keep": "thinking.clear_thinking"}),
-}  # fmt: skip
+}
 """Vendors of the OpenAI wire by name; one that is not here is taken to be plain."""
 
 _PLAIN: Final = Vendor()

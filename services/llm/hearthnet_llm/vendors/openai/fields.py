@@ -5,7 +5,7 @@ A native name may be a path. The same table is read in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
@@ -77,6 +77,13 @@ _FIELDS: Final = (
     _Field("thinking.keep", "keep"),
 )
 
+_USAGE: Final = {
+    (True, True): "both",
+    (True, False): "stream_options",
+    (False, True): "usage",
+    (False, False): "none",
+}
+
 
 def write(request: Any, choices: Choices, body: Json) -> None:
     """Puts the plain fields of `request` (an object with their canonical names) into `body`."""
@@ -124,11 +131,8 @@ def write_usage(choices: Choices, body: Json) -> None:
 
 def read_usage(body: Json, spelling: dict[str, str]) -> None:
     """Notes how the count was asked for."""
-    asked: Callable[[str, str], bool] = lambda name, key: bool(_get(body, f"{name}.{key}"))
-    streamed, counted = asked("stream_options", "include_usage"), asked("usage", "include")
-    spelling["usage"] = (
-        "both" if streamed and counted else "stream_options" if streamed else "usage" if counted else "none"
-    )
+    asked = bool(_get(body, "stream_options.include_usage")), bool(_get(body, "usage.include"))
+    spelling["usage"] = _USAGE[asked]
 
 
 def _attribute(request: Any, path: str) -> Any:

@@ -24,7 +24,7 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "system": ("system", "developer"),
     "functions": ("tools", "functions"),
     "tool_type": ("function", "none"),
-    "call_index": ("none", "index"),
+    "call_index": ("none", "index", "zero"),
     "required": ("required", "any"),
     "named": ("function", "flat"),
     "schema": ("json_schema", "json_object"),

@@ -1,0 +1,24 @@
+"""Media by value: `data:` URLs, taken apart and put together without loss."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, VideoPart
+from hearthnet_llm.vendors.wire import Json
+
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+
+
+def of_url(url: str) -> Json:
+    """The canonical fields of what a URL holds or points to."""
+    found = _DATA_URL.fullmatch(url)
+    return {"url": url} if found is None else {"media_type": found[1], "data": found[2]}
+
+
+def to_url(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str | None:
+    """The URL of a part's bytes; None where it has neither bytes of a known kind nor a URL."""
+    if part.data is not None and part.media_type is not None:
+        return f"data:{part.media_type};base64,{part.data}"
+    return part.url

@@ -1,0 +1,119 @@
+"""Canonical parts of a message's content into native ones: one small writer a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet_llm.parts import (
+    AudioPart,
+    CacheHint,
+    CallPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolReferencePart,
+    VideoPart,
+)
+from hearthnet_llm.vendors import media
+from hearthnet_llm.vendors.openai.spelling import Choices
+from hearthnet_llm.vendors.reading import refuse, without_nones
+from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.wire import Json
+
+_UNHEARD: Final = (CallPart, ServerCallPart, ServerResultPart, ToolReferencePart)
+"""What other vendors keep among the content and this wire knows nothing of: it is left out."""
+
+
+def write_content(content: str | list[Part] | None, choices: Choices) -> str | list[Json] | None:
+    """The native content; thoughts only where the vendor keeps them among it."""
+    if content is None or isinstance(content, str):
+        return content
+    left_out = _UNHEARD if choices["thoughts"] == "content" else (*_UNHEARD, ThinkingPart)
+    made = [write_part(part, choices) for part in content if not isinstance(part, left_out)]
+    return made if made or not content else None
+
+
+def write_part(part: Part, choices: Choices) -> Json:
+    """One native part; `bad_request` for a kind that this wire has not, and an image nobody has loaded."""
+    writer = _WRITERS.get(type(part))
+    if writer is None:
+        refuse("/input/messages", f"a model of this kind takes no {part.__struct_config__.tag} in a message")
+    return {**writer(part, choices), **write_cache(getattr(part, "cache", None))}
+
+
+def write_cache(cache: CacheHint | None) -> Json:
+    """The native cache hint, or nothing."""
+    return {} if cache is None else {"cache_control": {"type": "ephemeral", **without_nones(ttl=cache.ttl)}}
+
+
+def _text(part: TextPart, _choices: Choices) -> Json:
+    return {"type": "text", "text": part.text}
+
+
+def _image(part: ImagePart, choices: Choices) -> Json:
+    url = media.to_url(part)
+    if url is None:
+        refuse("/input/messages", "an image for this model must be given by value or by URL")
+    if choices["image"] == "text":
+        return {"type": "image_url", "image_url": url}
+    return {"type": "image_url", "image_url": {"url": url, **without_nones(detail=part.detail)}}
+
+
+def _audio(part: AudioPart, _choices: Choices) -> Json:
+    sound = {"data": part.data, "format": (part.media_type or "").removeprefix("audio/")}
+    return {"type": "input_audio", "input_audio": sound}
+
+
+def _video(part: VideoPart, _choices: Choices) -> Json:
+    return {"type": "video_url", "video_url": {"url": media.to_url(part), **without_nones(fps=part.fps)}}
+
+
+def _document(part: DocumentPart, choices: Choices) -> Json:
+    if part.text is not None or part.texts is not None:
+        pieces = [part.name, part.text, *(one.text for one in part.texts or ())]
+        return {"type": "text", "text": "\n".join(piece for piece in pieces if piece is not None)}
+    if choices["document"] == "document_url":
+        named = without_nones(document_name=part.name)
+        return {"type": "document_url", "document_url": media.to_url(part), **named}
+    file = without_nones(file_id=part.file_id, filename=part.name)
+    if part.file_id is None:
+        file["file_data"] = media.to_url(part) or part.data
+    return {"type": "file", "file": file}
+
+
+def _found(part: SearchResultPart, _choices: Choices) -> Json:
+    lines = [f"{part.title} ({part.source})", *(one.text for one in part.texts)]
+    return {"type": "text", "text": "\n".join(lines)}
+
+
+def _json(part: JsonPart, _choices: Choices) -> Json:
+    return {"type": "text", "text": as_text(part.value)}
+
+
+def _thinking(part: ThinkingPart, _choices: Choices) -> Json:
+    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text or ""}]}
+
+
+def _refusal(part: RefusalPart, _choices: Choices) -> Json:
+    return {"type": "refusal", "refusal": part.text}
+
+
+_WRITERS: Final[dict[type, Callable[[Any, Choices], Json]]] = {
+    TextPart: _text,
+    ImagePart: _image,
+    AudioPart: _audio,
+    VideoPart: _video,
+    DocumentPart: _document,
+    SearchResultPart: _found,
+    JsonPart: _json,
+    ThinkingPart: _thinking,
+    RefusalPart: _refusal,
+}

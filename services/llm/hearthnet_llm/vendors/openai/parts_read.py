@@ -1,0 +1,95 @@
+"""Native parts of a message's content into canonical ones: one small reader a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet_llm.vendors import media
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.wire import Json
+
+
+def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
+    """The canonical content."""
+    if content is None or isinstance(content, str):
+        return content
+    found = []
+    for index, part in enumerate(objects(content, path)):
+        kind = str(part.get("type"))
+        reader = _READERS.get(kind)
+        if reader is None:
+            refuse(f"{path}[{index}].type", f"{kind!r} is no known kind of content")
+        found.append({**reader(part, f"{path}[{index}]", spelling), **read_cache(part)})
+    return found
+
+
+def read_cache(native: Json) -> Json:
+    """The canonical cache hint of a native object, as its field, or nothing."""
+    hint = native.get("cache_control")
+    return {} if hint is None else {"cache": without_nones(ttl=fields(hint, "cache_control").get("ttl"))}
+
+
+def _read_text(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    return {"type": "text", "text": text(part.get("text"), f"{path}.text")}
+
+
+def _read_image(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    image = part.get("image_url")
+    if isinstance(image, str):
+        spelling["image"] = "text"
+        return {"type": "image", **media.of_url(image)}
+    spelling["image"] = "object"
+    given = fields(image, f"{path}.image_url")
+    url = text(given.get("url"), f"{path}.image_url.url")
+    return {"type": "image", **media.of_url(url), **without_nones(detail=given.get("detail"))}
+
+
+def _read_audio(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    sound = fields(part.get("input_audio"), f"{path}.input_audio")
+    return {"type": "audio", "data": sound.get("data"), "media_type": f"audio/{sound.get('format')}"}
+
+
+def _read_video(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    given = fields(part.get("video_url"), f"{path}.video_url")
+    url = text(given.get("url"), f"{path}.video_url.url")
+    return {"type": "video", **media.of_url(url), **without_nones(fps=given.get("fps"))}
+
+
+def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["document"] = "file"
+    file = fields(part.get("file"), f"{path}.file")
+    made = {"type": "document", **without_nones(name=file.get("filename"), file_id=file.get("file_id"))}
+    if file.get("file_data") is not None:
+        given = media.of_url(text(file["file_data"], f"{path}.file.file_data"))
+        is_address = given.get("url", "").startswith(("http:", "https:", "data:"))
+        made |= given if "data" in given or is_address else {"data": given["url"]}
+    return made
+
+
+def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["document"] = "document_url"
+    url = text(part.get("document_url"), f"{path}.document_url")
+    return {"type": "document", **media.of_url(url), **without_nones(name=part.get("document_name"))}
+
+
+def _read_thinking(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["thoughts"] = "content"
+    pieces = objects(part.get("thinking"), f"{path}.thinking")
+    return {"type": "thinking", "text": "".join(text(piece.get("text"), path) for piece in pieces)}
+
+
+def _read_refusal(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    return {"type": "refusal", "text": text(part.get("refusal"), f"{path}.refusal")}
+
+
+_READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
+    "text": _read_text,
+    "image_url": _read_image,
+    "input_audio": _read_audio,
+    "video_url": _read_video,
+    "file": _read_file,
+    "document_url": _read_document,
+    "thinking": _read_thinking,
+    "refusal": _read_refusal,
+}

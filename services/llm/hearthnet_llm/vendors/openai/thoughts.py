@@ -1,0 +1,98 @@
+"""What a model thinks, under the names that vendors have for it: `reasoning_content`, `reasoning`,
+`reasoning_details` (typed, signed or encrypted pieces), and parts of the content.
+
+Several names in one answer say the same; one of them is shown, and the typed pieces are what is handed back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+
+from hearthnet_llm.frames import Thinking, Thought
+from hearthnet_llm.parts import ThinkingPart
+
+_KINDS = ("text", "summary", "encrypted")
+_Kind = Literal["text", "summary", "encrypted"]
+
+
+class _Open(msgspec.Struct):
+    """A typed thought that is still coming in."""
+
+    kind: _Kind
+    index: int | None
+    texts: list[str]
+    id: str | None = None
+    format: str | None = None
+    signature: str | None = None
+    data: str | None = None
+
+
+class Thoughts:
+    """The thoughts of one answer."""
+
+    def __init__(self) -> None:
+        self._plain: list[str] = []
+        self._typed: dict[tuple[str, Any], _Open] = {}
+        self._signature: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Characters so far."""
+        return sum(map(len, self._plain))
+
+    def feed(self, delta: Mapping[str, Any]) -> Iterator[Thinking]:
+        """The thinking in one delta, or in a whole message."""
+        details = delta.get("reasoning_details")
+        words = [self._detail(one) for one in details if isinstance(one, Mapping)] if details else []
+        text = delta.get("reasoning_content") or delta.get("reasoning") or "".join(words)
+        if isinstance(text, str):
+            yield from self.say(text)
+        signature = delta.get("thought_signature")
+        if isinstance(signature, str):
+            self._signature = signature
+
+    def say(self, text: str) -> Iterator[Thinking]:
+        """A piece of plain thinking."""
+        if text:
+            self._plain.append(text)
+            yield Thinking(text)
+
+    def finish(self) -> Iterator[Thought]:
+        """Each complete thought."""
+        for one in self._typed.values():
+            text = "".join(one.texts)
+            yield Thought(
+                ThinkingPart(
+                    text=text or None,
+                    signature=one.signature,
+                    data=one.data,
+                    kind=one.kind,
+                    id=one.id,
+                    format=one.format,
+                    index=one.index,
+                )
+            )
+        if not self._typed and (self._plain or self._signature):
+            yield Thought(ThinkingPart(text="".join(self._plain) or None, signature=self._signature))
+
+    def _detail(self, detail: Mapping[str, Any]) -> str:
+        """Adds a typed piece to its thought; its words."""
+        kind = str(detail.get("type") or "").removeprefix("reasoning.")
+        if kind not in _KINDS:
+            return ""
+        index = detail.get("index")
+        one = self._typed.setdefault(
+            (kind, index), _Open(cast(_Kind, kind), index if isinstance(index, int) else None, [])
+        )
+        for name in ("id", "format", "signature", "data"):
+            value = detail.get(name)
+            if isinstance(value, str):
+                setattr(one, name, value)
+        words = detail.get("summary" if kind == "summary" else "text")
+        if not isinstance(words, str):
+            return ""
+        one.texts.append(words)
+        return words

@@ -1,0 +1,41 @@
+"""Taking foreign JSON apart: what is not of the expected kind is a `bad_request` that names the place."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.vendors.wire import Json
+
+
+def objects(value: Any, path: str) -> list[Json]:
+    """A list of objects; None is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        refuse(path, "must be a list of objects")
+    return value
+
+
+def fields(value: Any, path: str) -> Json:
+    """An object."""
+    if not isinstance(value, dict):
+        refuse(path, "must be an object")
+    return value
+
+
+def text(value: Any, path: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        refuse(path, "must be a text")
+    return value
+
+
+def refuse(path: str, reason: str) -> NoReturn:
+    """Raises `bad_request`."""
+    raise HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
+
+
+def without_nones(**fields: Any) -> Json:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
