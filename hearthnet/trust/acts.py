@@ -20,6 +20,7 @@ from hearthnet.trust.community import (
     Revoked,
     Withdrawn,
 )
+from hearthnet.trust.history import MAX_ENDS
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Level, Roster
 
@@ -144,7 +145,7 @@ def _known(held: Roster, target: str) -> None:
 
 def _ends(held: Roster, author: str) -> tuple[str, ...]:
     """The ends of the author's chain, the longest first, as many as an event may name."""
-    return tuple(tip.hash for tip in reversed(held.history.tips.get(author, ())))[:64]
+    return tuple(tip.hash for tip in reversed(held.history.tips.get(author, ())))[:MAX_ENDS]
 
 
 def _act(

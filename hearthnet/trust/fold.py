@@ -23,6 +23,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.times import from_rfc3339
+from hearthnet.trust import community
 from hearthnet.trust.community import (
     RANK,
     Admitted,
@@ -381,14 +382,8 @@ class _Pass:
             one.node_id for one in content.co_signers if self._rank(one.node_id) >= _TRUSTED
         }
         signers.discard(target)
-        policy = self._policy_for(place, event)
-        wanted = (
-            policy.min_signatures_to_demote
-            if isinstance(content, Demoted)
-            else policy.min_signatures_to_revoke
-        )
         others = sum(one.rank >= _TRUSTED for node, one in self._members.items() if node != target)
-        needed = max(1, min(wanted, others))
+        needed = community.needed(self._policy_for(place, event), event.event_type, others)
         if len(signers) < needed:
             raise _Flaw(f"it takes {needed} signatures of trusted members and has {len(signers)}")
         return (*sorted(map(self._depth, signers)), _FAR)

@@ -14,6 +14,7 @@ from typing import Final
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import community
 from hearthnet.trust.community import (
+    Admitted,
     CommunityEvent,
     Created,
     Demoted,
@@ -21,6 +22,7 @@ from hearthnet.trust.community import (
     Joined,
     PolicyUpdated,
     Revoked,
+    Withdrawn,
 )
 
 Heads = dict[str, list[str]]
@@ -28,6 +30,7 @@ Heads = dict[str, list[str]]
 one place.
 """
 
+MAX_ENDS: Final = 64
 _HEAD: Final = re.compile("([1-9][0-9]{0,15}):(blake3:[0-9a-f]{64})")
 
 
@@ -64,9 +67,12 @@ class History:
         return frozenset(found)
 
     def heads(self) -> Heads:
-        """What is held, in the form in which others ask for what they lack."""
+        """What is held, in the form in which others ask for what they lack.
+
+        Of an author with more than `MAX_ENDS` ends, who writes events in one place on purpose, only so many.
+        """
         return {
-            author: sorted(f"{tip.sequence}:{tip.hash}" for tip in tips)
+            author: sorted(f"{tip.sequence}:{tip.hash}" for tip in tips[-MAX_ENDS:])
             for author, tips in sorted(self.tips.items())
         }
 
@@ -143,43 +149,51 @@ def _hashable(events: Iterable[CommunityEvent]) -> Iterable[CommunityEvent]:
         yield event
 
 
+def _builds_on(event: CommunityEvent) -> set[str]:
+    """The hashes of the events that must be held before `event`, and that come before it in the order."""
+    found = {event.previous} if event.previous else set()
+    match event.content:
+        case Joined(invite_event_hash=hash_) | Withdrawn(invite_event_hash=hash_):
+            found.add(hash_)
+        case Admitted(joined_event_hash=hash_):
+            found.add(hash_)
+        case Demoted(target_heads=heads) | Revoked(target_heads=heads):
+            found.update(heads)
+        case PolicyUpdated(heads=known):
+            found.update(*known.values())
+        case _:
+            pass
+    return found
+
+
 def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
-    """Whether all that `event` builds on is held: its author's event before, or what lets it begin."""
+    """Whether all that `event` builds on is held, and whatever lets its author begin."""
     try:
-        content = event.content
+        if not all(hash_ in held for hash_ in _builds_on(event)):
+            return False
     except HearthNetError:
         return True  # to be left out at once, rather than waited for
-    if isinstance(content, Demoted | Revoked) and not all(head in held for head in content.target_heads):
-        return False
-    if isinstance(content, PolicyUpdated) and not all(
-        head in held for heads in content.heads.values() for head in heads
-    ):
-        return False
-    if event.previous:
-        return event.previous in held
-    if isinstance(content, Joined):
-        return content.invite_event_hash in held
-    return event.author == community_id or any(
-        one.event_type == community.CREATED and _founder(one) == event.author for one in held.values()
-    )
+    if event.previous or event.author == community_id or isinstance(event.content, Joined):
+        return True
+    return any(_founder(one) == event.author for one in held.values())
 
 
 def _founder(event: CommunityEvent) -> str:
-    return event.content.founder.node_id if isinstance(event.content, Created) else ""
+    if event.event_type != community.CREATED or not isinstance(event.content, Created):
+        return ""
+    return event.content.founder.node_id
 
 
 def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
     """Whether `event`, whose place is there, fits it and is signed by those who should have."""
     before = held.get(event.previous)
-    if before is not None and not (
-        before.author == event.author
-        and before.sequence + 1 == event.sequence
-        and before.lamport < event.lamport
-    ):
+    if before is not None and (before.author, before.sequence + 1) != (event.author, event.sequence):
         return False
     try:
+        if any(held[hash_].lamport >= event.lamport for hash_ in _builds_on(event)):
+            return False
         content = event.content
-        if isinstance(content, Joined) and not _is_invite(held.get(content.invite_event_hash), content):
+        if isinstance(content, Joined) and not _is_invite(held[content.invite_event_hash], content):
             return False
         community.check(event, community_id)
     except HearthNetError:
@@ -187,6 +201,5 @@ def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_
     return True
 
 
-def _is_invite(event: CommunityEvent | None, joined: Joined) -> bool:
-    content = None if event is None else event.content
-    return isinstance(content, Invited) and content.invite_key == joined.invite_key
+def _is_invite(event: CommunityEvent, joined: Joined) -> bool:
+    return isinstance(event.content, Invited) and event.content.invite_key == joined.invite_key

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import blake3
 import msgspec
 
 from hearthnet import ids
-from hearthnet.canonical import canonical_json, read_json
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community
+from hearthnet.trust import acts, community, pasted
 from hearthnet.trust.community import CommunityEvent, Joined
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster, merge
@@ -54,32 +52,16 @@ _DECODER: Final = msgspec.json.Decoder(InviteText)
 
 def encode(invite: InviteText) -> str:
     """The text to hand over."""
-    data = canonical_json(msgspec.to_builtins(invite))
-    return f"{SCHEME}{ids.b64(data)}.{_checksum(data)}"
+    return pasted.encode(SCHEME, msgspec.to_builtins(invite))
 
 
 def decode(text: str) -> InviteText:
     """The invite in `text`; `bad_request`, in words for people, where it is none or was damaged."""
-    body, dot, checksum = text.removeprefix(SCHEME).partition(".")
-    if not text.startswith(SCHEME) or not dot or len(text) > MAX_LENGTH:
-        raise HearthNetError("bad_request", f"this is no invite; one begins with {SCHEME}")
-    try:
-        data = ids.unb64(body)
-        if _checksum(data) != checksum:
-            raise HearthNetError("bad_request", "its end does not fit the rest")
-        invite = read_json(data, _DECODER)
-        for node in (invite.community_id, invite.inviter):
-            ids.public_key(node)
-        invite.key()
-    except HearthNetError as error:
-        raise HearthNetError(
-            "bad_request", "the invite is damaged; copy the whole text once more, or ask for a new one"
-        ) from error
+    invite = pasted.decode(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
+    for node in (invite.community_id, invite.inviter):
+        ids.public_key(node)
+    invite.key()
     return invite
-
-
-def _checksum(data: bytes) -> str:
-    return blake3.blake3(data).hexdigest()[:8]
 
 
 def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_ms: int) -> CommunityEvent:

@@ -1,0 +1,43 @@
+"""Documents as one line of text that people copy, paste and scan: a scheme, base64url, and a check for damage."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import blake3
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, read_json, refuse_repeated_keys
+from hearthnet.errors import HearthNetError
+
+Document = TypeVar("Document")
+
+
+def encode(scheme: str, value: Any) -> str:
+    """`scheme`, the canonical JSON of `value` in base64url, a dot, and 8 characters of its BLAKE3 in hex."""
+    data = canonical_json(value)
+    return f"{scheme}{ids.b64(data)}.{_check(data)}"
+
+
+def decode(
+    text: str, scheme: str, limit: int, decoder: msgspec.json.Decoder[Document], what: str
+) -> Document:
+    """What `text` of at most `limit` characters holds; `bad_request`, in words for people, for all else."""
+    body, _, check = text.removeprefix(scheme).partition(".")
+    if not text.startswith(scheme) or len(text) > limit:
+        raise HearthNetError("bad_request", f"this is no {what}; one begins with {scheme}")
+    try:
+        data = ids.unb64(body)
+        if _check(data) != check:
+            raise HearthNetError("bad_request", "the end does not fit the rest")
+        refuse_repeated_keys(data)
+        return read_json(data, decoder)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "bad_request", f"the {what} is damaged; copy the whole text once more, or ask for another"
+        ) from error
+
+
+def _check(data: bytes) -> str:
+    return blake3.blake3(data).hexdigest()[:8]
