@@ -175,6 +175,15 @@ def found(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
     return _derived(History(root.node_id, [event]))
 
 
+def derive(community_id: str, events: Iterable[CommunityEvent]) -> Roster:
+    """The roster that `events` come to, proved from the community id upward: for one who holds none yet.
+
+    What does not hold is left out, as in `merge`; `bad_request` where none of them founds the community.
+    """
+    history, _ = History(community_id).extended(events)
+    return _derived(history)
+
+
 def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     """The roster with all of `events` that hold; without a seal where that are more, else `roster` itself.
 

@@ -31,6 +31,18 @@ def test_a_founded_community_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.req("TRUST-3")
+def test_one_who_holds_none_derives_it_from_events_in_any_order() -> None:
+    assert roster.derive(ROOT.node_id, reversed(LARGER.events)) == LARGER
+    assert roster.derive(ROOT.node_id, LARGER.events[:1]) == FOUNDED
+    for events in ((), LARGER.events[1:]):
+        with pytest.raises(HearthNetError, match="nothing founds it") as caught:
+            roster.derive(ROOT.node_id, events)
+        assert caught.value.code == "bad_request"
+    with pytest.raises(HearthNetError, match="nothing founds it"):
+        roster.derive(ANNA.node_id, LARGER.events)
+
+
+@pytest.mark.req("TRUST-3")
 def test_levels_are_the_rosters_and_strangers_have_none() -> None:
     whole = roster.decode(roster.encode(LARGER))
     levels = [whole.level(one.node_id) for one in (ANNA, BERTA, ROOT)]
