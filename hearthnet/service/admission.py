@@ -138,7 +138,7 @@ def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], fram
 
 
 def _standing(peer: Peer, node: str) -> Standing:
-    return Standing(node, peer.roster.level(node))
+    return Standing(node, peer.roster.level(node, now_ms()), peer.roster.is_revoked(node))
 
 
 def _offered(hosted: list[Hosted], wanted: Capability) -> list[Hosted]:

@@ -72,7 +72,7 @@ class Dispatcher:
         """Signed where the provider asks for it: a caller may confirm what the contract calls harmless."""
         if not tool.contract.side_effects:
             return None
-        return await self._authority.approve(tool, call, self._bus, self._clock.now_ms())
+        return await self._authority.approve(tool, call, self._bus)
 
     async def _send(
         self, tool: BoundTool, call: Dispatch, approval: Approval | None, on_progress: OnProgress
@@ -86,7 +86,7 @@ class Dispatcher:
                     call.capability,
                     call.body,
                     timeout_seconds=seconds,
-                    token=self._authority.token(tool, self._clock.now_ms()),
+                    token=self._authority.token(tool),
                     run=self._run,
                     approval=approval,
                     idempotency_key=call.client_id if tool.effect else "",
@@ -101,7 +101,7 @@ class Dispatcher:
         """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
         frames: list[dict[str, Any]] = []
         final: dict[str, Any] = {}
-        token = self._authority.token(tool, self._clock.now_ms())
+        token = self._authority.token(tool)
         async with self._bus.stream(
             call.capability, call.body, timeout_seconds=seconds, token=token, run=self._run
         ) as stream:

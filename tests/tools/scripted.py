@@ -18,7 +18,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed, check_binding, check_time
-from hearthnet.trust.authority import Demand, effective
+from hearthnet.trust.authority import Demand, Standing, Token, effective
 from hearthnet.trust.keys import Identity
 from hearthnet.types import split_name
 
@@ -150,14 +150,16 @@ class ScriptedBus:
         demand = Demand(
             capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
         )
-        authority = effective(caller, "member", claims, demand, body)
+        member = Standing(caller, "member")
+        authority = effective(member, Token(claims, member), demand, body)
         if authority.needs_approval:
             if approval is None:
                 raise HearthNetError("unauthorized", "no approval")
             check_time(approval, now)
             claimed = Claimed(
                 community=self.peer.community,
-                principal=authority.principal,
+                approver=authority.approver,
+                via=authority.via,
                 actor=caller,
                 provider=PROVIDER,
                 capability=capability,
