@@ -57,8 +57,10 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A complete call. `signature` is opaque: the vendor wants it back with the call. `called_by`: the id of
-    the vendor's own call whose program made this one. `cache` belongs to calls that are replayed.
+    """A complete call. `signature` is opaque: the vendor wants it back with the call.
+
+    `called_by`: the vendor's tool and the id of its call whose program made this one. `cache` belongs to
+    calls that are replayed.
     """
 
     id: str

@@ -159,7 +159,7 @@ class CallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"
 class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_call"):
     """The model called a tool that its vendor runs; nobody here answers. `server`: the MCP server it is of.
 
-    `called_by` is the id of the call whose program made this one. `signature` is opaque.
+    `called_by`: the vendor's tool and the id of its call whose program made this one. `signature` is opaque.
     """
 
     name: str

@@ -93,6 +93,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it. `deferred`:
     the model sees it only once a search for tools has found it. `examples`: arguments as they might be.
+    `callers`: who may call it: "direct" for the model itself, and tools of the vendor by its name for them.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     server: ServerTool | None = None
     deferred: bool | None = None
     examples: list[dict[str, Any]] | None = None
+    callers: list[str] | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -176,6 +178,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
     stop: list[str] | None = None
     seed: int | None = None
     logprobs: bool | None = None
@@ -185,8 +188,12 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     parallel_tool_calls: bool | None = None
     response_schema: ResponseSchema | None = None
     thinking: Thinking | None = None
+    verbosity: str | None = None
+    service_tier: str | None = None
     show_server_tools: bool | None = None
+    cache: CacheHint | None = None
     cache_key: str | None = None
+    cache_ttl: str | None = None
     stream: bool | None = None
 
     @property

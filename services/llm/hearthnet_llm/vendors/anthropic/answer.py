@@ -1,0 +1,231 @@
+"""Anthropic Messages back into frames, without I/O: the events of a stream, or the one message of an answer
+in one piece, whose blocks are taken as if they had come one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    StopReason,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolCallDelta,
+)
+from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.anthropic import blocks, citations
+from hearthnet_llm.vendors.anthropic.messages import FORMAT
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason
+from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+
+_STOPS: Final[dict[str, StopReason]] = {
+    "end_turn": "end",
+    "stop_sequence": "stop_sequence",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
+_INPUT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
+
+
+def decoder(heard: Heard) -> Decoder:
+    """For one answer, streamed or in one piece."""
+    return Decoding(TextPieces(heard.name), Content(heard))
+
+
+class _Open(msgspec.Struct):
+    """A block that is still coming in; `id` is ours."""
+
+    block: Json
+    id: str = ""
+    json: list[str] = []
+    thought: list[str] = []
+    signature: str = ""
+
+
+class Content:
+    """What the events of one answer add up to (`pieces.Content`)."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._open: dict[Any, _Open] = {}
+        self._ids = CallIds()
+        self._usage: dict[str, Any] = {}
+        self._stop: str | None = None
+        self._complete = False
+        self._called = False
+        self._size = 0
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """The frames of one event; raises what `failures` makes of an error in mid-stream."""
+        match value.get("type"):
+            case "content_block_delta":
+                yield from self._delta(value.get("index"), value.get("delta") or {})
+            case "content_block_start":
+                yield from self._start(value.get("index"), value.get("content_block") or {})
+            case "content_block_stop":
+                yield from self._end(value.get("index"))
+            case "message_start":
+                self._count(value.get("message") or {})
+            case "message_delta":
+                self._count(value)
+                self._stopped(value.get("delta") or {})
+            case "message_stop":
+                self._complete = True
+            case "message":
+                yield from self._whole(value)
+            case "error":
+                raise failures.inside(self._heard.name, value.get("error") or value)
+            case None:
+                raise self._failure(value)
+
+    def finish(self) -> Iterator[Frame]:
+        """As `pieces.Content.finish`."""
+        if self._stop is None and not self._complete:
+            raise failures.broken(self._heard.name)
+        for index in list(self._open):
+            yield from self._end(index)
+        if self._stop == "pause_turn":
+            yield Notice("answer_paused", f"{self._heard.name} paused; send its message back and it goes on")
+        yield self._done()
+
+    def _failure(self, value: Json) -> HearthNetError:
+        if value.get("error"):
+            return failures.inside(self._heard.name, value["error"])
+        return failures.no_answer(self._heard.name, "")
+
+    def _whole(self, message: Json) -> Iterator[Frame]:
+        for index, block in enumerate(message.get("content") or ()):
+            yield from self._start(index, block)
+            yield from self._end(index)
+        self._count(message)
+        self._stopped(message)
+
+    def _start(self, index: Any, block: Json) -> Iterator[Frame]:
+        opened = self._open[index] = _Open(block, json=[], thought=[])
+        kind = block.get("type")
+        if kind == "text":
+            yield from self._say(block.get("text"))
+            for one in block.get("citations") or ():
+                yield from _cited(one)
+        elif kind == "tool_use":
+            opened.id = self._ids.take(block.get("id"))
+            if not block.get("input"):
+                yield ToolCallDelta(opened.id, "", block.get("name"))
+        elif kind == "thinking":
+            yield from self._think(opened, block.get("thinking"))
+            opened.signature = block.get("signature") or ""
+        elif kind == "fallback":
+            yield Notice("model_changed", f"{_model(block, 'to')} answers instead of {_model(block, 'from')}")
+
+    def _delta(self, index: Any, delta: Json) -> Iterator[Frame]:
+        opened = self._open.get(index)
+        match delta.get("type"):
+            case "text_delta":
+                yield from self._say(delta.get("text"))
+            case "citations_delta":
+                yield from _cited(delta.get("citation") or {})
+            case "input_json_delta" if opened is not None:
+                piece = delta.get("partial_json") or ""
+                opened.json.append(piece)
+                self._size += len(piece)
+                if piece and opened.id:
+                    yield ToolCallDelta(opened.id, piece)
+            case "thinking_delta" if opened is not None:
+                yield from self._think(opened, delta.get("thinking"))
+            case "signature_delta" if opened is not None:
+                opened.signature += delta.get("signature") or ""
+
+    def _end(self, index: Any) -> Iterator[Frame]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return
+        block, kind = opened.block, str(opened.block.get("type"))
+        if kind in _CALLS:
+            yield self._call(opened)
+        elif kind == "thinking":
+            yield Thought(ThinkingPart("".join(opened.thought), opened.signature or None, format=FORMAT))
+        elif kind == "redacted_thinking":
+            yield Thought(ThinkingPart(data=block.get("data"), format=FORMAT))
+        elif kind.endswith("_tool_result"):
+            part = blocks.read(block, "content")
+            if isinstance(part, ServerResultPart):
+                yield Served(part)
+
+    def _call(self, opened: _Open) -> Frame:
+        block, name = opened.block, self._heard.name
+        given = "".join(opened.json) if any(opened.json) else block.get("input")
+        if block.get("type") == "tool_use":
+            made = call(name, opened.id, block.get("name"), given)
+            self._called = self._called or isinstance(made, ToolCall)
+            called_by = blocks.caller(block.get("caller"))
+            if isinstance(made, ToolCall) and called_by not in (None, "direct"):
+                return msgspec.structs.replace(made, called_by=called_by)
+            return made
+        part = ServerCallPart(
+            str(block.get("name")), block.get("id"), arguments(given) or {}, block.get("server_name")
+        )
+        return Served(part)
+
+    def _say(self, text: Any) -> Iterator[Frame]:
+        if text:
+            self._size += len(text)
+            yield Token(text)
+
+    def _think(self, opened: _Open, text: Any) -> Iterator[Frame]:
+        if text:
+            self._size += len(text)
+            opened.thought.append(text)
+            yield Thinking(text)
+
+    def _stopped(self, where: Mapping[str, Any]) -> None:
+        if where.get("stop_reason"):
+            self._stop = str(where["stop_reason"])
+
+    def _count(self, where: Mapping[str, Any]) -> None:
+        """Later counts replace earlier ones: they are of the whole answer so far."""
+        for name, value in (where.get("usage") or {}).items():
+            if value is not None:
+                self._usage[name] = value
+
+    def _done(self) -> Done:
+        reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
+        usage = self._usage
+        if "output_tokens" not in usage:
+            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+        return Done(
+            reason,
+            sum(int(usage.get(name) or 0) for name in _INPUT),
+            int(usage["output_tokens"]),
+            "native",
+            usage.get("cache_read_input_tokens"),
+            (usage.get("output_tokens_details") or {}).get("thinking_tokens"),
+        )
+
+
+def _cited(native: Json) -> Iterator[Frame]:
+    """The citation; one of a kind that is not known yet is left out."""
+    try:
+        yield Cited(citations.read(native))
+    except HearthNetError:
+        return
+
+
+def _model(block: Json, side: str) -> str:
+    return str((block.get(side) or {}).get("model") or "another model")

@@ -1,0 +1,282 @@
+"""Content blocks of Anthropic Messages, both ways: one small writer and one small reader a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import (
+    CacheHint,
+    CallPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolReferencePart,
+    UploadPart,
+)
+from hearthnet_llm.vendors.anthropic import citations
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.wire import Json
+
+_RESULT: Final = "_tool_result"
+_MCP: Final = "mcp"
+
+
+def write(part: Part, calls: dict[str, ToolCall]) -> Json:
+    """The block of a part; `calls` by id; `bad_request` for a part that this vendor does not know."""
+    if isinstance(part, CallPart):
+        return _call(calls[part.id])
+    writer = _WRITERS.get(type(part))
+    if writer is None:
+        refuse("/input/messages", f"Anthropic takes no {part.__struct_config__.tag}")
+    block: Json = writer(part)
+    return {**block, **cached(getattr(part, "cache", None))}
+
+
+def read(block: Json, where: str) -> Part:
+    """The part of a block that is neither a call nor a result."""
+    kind = text(block.get("type"), f"{where}.type")
+    reader = _READERS.get(kind) or (_read_served if kind.endswith(_RESULT) else None)
+    if reader is None:
+        refuse(where, f"no block {kind!r} is known")
+    return reader(block)
+
+
+def read_call(block: Json, where: str) -> ToolCall:
+    """The call of a tool_use block."""
+    return ToolCall(
+        text(block.get("id"), f"{where}.id"),
+        text(block.get("name"), f"{where}.name"),
+        fields(block.get("input"), f"{where}.input"),
+        called_by=caller(block.get("caller")),
+        cache=hint(block),
+    )
+
+
+def cached(cache: CacheHint | None) -> Json:
+    """The field that carries a cache hint, if there is one."""
+    if cache is None:
+        return {}
+    return {"cache_control": {"type": "ephemeral", **without_nones(ttl=cache.ttl)}}
+
+
+def hint(native: Json) -> CacheHint | None:
+    """The cache hint of a block, a tool or a request."""
+    found = native.get("cache_control")
+    return None if found is None else CacheHint(fields(found, "cache_control").get("ttl"))
+
+
+def caller(native: Any) -> str | None:
+    """Who made a call: "direct" for the model itself, else the vendor's tool and the id of its call."""
+    if native is None:
+        return None
+    found = fields(native, "caller")
+    kind = text(found.get("type"), "caller.type")
+    return f"{kind}/{found['tool_id']}" if "tool_id" in found else kind
+
+
+def _called_by(made_by: str | None) -> Json:
+    if made_by is None:
+        return {}
+    kind, _, call = made_by.partition("/")
+    return {"caller": {"type": kind, **({"tool_id": call} if call else {})}}
+
+
+def _call(call: ToolCall) -> Json:
+    block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+    return {**block, **_called_by(call.called_by), **cached(call.cache)}
+
+
+def _text(part: TextPart) -> Json:
+    cited = None if part.citations is None else [citations.write(one) for one in part.citations]
+    return {"type": "text", "text": part.text, **without_nones(citations=cited)}
+
+
+def _read_text(block: Json) -> TextPart:
+    cited = block.get("citations")
+    found = None if cited is None else [citations.read(one) for one in objects(cited, "citations")]
+    return TextPart(text(block.get("text"), "text"), hint(block), found)
+
+
+def _image(part: ImagePart) -> Json:
+    return {"type": "image", "source": _source(part)}
+
+
+def _read_image(block: Json) -> ImagePart:
+    source = fields(block.get("source"), "source")
+    return ImagePart(
+        source.get("data"), source.get("url"), source.get("file_id"), source.get("media_type"), hint(block)
+    )
+
+
+def _source(part: ImagePart | DocumentPart) -> Json:
+    if part.data is not None:
+        return {"type": "base64", "media_type": part.media_type, "data": part.data}
+    if part.url is not None:
+        return {"type": "url", "url": part.url}
+    if part.file_id is None:
+        refuse("/input/messages", "an image by content hash must be fetched before it is sent")
+    return {"type": "file", "file_id": part.file_id}
+
+
+def _document(part: DocumentPart) -> Json:
+    if part.text is not None:
+        source: Json = {"type": "text", "media_type": part.media_type or "text/plain", "data": part.text}
+    elif part.texts is not None:
+        source = {"type": "content", "content": [_text(one) for one in part.texts]}
+    else:
+        source = _source(part)
+    cited = None if part.citations is None else {"enabled": part.citations}
+    return {
+        "type": "document",
+        "source": source,
+        **without_nones(title=part.name, context=part.context, citations=cited),
+    }
+
+
+def _read_document(block: Json) -> DocumentPart:
+    source = fields(block.get("source"), "source")
+    kind, pieces = source.get("type"), source.get("content")
+    if kind == "content":
+        texts = (
+            [TextPart(pieces)]
+            if isinstance(pieces, str)
+            else [_read_text(one) for one in objects(pieces, "")]
+        )
+        place: Json = {"texts": texts}
+    elif kind == "text":
+        place = {"text": source.get("data"), "media_type": source.get("media_type")}
+    else:
+        place = {name: source.get(name) for name in ("data", "url", "file_id", "media_type")}
+    cited = block.get("citations")
+    return DocumentPart(
+        name=block.get("title"),
+        context=block.get("context"),
+        citations=None if cited is None else fields(cited, "citations").get("enabled"),
+        cache=hint(block),
+        **place,
+    )
+
+
+def _thinking(part: ThinkingPart) -> Json:
+    if part.data is not None:
+        return {"type": "redacted_thinking", "data": part.data}
+    return {"type": "thinking", "thinking": part.text or "", "signature": part.signature or ""}
+
+
+def _read_thinking(block: Json) -> ThinkingPart:
+    return ThinkingPart(block.get("thinking"), block.get("signature"))
+
+
+def _read_redacted(block: Json) -> ThinkingPart:
+    return ThinkingPart(data=text(block.get("data"), "data"))
+
+
+def _search_result(part: SearchResultPart) -> Json:
+    cited = None if part.citations is None else {"enabled": part.citations}
+    found = {"source": part.source, "title": part.title, "content": [_text(one) for one in part.texts]}
+    return {"type": "search_result", **found, **without_nones(citations=cited)}
+
+
+def _read_search_result(block: Json) -> SearchResultPart:
+    cited = block.get("citations")
+    return SearchResultPart(
+        text(block.get("source"), "source"),
+        text(block.get("title"), "title"),
+        [_read_text(one) for one in objects(block.get("content"), "content")],
+        None if cited is None else fields(cited, "citations").get("enabled"),
+        hint(block),
+    )
+
+
+def _reference(part: ToolReferencePart) -> Json:
+    return {"type": "tool_reference", "tool_name": part.name}
+
+
+def _read_reference(block: Json) -> ToolReferencePart:
+    return ToolReferencePart(text(block.get("tool_name"), "tool_name"), hint(block))
+
+
+def _upload(part: UploadPart) -> Json:
+    return {"type": "container_upload", "file_id": part.file_id}
+
+
+def _read_upload(block: Json) -> UploadPart:
+    return UploadPart(text(block.get("file_id"), "file_id"), hint(block))
+
+
+def _server_call(part: ServerCallPart) -> Json:
+    kind = "server_tool_use" if part.server is None else "mcp_tool_use"
+    block = {"type": kind, "id": part.id, "name": part.name, "input": part.arguments or {}}
+    return {**block, **without_nones(server_name=part.server), **_called_by(part.called_by)}
+
+
+def _read_server_call(block: Json) -> ServerCallPart:
+    return ServerCallPart(
+        text(block.get("name"), "name"),
+        block.get("id"),
+        fields(block.get("input"), "input"),
+        block.get("server_name"),
+        caller(block.get("caller")),
+        cache=hint(block),
+    )
+
+
+def _served(part: ServerResultPart) -> Json:
+    block = {"type": f"{part.name}{_RESULT}", "tool_use_id": part.id, "content": part.result}
+    return {**block, **without_nones(is_error=part.is_error), **_called_by(part.called_by)}
+
+
+def _read_served(block: Json) -> ServerResultPart:
+    return ServerResultPart(
+        block["type"].removesuffix(_RESULT),
+        block.get("tool_use_id"),
+        block.get("content"),
+        block.get("is_error"),
+        caller(block.get("caller")),
+        cache=hint(block),
+    )
+
+
+def _value(part: JsonPart) -> Json:
+    return {"type": "text", "text": as_text(part.value)}
+
+
+def _refusal(part: RefusalPart) -> Json:
+    return {"type": "text", "text": part.text}
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
+    TextPart: _text,
+    ImagePart: _image,
+    DocumentPart: _document,
+    ThinkingPart: _thinking,
+    RefusalPart: _refusal,
+    JsonPart: _value,
+    SearchResultPart: _search_result,
+    ToolReferencePart: _reference,
+    UploadPart: _upload,
+    ServerCallPart: _server_call,
+    ServerResultPart: _served,
+}
+_READERS: Final[dict[str, Callable[[Json], Part]]] = {
+    "text": _read_text,
+    "image": _read_image,
+    "document": _read_document,
+    "thinking": _read_thinking,
+    "redacted_thinking": _read_redacted,
+    "search_result": _read_search_result,
+    "tool_reference": _read_reference,
+    "container_upload": _read_upload,
+    "server_tool_use": _read_server_call,
+    "mcp_tool_use": _read_server_call,
+}

@@ -1,0 +1,146 @@
+"""Messages in both directions: turns of blocks, results of tools among what the user says.
+
+A thought is handed back only with a proof of this vendor; those of others are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import CallPart, Part, ThinkingPart
+from hearthnet_llm.request import Message
+from hearthnet_llm.vendors.anthropic import blocks
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
+from hearthnet_llm.vendors.wire import Json
+
+FORMAT: Final = "anthropic"
+
+
+def write(messages: list[Message], empty_result: str) -> Json:
+    """The fields `system`, where there is such a message, and `messages`."""
+    first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+    body: Json = {}
+    if first:
+        body["system"] = _write_system(messages[:first])
+    body["messages"] = [_write_turn(turn, empty_result) for turn in turns(messages[first:])]
+    return body
+
+
+def _write_system(messages: list[Message]) -> str | list[Json]:
+    if len(messages) == 1 and isinstance(messages[0].content, str):
+        return messages[0].content
+    return [blocks.write(part, {}) for message in messages for part in said(message)]
+
+
+def _write_turn(turn: list[Message], empty_result: str) -> Json:
+    first = turn[0]
+    role = "user" if first.role == "tool" else first.role
+    if len(turn) == 1 and isinstance(first.content, str) and _is_plain(first):
+        return {"role": role, "content": first.content}
+    content: list[Json] = []
+    for message in turn:
+        if message.role == "tool":
+            content.append(_write_result(message, empty_result))
+        else:
+            calls = {call.id: call for call in message.tool_calls}
+            content += [blocks.write(part, calls) for part in said(message) if _belongs_here(part)]
+    return {"role": role, "content": content}
+
+
+def _is_plain(message: Message) -> bool:
+    return message.role != "tool" and not message.tool_calls and not message.thinking
+
+
+def _belongs_here(part: Part) -> bool:
+    """Whether a part is none that only another vendor can make use of."""
+    if not isinstance(part, ThinkingPart):
+        return True
+    return part.format in (None, FORMAT) and (part.signature is not None or part.data is not None)
+
+
+def _write_result(message: Message, empty_result: str) -> Json:
+    content: Any = message.content
+    if isinstance(content, list):
+        content = [blocks.write(part, {}) for part in content]
+    if content == [] and empty_result == "absent":
+        content = None
+    more = without_nones(content=content, is_error=message.is_error)
+    result = {"type": "tool_result", "tool_use_id": message.tool_call_id, **more}
+    return {**result, **blocks.cached(message.cache)}
+
+
+def read(body: Json, spelling: dict[str, str]) -> list[Message]:
+    """The messages of a native body; notes in `spelling` how an empty result stood."""
+    system, native = body.get("system"), objects(body.get("messages"), "messages")
+    made = [] if system is None else [Message(role="system", content=_read_content(system, "system"))]
+    turns_read = [_read_turn(one, f"messages[{place}]", spelling) for place, one in enumerate(native)]
+    return [*made, *marked(turns_read)]
+
+
+def _read_content(content: Any, where: str) -> str | list[Part]:
+    if isinstance(content, str):
+        return content
+    return [blocks.read(block, f"{where}[{place}]") for place, block in enumerate(objects(content, where))]
+
+
+def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Message]:
+    role, content = text(native.get("role"), f"{where}.role"), native.get("content")
+    match role:
+        case "assistant":
+            return [_read_assistant(content, f"{where}.content")]
+        case "system":
+            return [Message(role="system", content=_read_content(content, f"{where}.content"))]
+        case "user":
+            return _read_user(content, f"{where}.content", spelling)
+        case _:
+            refuse(f"{where}.role", f"{role!r} is no role of this wire")
+
+
+def _read_user(content: Any, where: str, spelling: dict[str, str]) -> list[Message]:
+    """One message for each result and one for each run of what the user says."""
+    if isinstance(content, str):
+        return [Message(role="user", content=content)]
+    made: list[Message] = []
+    saying: list[Part] | None = None
+    for place, block in enumerate(objects(content, where)):
+        if block.get("type") == "tool_result":
+            made.append(_read_result(block, f"{where}[{place}]", spelling))
+            saying = None
+        else:
+            if saying is None:
+                saying = []
+                made.append(Message(role="user", content=saying))
+            saying.append(blocks.read(block, f"{where}[{place}]"))
+    return made or [Message(role="user", content=[])]
+
+
+def _read_result(block: Json, where: str, spelling: dict[str, str]) -> Message:
+    content = block.get("content")
+    if content == []:
+        spelling["empty_result"] = "empty"
+    return Message(
+        role="tool",
+        content=[] if content is None else _read_content(content, f"{where}.content"),
+        tool_call_id=text(block.get("tool_use_id"), f"{where}.tool_use_id"),
+        is_error=block.get("is_error"),
+        cache=blocks.hint(fields(block, where)),
+    )
+
+
+def _read_assistant(content: Any, where: str) -> Message:
+    if isinstance(content, str):
+        return Message(role="assistant", content=content)
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for place, block in enumerate(objects(content, where)):
+        if block.get("type") == "tool_use":
+            calls.append(blocks.read_call(block, f"{where}[{place}]"))
+            parts.append(CallPart(calls[-1].id))
+        else:
+            parts.append(blocks.read(block, f"{where}[{place}]"))
+    said_first = unplaced(parts)
+    return Message(
+        role="assistant", content=None if calls and not said_first else said_first, tool_calls=calls
+    )

@@ -1,0 +1,66 @@
+"""Calls of one answer: ids that are there and differ, arguments that parse, notices of what never did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hearthnet_llm.frames import Notice, StopReason, ToolCall
+
+
+class CallIds:
+    """Gives each call an id of its own: the vendor's where it is new, else a made-up `call_<n>`."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def take(self, wanted: Any) -> str:
+        """The id for the next call."""
+        number = len(self._given) + 1
+        made = wanted if isinstance(wanted, str) and wanted else f"call_{number}"
+        while made in self._given:
+            made = f"call_{number}"
+            number += 1
+        self._given.add(made)
+        return made
+
+
+def is_made_up(call_id: str) -> bool:
+    """Whether an id is one of ours, which a vendor that needs none never sees."""
+    return call_id.startswith("call_") and call_id.removeprefix("call_").isdigit()
+
+
+def arguments(given: Any) -> dict[str, Any] | None:
+    """The arguments of a call, from an object or from its JSON text; None if they are no whole object."""
+    if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
+        return {}
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return None
+    return given if isinstance(given, dict) else None
+
+
+def incomplete(model: str, tool: str) -> Notice:
+    """The notice of a call that never became whole."""
+    return Notice(
+        "tool_call_incomplete",
+        f"{model} sent a call of {tool or 'a tool'} "
+        "whose arguments are no complete JSON object; it was left out",
+    )
+
+
+def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:
+    """The complete call, or a notice."""
+    parsed = arguments(given)
+    if parsed is None or not isinstance(name, str) or not name:
+        return incomplete(model, str(name or ""))
+    return ToolCall(call_id, name, parsed, signature)
+
+
+def stop_reason(reason: StopReason, called: bool) -> StopReason:
+    """`tool_calls` where there are calls and nothing else stopped it, and only there."""
+    if called and reason in ("end", "tool_calls"):
+        return "tool_calls"
+    return "end" if reason == "tool_calls" else reason

@@ -1,0 +1,118 @@
+"""The JSON objects of an answer, however it is framed, and the decoder around them, without I/O.
+
+The first byte says which it is: an object, an array or lines of objects, else server-sent events. HTML and
+anything else is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from hearthnet_llm.frames import Frame
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.json_objects import JsonObjects
+from hearthnet_llm.vendors.sse import EventLines
+from hearthnet_llm.vendors.wire import Json
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_DONE = "[DONE]"
+
+
+class Pieces(Protocol):
+    """Objects out of bytes. Both raise `HearthNetError` for what is no answer."""
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        """The objects that `data` completes."""
+        ...
+
+    def finish(self) -> Iterator[Json]:
+        """What was still open at the end."""
+        ...
+
+
+class Content(Protocol):
+    """What the objects of one answer add up to; as `Decoder`, but of objects."""
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """The frames of one object."""
+        ...
+
+    def finish(self) -> Iterator[Frame]:
+        """What was still open, and `Done`."""
+        ...
+
+
+class Decoding:
+    """A `Decoder` out of a framing and a content."""
+
+    def __init__(self, pieces: Pieces, content: Content) -> None:
+        self._pieces = pieces
+        self._content = content
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """As `Decoder.feed`."""
+        for value in self._pieces.feed(data):
+            yield from self._content.feed(value)
+
+    def finish(self) -> Iterator[Frame]:
+        """As `Decoder.finish`."""
+        for value in self._pieces.finish():
+            yield from self._content.feed(value)
+        yield from self._content.finish()
+
+
+class TextPieces:
+    """An answer that is text: JSON or server-sent events. `name` is the backend's, for messages."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._head = b""
+        self._events: EventLines | None = None
+        self._objects: JsonObjects | None = None
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        """As `Pieces.feed`."""
+        if self._events is None and self._objects is None:
+            self._head += data
+            start = self._head.lstrip(_BLANK)
+            if not start:
+                return
+            data, self._head = start, b""
+            if start[:1] in b"{[<":
+                self._objects = JsonObjects()
+            else:
+                self._events = EventLines()
+        if self._objects is not None:
+            yield from self._json(self._objects, data)
+        elif self._events is not None:
+            yield from self._values(self._events.feed(data))
+
+    def finish(self) -> Iterator[Json]:
+        """As `Pieces.finish`."""
+        if self._events is not None:
+            yield from self._values(self._events.end())
+        elif self._objects is None or self._objects.open:
+            raise failures.broken(self._name)
+
+    def _json(self, objects: JsonObjects, data: bytes) -> Iterator[Json]:
+        try:
+            yield from objects.feed(data)
+        except ValueError as error:
+            raise failures.no_answer(self._name, data.decode("utf-8", "replace")) from error
+
+    def _values(self, events: Iterator[str]) -> Iterator[Json]:
+        for event in events:
+            if event.strip() not in ("", _DONE):
+                yield self._value(event)
+
+    def _value(self, text: str) -> Json:
+        try:
+            value: Any = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise failures.no_answer(self._name, text)
+        return value
