@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from hearthnet.service.capability import Offer
 from hearthnet.service.context import NodeContext
@@ -35,6 +35,16 @@ class Service:
 
     async def stop(self) -> None:
         """Closes what `start` opened. Called once, after the last call has ended."""
+
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """The `output` of an earlier call whose effect is an event of this service, None for none.
+
+        Asked at the start, for calls that a process of this service had begun when it died. Of effects that
+        are no events the library knows by itself.
+        """
+        return None
 
     def offers_changed(self) -> None:
         """Says that `offers` or `note` has changed; may be called from the event loop at any time."""

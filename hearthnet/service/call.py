@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from hearthnet.canonical import digest
 from hearthnet.contracts import Contract
+from hearthnet.times import now_ms
+from hearthnet.trust import approval as approvals
+from hearthnet.trust import grant as grants
 from hearthnet.trust.approval import Approval
+from hearthnet.trust.grant import Grant
 from hearthnet.wire.header import Header
 
 P = TypeVar("P")
@@ -29,9 +34,10 @@ class Reply(msgspec.Struct, frozen=True):
 class Call(Generic[P, I]):
     """One authenticated, authorised and validated call.
 
-    `caller` is the node that sent it, `principal` the member on whose behalf; `evidence` the caller's
-    signed frame where
-    the contract has side effects; `body` the complete `{params, input}` as it came.
+    `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
+    token that says so, empty without one; `approval`, or `grant` and `use`, is the person's consent where one
+    is due; `evidence` the caller's signed frame where the contract has side effects; `body` the complete
+    `{params, input}` as it came.
     """
 
     def __init__(
@@ -46,6 +52,8 @@ class Call(Generic[P, I]):
         approval: Approval | None,
         evidence: bytes | None,
         until: float,
+        grant: Grant | None = None,
+        token: str = "",
     ) -> None:
         self.id = header.id
         self.caller = header.sender
@@ -58,13 +66,26 @@ class Call(Generic[P, I]):
         self.input = input
         self.principal = principal
         self.approval = approval
+        self.grant = grant
+        self.use = header.use if grant is not None else 0
+        self.token = token
         self.evidence = evidence
         self._until = until
 
-    @property
+    @cached_property
     def arguments_digest(self) -> str:
         """What an approval of this call names: BLAKE3 over the canonical JSON of the body."""
         return digest(self.body)
+
+    def check_consent(self) -> None:
+        """Raises `expired` where the approval or the standing grant is too old for an effect.
+
+        Asked once it is known that there was no effect before: an outcome is told for ever.
+        """
+        if self.approval is not None:
+            approvals.check_time(self.approval, now_ms())
+        if self.grant is not None:
+            grants.check_time(self.grant, now_ms())
 
     def remaining(self) -> float:
         """Seconds until the caller gives up."""

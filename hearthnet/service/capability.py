@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,6 +12,11 @@ from hearthnet.contracts import Contract, contracts
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 _MARK: Final = "__hearthnet_capability__"
+
+
+class _Marked(NamedTuple):
+    capability: str
+    event_sourced: bool
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,23 +33,28 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One method of a service, bound to its contract and to the types of its input."""
+    """One method of a service, bound to its contract and to the types of its input.
+
+    `event_sourced`: its effect is an append to an `EventLog`, which is claim and outcome in one.
+    """
 
     contract: Contract
     method: Callable[..., Awaitable[Any]]
     params_type: Any
     input_type: Any
+    event_sourced: bool = False
 
 
-def capability(name: str) -> Callable[[Handler], Handler]:
-    """Marks the method that answers `name@major.minor`.
+def capability(name: str, *, event_sourced: bool = False) -> Callable[[Handler], Handler]:
+    """Marks the method that answers `name@major.minor`; `event_sourced` where its effect is one append to an
+    `EventLog`. Any other effect is claimed by the library (service/effects.py).
 
     The method takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` where the contract has a
     stream schema; it returns a `Reply`.
     """
 
     def mark(method: Handler) -> Handler:
-        setattr(method, _MARK, name)
+        setattr(method, _MARK, _Marked(name, event_sourced))
         return method
 
     return mark
@@ -55,10 +65,14 @@ def endpoints(service: object) -> dict[str, Endpoint]:
     found: dict[str, Endpoint] = {}
     for attribute in dir(type(service)):
         method = getattr(type(service), attribute)
-        name = getattr(method, _MARK, None)
-        if name is not None:
+        marked: _Marked | None = getattr(method, _MARK, None)
+        if marked is not None:
             params_type, input_type = typing.get_args(typing.get_type_hints(method)["call"])
-            found[name] = Endpoint(
-                contracts().get(name), getattr(service, attribute), params_type, input_type
+            found[marked.capability] = Endpoint(
+                contract=contracts().get(marked.capability),
+                method=getattr(service, attribute),
+                params_type=params_type,
+                input_type=input_type,
+                event_sourced=marked.event_sourced,
             )
     return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.config import Config, Home
+from hearthnet.service.records import Records
 from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
 
@@ -12,7 +15,7 @@ from hearthnet.trust.keys import Identity
 class NodeContext:
     """The node as its services see it.
 
-    `data` folder, settings, bus, store, and a way to tell how far one is.
+    `data` folder, settings, bus, store, and a way to tell how far one is; `records` are for the library.
     """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
@@ -23,6 +26,8 @@ class NodeContext:
         self._service = service
         self._status = status
         self._store: Store | None = None
+        self._joining = asyncio.Lock()
+        self.records = Records(home, bus.peer, service, self.store)
         self.data = home.service(service)
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -37,12 +42,14 @@ class NodeContext:
 
     async def store(self) -> Store:
         """The node's store, connected at first use."""
-        if self._store is None:
-            self._store = await Store.join(self.home, self._url, f"{self._service} store")
-        return self._store
+        async with self._joining:
+            if self._store is None:
+                self._store = await Store.join(self.home, self._url, f"{self._service} store")
+            return self._store
 
     async def close(self) -> None:
         """Leaves bus and store."""
+        await self.records.close()
         if self._store is not None:
             await self._store.close()
         await self.bus.close()

@@ -22,9 +22,9 @@ from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.service import stored
 from hearthnet.service.call import Call
-from hearthnet.service.stored import Message, Room, Taken, Unanswered
+from hearthnet.service.stored import ANSWER_SECONDS, Message, Room, Taken, Unanswered
 from hearthnet.times import now_ms, rfc3339
-from hearthnet.trust.approval import Approval, check_time
+from hearthnet.trust.approval import Approval
 
 _PAUSE_SECONDS: Final = 0.2
 _SPARE_SECONDS: Final = 1.0
@@ -88,8 +88,7 @@ class EventLog:
             raise HearthNetError("invalid_signature", "an event takes its author's signed frame")
         if (earlier := await self._read(subject, _allowed(call))) is not None:
             return _same(earlier, call)
-        if call.approval is not None:
-            check_time(call.approval, now_ms())
+        call.check_consent()
         now = now_ms()
         event = Event(
             event_id=ids.new_ulid(now),
@@ -108,6 +107,19 @@ class EventLog:
     async def known(self, call: Call[Any, Any]) -> bool:
         """Whether the effect of `call` has happened before."""
         return await self._read(self._subject(call), _allowed(call)) is not None
+
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """The output of the call that appended this (`Service.outcome`); None where none with those
+        arguments did.
+        """
+        if not ids.is_ulid(idempotency_key):
+            return None
+        found = await self._read(self._place_of(principal, idempotency_key), ANSWER_SECONDS)
+        if found is None or found.event.arguments_digest != arguments_digest:
+            return None
+        return {"event_id": found.event.event_id, "lamport": found.lamport}
 
     async def place(self) -> tuple[str, int]:
         """Which log this is, and its last event: a log that was lost and made anew is another one."""
@@ -136,7 +148,10 @@ class EventLog:
     def _subject(self, call: Call[Any, Any]) -> str:
         if call.idempotency_key != call.body["input"].get("client_id"):
             raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
-        return f"{self._prefix}.{ids.subject_token(call.principal)}.{call.idempotency_key}"
+        return self._place_of(call.principal, call.idempotency_key)
+
+    def _place_of(self, principal: str, client_id: str) -> str:
+        return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
 
     async def _claim(self, subject: str, event: Event, call: Call[Any, Any]) -> Recorded:
         """Appends until it is known who won; a lost answer is settled by reading the subject."""

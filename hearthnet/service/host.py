@@ -15,6 +15,7 @@ from hearthnet.service import admission
 from hearthnet.service.announcer import Announcer
 from hearthnet.service.base import Service
 from hearthnet.service.capability import Offer, endpoints
+from hearthnet.service.context import NodeContext
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet
@@ -31,9 +32,11 @@ _MOST_TOLD: Final = 10
 class Host:
     """One service in one process."""
 
-    def __init__(self, service: Service, peer: Peer) -> None:
+    def __init__(self, service: Service, node: NodeContext) -> None:
         self._service = service
-        self.peer = peer
+        self._records = node.records
+        peer = node.bus.peer
+        self.peer: Final[Peer] = peer
         self._endpoints = endpoints(service)
         self._tasks = TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
@@ -55,7 +58,11 @@ class Host:
         return sorted(str(entry) for entry in self._hosted)
 
     async def open(self) -> None:
-        """Listens for calls, then offers; an offer is never out before calls can reach it."""
+        """Listens for calls, then offers; an offer is never out before calls can reach it.
+
+        Before that, settles what an earlier process of the service had begun when it died.
+        """
+        await self._records.open(self._service.outcome)
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
@@ -105,7 +112,7 @@ class Host:
             wire = as_wire_error(error, frame.header.capability)
             self._tasks.start(self._refuse(frame.header, wire), "refusal")
         else:
-            self._start(Running(self.peer, frame, admitted))
+            self._start(Running(self.peer, self._records, frame, admitted))
 
     def _worth_telling(self, sender: str, error: HearthNetError) -> bool:
         """Every refusal is told, but the time only a few times a second."""

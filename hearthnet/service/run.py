@@ -42,7 +42,7 @@ async def serve(service: Service, home: Home, status: Status, stop: asyncio.Even
     node = NodeContext(home, load_config(home), url, service.name, bus, status)
     try:
         if await _started(service, node, stop):
-            await _host(service, Host(service, bus.peer), status, stop)
+            await _host(service, Host(service, node), status, stop)
     finally:
         try:
             await service.stop()

@@ -12,9 +12,12 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus.attempt import LONGEST_SECONDS
 from hearthnet.bus.peer import Peer
+from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
 from hearthnet.service.admission import Admitted
 from hearthnet.service.call import Call, Reply
+from hearthnet.service.effects import claimable
+from hearthnet.service.records import UNKNOWN, Records
 from hearthnet.service.stream import Stream
 from hearthnet.times import steady_ms
 from hearthnet.wire import frame as frames
@@ -25,6 +28,7 @@ from hearthnet.wire.stream import KEEPALIVE_MS
 
 _log = logging.getLogger(__name__)
 ALIVE: Final = "alive"
+_UNRECORDED: Final = "it was done, but cannot be put on record now; ask again with the same client_id"
 
 
 class Outbox:
@@ -62,13 +66,19 @@ class Outbox:
 
 
 class Running:
-    """A call that was admitted. `run` ends in exactly one reply, or exactly one terminal frame."""
+    """A call that was admitted. `run` ends in exactly one reply, or exactly one terminal frame.
 
-    def __init__(self, peer: Peer, frame: Frame, admitted: Admitted) -> None:
+    Where it has side effects, it is on record before its handler runs and before it is answered
+    (service/records.py).
+    """
+
+    def __init__(self, peer: Peer, records: Records, frame: Frame, admitted: Admitted) -> None:
         self.header = frame.header
         self.task: asyncio.Task[None] | None = None
+        self._records = records
         self._admitted = admitted
         self._evidence = frame.evidence
+        self._began: tuple[Call[Any, Any], int] | None = None
         contract = admitted.endpoint.contract
         self.outbox = Outbox(peer, frame.header, signed=contract.side_effects)
         streaming = frame.header.kind == "open"
@@ -88,7 +98,7 @@ class Running:
         limit = asyncio.timeout_at(until)
         try:
             async with limit:
-                reply = await self._handle(until)
+                reply = await self._carry_out(self._call(until))
             await self._succeed(reply, int((time.monotonic() - started) * 1000))
         except asyncio.CancelledError:
             await self._cancelled()
@@ -112,11 +122,11 @@ class Running:
         """Whether there is nobody left to answer to."""
         return self.stream.lost_caller()
 
-    async def _handle(self, until: float) -> Reply:
+    def _call(self, until: float) -> Call[Any, Any]:
         admitted = self._admitted
         endpoint = admitted.endpoint
         body = endpoint.contract.with_defaults(admitted.body)
-        call: Call[Any, Any] = Call(
+        return Call(
             header=self.header,
             contract=endpoint.contract,
             body=admitted.body,
@@ -124,28 +134,72 @@ class Running:
             input=_typed(body["input"], endpoint.input_type),
             principal=admitted.principal,
             approval=admitted.approval,
+            grant=admitted.grant,
+            token=admitted.claims.jti if admitted.claims else "",
             evidence=self._evidence,
             until=until,
         )
+
+    async def _carry_out(self, call: Call[Any, Any]) -> Reply:
+        """What the handler answers; its effect happens once, and not without a record."""
+        endpoint = self._admitted.endpoint
         streams = endpoint.contract.stream_schema is not None
-        reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
-        return msgspec.convert(reply, Reply)
+
+        async def work() -> Reply:
+            reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
+            return msgspec.convert(reply, Reply)
+
+        if not endpoint.contract.side_effects:
+            return await work()
+        self._began = call, await self._records.begin(call)
+        if endpoint.event_sourced or not claimable(call):
+            return await work()
+        return await self._records.once(call, work)
 
     async def _succeed(self, reply: Reply, ms: int) -> None:
-        contract, approval = self._admitted.endpoint.contract, self._admitted.approval
-        meta = {**reply.meta, "ms": ms}
-        if approval is not None:
-            meta |= {"approval": approval.id, "arguments_digest": approval.arguments_digest}
-        if not self.stream.unary:
+        contract, meta = self._admitted.endpoint.contract, {**reply.meta, "ms": ms} | self._consent()
+        output = msgspec.to_builtins(reply.output)
+        if self.stream.unary:
+            body = {"output": output, "meta": meta}
+            contract.check_reply(body)
+            await self._ended("", output)
+            await self.outbox.reply(body)
+        else:
             contract.check_frame("done", meta)
+            await self._ended("", output)
             await self.stream.end("done", meta)
+
+    def _consent(self) -> dict[str, Any]:
+        """What the answer says of the yes under which it happened."""
+        approval, grant = self._admitted.approval, self._admitted.grant
+        if approval is not None:
+            return {"approval": approval.id, "arguments_digest": approval.arguments_digest}
+        if grant is not None:
+            return {
+                "grant": grant.id,
+                "use": self._admitted.use,
+                "arguments_digest": digest(self._admitted.body),
+            }
+        return {}
+
+    async def _ended(self, code: str, output: Any = None) -> None:
+        """Puts on record how the call ended, where it was put on record that it began.
+
+        Raises `outcome_unknown` where it worked and that cannot be put on record.
+        """
+        if self._began is None:
             return
-        body = {"output": msgspec.to_builtins(reply.output), "meta": meta}
-        contract.check_reply(body)
-        await self.outbox.reply(body)
+        (call, number), self._began = self._began, None
+        try:
+            await self._records.end(call, number, code, "" if code else digest(output))
+        except HearthNetError as error:
+            _log.error("the end of %s is not on record: %s", call.contract.id, error)
+            if not code:
+                raise HearthNetError(UNKNOWN, _UNRECORDED) from error
 
     async def _fail(self, error: HearthNetError) -> None:
         """Answers with `error`; one that is too large to send, or no JSON, with an id for it."""
+        await self._ended(error.code)
         try:
             await self._end(error)
         except Exception as unsent:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hearthnet import ids
+from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.service import NodeContext
 from hearthnet.service.host import Host
+from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
@@ -50,7 +53,9 @@ async def test_a_node_can_be_chosen(mesh: Mesh) -> None:
     """The caller's own node offers it too, and would come first."""
     near, far = ProbeService(), ProbeService()
     async with mesh.hosting(far), await mesh.guest_bus() as guest:
-        host = Host(near, guest.peer)
+        url, status = mesh.server.url, Status(None)
+        node = NodeContext(mesh.guest, load_config(mesh.guest), url, near.name, guest, status)
+        host = Host(near, node)
         await host.open()
         try:
             chosen = await guest.call(QUERY, query(), node=mesh.identity.node_id)
@@ -59,6 +64,7 @@ async def test_a_node_can_be_chosen(mesh: Mesh) -> None:
             unchosen = await guest.call(QUERY, query())
         finally:
             await host.close(drain_seconds=0)
+            await node.records.close()
     assert {chosen.provider} == provider == {mesh.identity.node_id}
     assert unchosen.provider == guest.peer.node_id
 

@@ -82,7 +82,7 @@ class Mesh:
         node = NodeContext(home, config, self.server.url, service.name, bus, Status(None))
         try:
             await service.start(node)
-            host = Host(service, bus.peer)
+            host = Host(service, node)
             try:
                 await host.open()
                 yield host

@@ -104,7 +104,7 @@ class ProbeService(Service):
             raise
         return Reply({"message": {"role": "assistant", "content": "done"}}, dict(CHAT_META))
 
-    @capability(POST)
+    @capability(POST, event_sourced=True)
     async def post(self, call: Call[Anything, Anything]) -> Reply:
         """Appends to the real event log."""
         self.calls.append(call)

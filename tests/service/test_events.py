@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +24,14 @@ class _Timed(ProbeService):
     def __init__(self) -> None:
         super().__init__()
         self.ends: list[tuple[float, str]] = []
+        self.before: Callable[[], None] = lambda: None
 
-    @capability(POST)
+    @capability(POST, event_sourced=True)
     async def post(self, call: Call[Anything, Anything]) -> Reply:
         """Appends; tells nobody but the test."""
         if self.events is None:
             raise RuntimeError("not started")
+        self.before()
         try:
             await self.events.append(call, "test", {})
         except HearthNetError as error:
@@ -57,8 +60,8 @@ async def test_an_append_without_answer_ends_before_the_caller_gives_up(mesh: Me
 async def test_a_full_disk_is_refused_before_the_server_meets_it(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Home, "free_bytes", lambda home: FULL_BYTES - 1)
     timed = _Timed()
+    timed.before = lambda: monkeypatch.setattr(Home, "free_bytes", lambda home: FULL_BYTES - 1)
     await _post(mesh, timed, home=mesh.home)
     [(left, code)] = timed.ends
     assert code == "capacity_exceeded"

@@ -191,7 +191,7 @@ async def test_a_service_whose_connection_is_over_ends(mesh: Mesh) -> None:
     service, stop = ProbeService(), asyncio.Event()
     bus, node = await _node(mesh, service)
     await service.start(node)
-    host = Host(service, bus.peer)
+    host = Host(service, node)
     hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
     await wait_for(lambda: host.offers, 2, "the offers")
     await bus.peer.link.client.close()
@@ -205,9 +205,9 @@ async def test_a_change_of_offers_that_cannot_be_made_is_logged(
     mesh: Mesh, caplog: pytest.LogCaptureFixture
 ) -> None:
     service, stop = ProbeService(), asyncio.Event()
-    bus, node = await _node(mesh, service)
+    _bus, node = await _node(mesh, service)
     await service.start(node)
-    host = Host(service, bus.peer)
+    host = Host(service, node)
     hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
     await wait_for(lambda: host.offers, 2, "the offers")
     before = host.offers

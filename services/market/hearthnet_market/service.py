@@ -96,12 +96,12 @@ class MarketService(Service):
         posts, lamport = await self._look(self._view.search, call.input.query, call.input.k, now_ms())
         return Reply({"posts": posts, "max_lamport": lamport}, {"degraded": True})
 
-    @capability("market.post@1.0")
+    @capability("market.post@1.0", event_sourced=True)
     async def post(self, call: Call[NoParams, PostInput]) -> Reply:
         """Puts a post on the market, once for each client id of its author."""
         return await self._record(call, CREATED, msgspec.to_builtins(call.input))
 
-    @capability("market.expire@1.0")
+    @capability("market.expire@1.0", event_sourced=True)
     async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
         """Ends a post early. A repetition gets the first outcome, so it is looked up before the post is."""
         wanted = call.input
@@ -113,6 +113,12 @@ class MarketService(Service):
             raise HearthNetError("not_found", f"there is no current post {wanted.event_id}; see: market.list")
         data = {"client_id": wanted.client_id, "target_event_id": wanted.event_id, "reason": wanted.reason}
         return await self._record(call, EXPIRED, data)
+
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """The post or the end that an earlier call recorded."""
+        return await self._events.outcome(principal, idempotency_key, arguments_digest)
 
     async def _record(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Reply:
         recorded: Recorded = await self._events.append(call, event_type, data)

@@ -1,0 +1,95 @@
+"""The audit log of a node as its processes write it: one chain in the node's store (wire.md, "Records that
+must survive").
+
+Each entry is appended behind the last one only. Who finds that another process was faster reads the new end
+and signs its entry anew, so that the processes of a node share one chain without asking each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from hearthnet.bus.store import Store
+from hearthnet.canonical import content_hash
+from hearthnet.errors import HearthNetError
+from hearthnet.service import stored
+from hearthnet.service.stored import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.trust import audit
+from hearthnet.trust.audit import Entry, Place
+from hearthnet.trust.keys import Identity
+
+STREAM: Final = "AUDIT"
+SUBJECT: Final = "au.entry"
+_WHAT: Final = "the audit log"
+_PAUSE_SECONDS: Final = 0.1
+
+
+class AuditLog:
+    """The chain of the node whose store this is."""
+
+    def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
+        """`room` is asked before something is written; reading takes none."""
+        self._store = store
+        self._identity = identity
+        self._room = room or Room(None)
+        self._place: Place | None = None
+        self._turn = asyncio.Lock()
+
+    async def append(self, entry: Entry, seconds: float) -> int:
+        """Chains and signs `entry` behind the last one; its number, once it is on the disk.
+
+        Raises `capacity_exceeded` where the disk is full, `partition` where it is not known within `seconds`
+        whether it was written.
+        """
+        async with self._turn:
+            return await self._append(entry, asyncio.get_running_loop().time() + seconds)
+
+    async def _append(self, entry: Entry, until: float) -> int:
+        from nats.js import api
+
+        clock = asyncio.get_running_loop().time
+        await self._room.check(1.0 if entry.kind == "began" else BEGUN_SHARE)
+        while (left := until - clock()) > 0:
+            place = self._place or await self._end(left)
+            line, after = audit.write(entry, place, self._identity)
+            expected = {str(api.Header.EXPECTED_LAST_SEQUENCE.value): str(place.sequence)}
+            try:
+                await stored.write(self._store, STREAM, SUBJECT, line, expected=expected, seconds=left)
+            except Taken:
+                self._place = None
+                there = await stored.at(self._store, STREAM, after.sequence, _WHAT)
+                if there is None or there.data != line:
+                    continue
+            except Unanswered:
+                # Written or not: the same line is sent again, and stands there if it was.
+                self._place = place
+                self._room.unwritten()
+                await self._room.check(BEGUN_SHARE)
+                await stored.reconnected(self._store, until - clock())
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._room.written()
+            self._place = after
+            return after.sequence
+        raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
+
+    async def place(self, seconds: float = stored.ANSWER_SECONDS) -> Place:
+        """Where the chain ends, as far as this process knows; read from the store at first."""
+        async with self._turn:
+            self._place = self._place or await self._end(seconds)
+            return self._place
+
+    async def end(self) -> Place:
+        """Where the chain ends now."""
+        return await self._end(stored.ANSWER_SECONDS)
+
+    async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
+        """The lines of the entries after number `after`, up to `upto`, in batches."""
+        async for batch in stored.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
+            yield batch
+
+    async def _end(self, seconds: float) -> Place:
+        found = await stored.last(self._store, STREAM, SUBJECT, _WHAT, seconds)
+        return Place() if found is None else Place(found.sequence, content_hash(found.data))

@@ -1,0 +1,96 @@
+"""The bucket of claims: a key is taken by one, and changed only by who knows what it says (wire.md, "Effects
+happen once").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, NamedTuple
+
+import blake3
+import msgspec
+
+from hearthnet.bus.store import CLAIMS, Store
+from hearthnet.canonical import canonical_json, read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.service import stored
+from hearthnet.service.stored import Message, Room, Taken, Unanswered
+
+_STREAM: Final = f"KV_{CLAIMS}"
+_WHAT: Final = "the store of claims"
+_PAUSE_SECONDS: Final = 0.1
+_RECORD: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class Held(NamedTuple):
+    """What a key says, and the revision to change it by."""
+
+    record: dict[str, Any]
+    revision: int
+
+
+def key(kind: str, *parts: str) -> str:
+    """The key of one thing of a kind. What names it comes from outside, and becomes a hash of fixed form."""
+    return f"{kind}.{blake3.blake3(canonical_json(list(parts))).hexdigest(16)}"
+
+
+class Claims:
+    """The claims of the node whose store this is.
+
+    Records are JSON objects in which no two callers write the same: a lost answer is settled by reading.
+    """
+
+    def __init__(self, store: Store, room: Room) -> None:
+        self._store = store
+        self._room = room
+
+    async def look(self, key: str, seconds: float) -> Held | None:
+        """What `key` says, None where nobody took it; `partition` without an answer."""
+        found = await self._read(key, seconds)
+        return None if found is None else Held(read_json(found.data, _RECORD), found.sequence)
+
+    async def write(
+        self, key: str, record: dict[str, Any], revision: int, seconds: float, *, share: float = 1.0
+    ) -> Held | None:
+        """Writes `record` in place of what `key` said at `revision` (0: nothing); None where it says
+        something else by now.
+
+        Raises `capacity_exceeded` where the disk has less than `share` of the room that a write takes,
+        `partition` where it is not known what happened.
+        """
+        from nats.js import api
+
+        await self._room.check(share)
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        data = msgspec.json.encode(record)
+        expected = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): str(revision)}
+        unsure = False
+        while (left := until - clock()) > 0:
+            try:
+                ack = await stored.write(
+                    self._store, _STREAM, _subject(key), data, expected=expected, seconds=left
+                )
+            except Taken:
+                # Where an answer was lost it may be the own record that stands there.
+                now = await self._read(key, until - clock()) if unsure else None
+                return None if now is None or now.data != data else Held(record, now.sequence)
+            except Unanswered:
+                unsure = True
+                self._room.unwritten()
+                await self._room.check(share)
+                await stored.reconnected(self._store, until - clock())
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                self._room.written()
+                return Held(record, ack.seq)
+        raise HearthNetError(
+            "partition", f"{_WHAT} did not answer in time; ask again with the same client_id"
+        )
+
+    async def _read(self, key: str, seconds: float) -> Message | None:
+        return await stored.last(self._store, _STREAM, _subject(key), _WHAT, seconds)
+
+
+def _subject(key: str) -> str:
+    return f"$KV.{CLAIMS}.{key}"

@@ -1,0 +1,209 @@
+"""Effects happen once: claim, effect, outcome (wire.md, "Effects happen once").
+
+    nobody's --claim--> taken --the handler answered-----------> done      a repetition gets that answer
+                          |  \\--it refused, nothing happened----> free      a repetition tries again
+                          \\----it was stopped, failed or died----> unknown   a repetition is told so
+
+For capabilities whose effect is no append to a log of events, which is claim and outcome in one
+(`service/events.py`). What is claimed is `(principal, idempotency_key)`; where a call has no key, its
+approval or the use of its standing grant. An approval is besides claimed for that one effect, and for no
+other. A claim whose process lives is waited for; one whose process is gone is of unknown outcome, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.service import claims
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.claims import Claims, Held
+from hearthnet.service.stored import ANSWER_SECONDS, BEGUN_SHARE
+from hearthnet.service.tasks import TaskSet
+from hearthnet.trust.audit import Entry
+
+_log = logging.getLogger(__name__)
+_UNKNOWN: Final = frozenset({"timeout", "partition", "internal_error", "outcome_unknown"})
+"""Errors after which a handler may have done something; any other one says that nothing happened."""
+_WAITS: Final = (0.02, 0.05, 0.1, 0.2)
+_WRITE_SECONDS: Final = 3.0
+_AGAIN_SECONDS: Final = 1.0
+_TOLD: Final = (
+    "an earlier call with the same key was stopped, and may have had its effect; look, then use a new key"
+)
+_UNWRITTEN: Final = "it was done, but cannot be put on record now; ask again with the same key"
+State = Literal["taken", "done", "free", "unknown"]
+Work = Callable[[], Awaitable[Reply]]
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a claim says. `instance` and `call` are who took it last; `code` is why it is free."""
+
+    state: State
+    capability: str
+    digest: str
+    instance: str
+    call: str
+    output: Any = None
+    meta: dict[str, Any] = {}
+    code: str = ""
+
+
+class Effects:
+    """The effects of one process of a node. `lives` tells whether another process of it does."""
+
+    def __init__(self, claims: Claims, instance: str, lives: Callable[[str], bool]) -> None:
+        self._claims = claims
+        self._instance = instance
+        self._lives = lives
+        self._owed = TaskSet()
+
+    async def once(self, call: Call[Any, Any], work: Work) -> Reply:
+        """The answer to `call`: that of an earlier one with its key, else what `work` answers.
+
+        Raises `bad_request` where that key was used for something else, `unauthorized` for an approval that
+        was, `expired` for one that is too old and was never used, `outcome_unknown`, and what `work` raises.
+        """
+        key, waits = key_of(call), itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
+        while True:
+            held = await self._claims.look(key, call.remaining())
+            effect = None if held is None else msgspec.convert(held.record, Effect)
+            if held is None or effect is None or effect.state == "free":
+                taken = await self._take(call, key, held)
+                if taken is not None:
+                    return await self._carry_out(call, key, taken, work)
+                continue
+            _check_same(effect, call)
+            if effect.state == "done":
+                return Reply(effect.output, {**effect.meta, "repeated": True})
+            if effect.state == "unknown":
+                raise HearthNetError("outcome_unknown", _TOLD)
+            if await asyncio.to_thread(self._lives, effect.instance):
+                await asyncio.sleep(next(waits))
+                continue
+            lost = msgspec.structs.replace(effect, state="unknown")
+            await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.remaining())
+
+    async def take_use(self, call: Call[Any, Any]) -> None:
+        """Takes the use of a standing grant that `call` names, for this one effect.
+
+        Raises `unauthorized` where it was taken for another one, `expired` for a grant that is too old.
+        """
+        if call.grant is None:
+            return
+        key = claims.key("gr", call.grant.approver, call.grant.id, str(call.use))
+        await self._bind(call, key, f"use {call.use} of the standing grant {call.grant.id}")
+
+    async def outcome(self, entry: Entry) -> Effect | None:
+        """What is known of the effect of a call that is on record as begun; None where it claimed nothing."""
+        key = _key(entry.principal, entry.idempotency_key, entry.approval, entry.grant, entry.use)
+        held = await self._claims.look(key, ANSWER_SECONDS)
+        if held is None:
+            return None
+        effect = msgspec.convert(held.record, Effect)
+        return effect if effect.digest == entry.digest else None
+
+    async def close(self) -> None:
+        """Gives up on what could not be written."""
+        await self._owed.close()
+
+    async def _take(self, call: Call[Any, Any], key: str, held: Held | None) -> Held | None:
+        """Claims the effect for this call; None where another call was faster."""
+        call.check_consent()
+        if call.approval is not None:
+            own = claims.key("ap", call.approval.approver, call.approval.id)
+            await self._bind(call, own, f"the approval {call.approval.id}")
+        effect = Effect(
+            state="taken",
+            capability=call.contract.id,
+            digest=call.arguments_digest,
+            instance=self._instance,
+            call=call.id,
+        )
+        revision = 0 if held is None else held.revision
+        return await self._claims.write(key, msgspec.to_builtins(effect), revision, call.remaining())
+
+    async def _bind(self, call: Call[Any, Any], key: str, what: str) -> None:
+        """Writes down that `what` was used for the effect of `call`; `unauthorized` where for another one."""
+        wanted = {"effect": key_of(call), "capability": call.contract.id, "digest": call.arguments_digest}
+        for _ in range(2):
+            held = await self._claims.look(key, call.remaining())
+            if held is not None:
+                if held.record != wanted:
+                    raise HearthNetError("unauthorized", f"{what} was used before; ask the person again")
+                return
+            call.check_consent()
+            if await self._claims.write(key, wanted, 0, call.remaining()) is not None:
+                return
+
+    async def _carry_out(self, call: Call[Any, Any], key: str, taken: Held, work: Work) -> Reply:
+        effect = msgspec.convert(taken.record, Effect)
+        try:
+            reply = await work()
+        except HearthNetError as error:
+            state: State = "unknown" if error.code in _UNKNOWN else "free"
+            await self._conclude(key, msgspec.structs.replace(effect, state=state, code=error.code), taken)
+            raise
+        except BaseException:
+            await self._conclude(key, msgspec.structs.replace(effect, state="unknown"), taken)
+            raise
+        output = msgspec.to_builtins(reply.output)
+        done = msgspec.structs.replace(
+            effect, state="done", output=output, meta=msgspec.to_builtins(reply.meta)
+        )
+        if not await self._conclude(key, done, taken):
+            raise HearthNetError("outcome_unknown", _UNWRITTEN)
+        return reply
+
+    async def _conclude(self, key: str, effect: Effect, taken: Held) -> bool:
+        """Writes down how it ended; where that fails now, tries on for as long as this process lives."""
+        record: dict[str, Any] = msgspec.to_builtins(effect)
+        try:
+            await self._claims.write(key, record, taken.revision, _WRITE_SECONDS, share=BEGUN_SHARE)
+        except HearthNetError as error:
+            _log.error("the outcome of %s is not on the disk yet: %s", effect.call, error)
+            self._owed.start(self._until_written(key, record, taken.revision), f"outcome of {effect.call}")
+            return False
+        return True
+
+    async def _until_written(self, key: str, record: dict[str, Any], revision: int) -> None:
+        while True:
+            await asyncio.sleep(_AGAIN_SECONDS)
+            with contextlib.suppress(HearthNetError):
+                await self._claims.write(key, record, revision, _WRITE_SECONDS, share=BEGUN_SHARE)
+                return
+
+
+def claimable(call: Call[Any, Any]) -> bool:
+    """Whether `call` brings something by which its repetition would be known."""
+    return bool(call.idempotency_key or call.approval or call.grant)
+
+
+def key_of(call: Call[Any, Any]) -> str:
+    """The key under which the effect of `call` is claimed."""
+    approval, grant = call.approval.id if call.approval else "", call.grant.id if call.grant else ""
+    return _key(call.principal, call.idempotency_key, approval, grant, call.use)
+
+
+def _key(principal: str, idempotency_key: str, approval: str, grant: str, use: int) -> str:
+    if idempotency_key:
+        return claims.key("ef", principal, "key", idempotency_key)
+    if approval:
+        return claims.key("ef", principal, "approval", approval)
+    return claims.key("ef", principal, "grant", grant, str(use))
+
+
+def _check_same(effect: Effect, call: Call[Any, Any]) -> None:
+    if (effect.capability, effect.digest) != (call.contract.id, call.arguments_digest):
+        raise HearthNetError(
+            "bad_request",
+            f"the key {call.idempotency_key} was used for something else; make a new one",
+            details={"path": "/input/client_id", "rule": "reused"},
+        )

@@ -1,0 +1,213 @@
+"""What a process puts on record around every call with side effects, whatever its handler does (wire.md,
+"Effects happen once", "Records that must survive").
+
+    the use of a standing grant, claimed
+    `began` in the audit log, on the disk
+    the effect, claimed; the handler; its outcome      (an append to a log of events is all three)
+    `ended` in the audit log, on the disk
+    the answer
+
+A process that dies in between leaves a `began` without its `ended`. The next process of the same service
+finds it and writes down how it ended: as the effect's claim or the service's events say, else
+`outcome_unknown`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.store import Store
+from hearthnet.canonical import digest
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
+from hearthnet.service import presence
+from hearthnet.service.audit import AuditLog
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.claims import Claims
+from hearthnet.service.effects import Effects, Work
+from hearthnet.service.presence import Dead, Presence
+from hearthnet.service.stored import Room
+from hearthnet.times import now_ms
+from hearthnet.trust import audit
+from hearthnet.trust.audit import Entry
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAME: Final = 64
+_LEAST_SECONDS: Final = 2.0
+"""What the end of a call may take to be put on record, also where its caller has given up."""
+UNKNOWN: Final = "outcome_unknown"
+Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
+"""Asks a service what an earlier call recorded, by principal, idempotency key and digest of the arguments."""
+
+
+class _Parts(NamedTuple):
+    audit: AuditLog
+    effects: Effects
+
+
+class Records:
+    """The records of one process of the node in `home`; `store` is asked for at the first one."""
+
+    def __init__(self, home: Home, peer: Peer, service: str, store: Callable[[], Awaitable[Store]]) -> None:
+        self._home = home
+        self._peer = peer
+        self._service = service
+        self._store = store
+        self._opened: _Parts | None = None
+        self._opening = asyncio.Lock()
+        self._presence: Presence | None = None
+        self._open: set[str] = set()
+        self._noting = asyncio.Lock()
+
+    async def open(self, outcome: Outcome) -> None:
+        """Shows that this process lives, and settles what dead ones of its service left open.
+
+        What cannot be settled now stays as it is, for the next process that starts.
+        """
+        self._presence = await asyncio.to_thread(Presence, self._home, self._peer.instance, self._service)
+        for path in presence.everybody(self._home):
+            with presence.settling(path) as dead:
+                if dead is None or not self._concerns_us(dead):
+                    continue
+                try:
+                    if dead.mark.since is not None:
+                        await self._settle(dead, dead.mark.since, outcome)
+                except HearthNetError as error:
+                    _log.error("what %s left open is not settled yet: %s", dead.instance, error)
+                else:
+                    path.unlink(missing_ok=True)
+
+    async def begin(self, call: Call[Any, Any]) -> int:
+        """Puts on record that `call` begins; the number of its entry. Nothing was done where this raises.
+
+        `unauthorized` for the use of a standing grant that was used before, `expired` for a grant that is too
+        old, `capacity_exceeded` where the disk is full, `partition` where the store does not answer in time.
+        """
+        _check_names(call)
+        parts = await self._parts()
+        await parts.effects.take_use(call)
+        entry = self._entry(
+            kind="began",
+            call=call.id,
+            capability=call.contract.id,
+            caller=call.caller,
+            principal=call.principal,
+            token=call.token,
+            run=call.run,
+            approval=call.approval.id if call.approval else "",
+            grant=call.grant.id if call.grant else "",
+            use=call.use,
+            digest=call.arguments_digest,
+            idempotency_key=call.idempotency_key,
+            frame=audit.evidence(call.evidence or b""),
+        )
+        async with self._noting:
+            if not self._open and self._presence is not None:
+                self._presence.note((await parts.audit.place(call.remaining())).sequence)
+            self._open.add(call.id)
+        try:
+            return await parts.audit.append(entry, call.remaining())
+        except HearthNetError as error:
+            if error.code != "partition":
+                self._open.discard(call.id)
+            raise
+
+    async def once(self, call: Call[Any, Any], work: Work) -> Reply:
+        """As `Effects.once`."""
+        return await (await self._parts()).effects.once(call, work)
+
+    async def end(self, call: Call[Any, Any], began: int, code: str, outcome: str) -> None:
+        """Puts on record how the call whose entry is `began` ended; raises where that is not on the disk."""
+        entry = self._entry(kind="ended", call=call.id, began=began, code=code, outcome=outcome)
+        await (await self._parts()).audit.append(entry, max(call.remaining(), _LEAST_SECONDS))
+        self._open.discard(call.id)
+
+    def instances(self) -> int:
+        """How many processes of this service live on this node, this one included."""
+        return max(1, presence.count(self._home, self._service))
+
+    async def close(self) -> None:
+        """Ends this process's part in them."""
+        if self._opened is not None:
+            await self._opened.effects.close()
+        if self._presence is not None:
+            self._presence.close(settled=not self._open)
+
+    async def _parts(self) -> _Parts:
+        async with self._opening:
+            if self._opened is None:
+                store, room = await self._store(), Room(self._home)
+                lives = functools.partial(presence.lives, self._home)
+                self._opened = _Parts(
+                    AuditLog(store, self._peer.identity, room),
+                    Effects(Claims(store, room), self._peer.instance, lives),
+                )
+            return self._opened
+
+    def _entry(self, **fields: Any) -> Entry:
+        peer = self._peer
+        return Entry(
+            node=peer.node_id,
+            community=peer.community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            instance=peer.instance,
+            service=self._service,
+            **fields,
+        )
+
+    def _concerns_us(self, dead: Dead) -> bool:
+        """Whether it is for this process to settle: it was of this service, or of one that runs no more."""
+        if dead.mark.service in ("", self._service):
+            return True
+        try:
+            return dead.mark.service not in [service.name for service in read_node_state(self._home).services]
+        except HearthNetError:
+            return False
+
+    async def _settle(self, dead: Dead, since: int, outcome: Outcome) -> None:
+        parts = await self._parts()
+        for began, entry in (await self._left_open(parts.audit, dead.instance, since)).items():
+            code, result = await self._what_became(parts.effects, entry, outcome)
+            _log.warning("%s of %s was cut off: %s", entry.capability, dead.instance, code or "it was done")
+            ended = self._entry(kind="ended", call=entry.call, began=began, code=code, outcome=result)
+            await parts.audit.append(ended, _LEAST_SECONDS)
+
+    async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, Entry]:
+        """The calls that `instance` began after entry `since` and that have no end, by number of entry."""
+        found: dict[int, Entry] = {}
+        async for batch in log.lines(since, (await log.end()).sequence):
+            for message in batch:
+                entry = audit.read(message.data)
+                if entry.kind == "ended":
+                    found.pop(entry.began, None)
+                elif entry.instance == instance:
+                    found[message.sequence] = entry
+        return found
+
+    async def _what_became(self, effects: Effects, entry: Entry, outcome: Outcome) -> tuple[str, str]:
+        """The code and the hash of the answer of a call that was cut off."""
+        effect = await effects.outcome(entry)
+        if effect is not None:
+            done = digest(effect.output) if effect.state == "done" else ""
+            return {"done": "", "free": effect.code}.get(effect.state, UNKNOWN), done
+        output = await outcome(entry.principal, entry.idempotency_key, entry.digest)
+        return (UNKNOWN, "") if output is None else ("", digest(output))
+
+
+def _check_names(call: Call[Any, Any]) -> None:
+    """Raises `bad_request` for names that are not fit to be put on record."""
+    if call.contract.idempotent == "client_id" and call.idempotency_key != call.body["input"]["client_id"]:
+        raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
+    approval = call.approval.id if call.approval else ""
+    if max(map(len, (call.idempotency_key, call.run, approval))) > _LONGEST_NAME:
+        raise HearthNetError(
+            "bad_request", f"a key, a run and an approval have names of up to {_LONGEST_NAME} characters"
+        )
