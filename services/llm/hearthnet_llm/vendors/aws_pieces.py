@@ -1,0 +1,71 @@
+"""The objects of an answer of Amazon Bedrock: frames of an event stream, or one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
+from hearthnet_llm.vendors.pieces import TextPieces
+from hearthnet_llm.vendors.wire import Json
+
+
+class AwsPieces:
+    """`opened` makes an object of the type and the body of one frame; `name` is for messages.
+
+    As `pieces.Pieces`: a frame that is an exception is raised as what it stands for.
+    """
+
+    def __init__(self, name: str, opened: Callable[[str, Json], Any]) -> None:
+        self._name = name
+        self._opened = opened
+        self._text: TextPieces | None = None
+        self._stream: EventStream | None = None
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        """As `Pieces.feed`: a frame begins with a zero, the first byte of its length."""
+        if self._text is None and self._stream is None and data:
+            if data[:1] == b"\x00":
+                self._stream = EventStream()
+            else:
+                self._text = TextPieces(self._name)
+        if self._text is not None:
+            yield from self._text.feed(data)
+        elif self._stream is not None:
+            yield from self._frames(self._stream, data)
+
+    def finish(self) -> Iterator[Json]:
+        """As `Pieces.finish`."""
+        if self._text is not None:
+            yield from self._text.finish()
+        elif self._stream is None:
+            raise failures.broken(self._name)
+
+    def _frames(self, stream: EventStream, data: bytes) -> Iterator[Json]:
+        try:
+            for event in stream.feed(data):
+                yield self._value(event)
+        except ValueError as error:
+            raise failures.no_answer(self._name, "") from error
+
+    def _value(self, event: AwsEvent) -> Json:
+        body = _parsed(event.payload)
+        if event.kind != "event":
+            said = str(body.get("message") or body.get("Message") or event.payload.decode("utf-8", "replace"))
+            raise failures.of_error(self._name, None, said, event.type)
+        made = self._opened(event.type, body)
+        if not isinstance(made, dict):
+            raise failures.no_answer(self._name, "")
+        return made
+
+
+def _parsed(payload: bytes) -> Json:
+    """The JSON object in a frame; {} for anything else."""
+    try:
+        value = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,54 @@
+"""Anthropic Messages as Amazon Bedrock takes them (InvokeModel): the model and the stream in the path, a
+version in the body, answers in AWS's frames.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.vendors import bedrock_paths
+from hearthnet_llm.vendors.anthropic import request as messages
+from hearthnet_llm.vendors.anthropic.answer import Content
+from hearthnet_llm.vendors.aws_pieces import AwsPieces
+from hearthnet_llm.vendors.pieces import Decoding
+from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
+
+SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}
+_ACTIONS: Final = ("invoke", "invoke-with-response-stream")
+_VERSION: Final = "bedrock-2023-05-31"
+
+
+def encode(request: ChatRequest, target: Target) -> HttpRequest:
+    """POST /model/{id}/invoke, or its streaming sister."""
+    path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
+    body = messages.write(request, target.spelling)
+    version = target.api_version or _VERSION
+    return HttpRequest("POST", target.base + path, {"anthropic_version": version, **body})
+
+
+def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
+    """As `Wire.read`."""
+    spelling: dict[str, str] = {}
+    base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
+    request = messages.read_body(native.body, spelling, streamed)
+    version = str(native.body.get("anthropic_version") or "")
+    return request, Target(model, base, vendor, version, spelling)
+
+
+def decoder(heard: Heard) -> Decoder:
+    """For one answer, streamed or in one piece."""
+    return Decoding(AwsPieces(heard.name, _opened), Content(heard))
+
+
+def _opened(kind: str, body: Json) -> Any:
+    """The event in a frame of type chunk; None if there is none."""
+    try:
+        return msgspec.json.decode(base64.b64decode(body.get("bytes") or ""))
+    except (msgspec.DecodeError, binascii.Error, TypeError):
+        return None

@@ -1,0 +1,26 @@
+"""Where Amazon Bedrock has a model: the id stands in the path, and the path says whether to stream."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+from hearthnet_llm.vendors.reading import refuse
+
+SPELLING: Final = ("escaped", "plain")
+"""How the colons of a model's id stand in the path: as %3A, or as they are."""
+
+
+def path(model: str, action: str, spelling: str) -> str:
+    """`/model/{id}/{action}`."""
+    return f"/model/{quote(model, safe=':' if spelling == 'plain' else '')}/{action}"
+
+
+def parsed(url: str, actions: tuple[str, str], spelling: dict[str, str]) -> tuple[str, str, bool]:
+    """What stands before the path, the model's id, and whether the second action (the stream) is meant."""
+    base, found, rest = url.partition("/model/")
+    written, _, action = rest.rpartition("/")
+    if not found or action not in actions:
+        refuse("path", f"must be /model/ID/{actions[0]} or /model/ID/{actions[1]}")
+    spelling["id"] = "plain" if ":" in written else "escaped"
+    return base, unquote(written), action == actions[1]
