@@ -1,7 +1,8 @@
 """Server-sent events out of bytes that come in pieces, without I/O.
 
 Only `data:` lines matter here. Lines may end in CR, LF or both; comments, `event:` and `id:` lines are
-skipped; a last line without an end counts when the stream is over.
+skipped; a last line without an end counts when the stream is over. A bare JSON object among them is given
+like an event: that is how some servers end a stream with an error.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ class EventLines:
         """What was still open at the end of the stream."""
         rest = self._rest + self._decode(b"", True)
         self._rest = ""
-        for line in (*rest.rstrip("\r").splitlines(), ""):
+        for line in (*rest.replace("\r", "\n").split("\n"), ""):
             yield from self._line(line)
 
     def _line(self, line: str) -> Iterator[str]:
-        if line.startswith(_FIELD):
+        if line.startswith("{"):
+            yield line
+        elif line.startswith(_FIELD):
             self._data.append(line.removeprefix(_FIELD).removeprefix(" "))
         elif not line and self._data:
             yield "\n".join(self._data)

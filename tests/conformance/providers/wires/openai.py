@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from tests.conformance.providers.differences import Differ
@@ -36,10 +37,10 @@ def expect(recording: Recording) -> Expected:
     """What an answer says."""
     text = recording.response.data.decode()
     chunks, ended = _chunks(text)
-    found = Expected(failed=any("error" in chunk for chunk in chunks))
-    first = [chunk["choices"][0] for chunk in chunks if chunk.get("choices")]
-    first = [choice for choice in first if choice.get("index") == first[0].get("index")]
-    said = [choice["delta"] if "delta" in choice else choice["message"] for choice in first]
+    found = Expected(failed=any(chunk.get("error") or chunk.get("object") == "error" for chunk in chunks))
+    every = [choice for chunk in chunks for choice in chunk.get("choices") or []]
+    first = [choice for choice in every if choice.get("index") == every[0].get("index")]
+    said = [choice["delta"] if choice.get("delta") is not None else choice["message"] for choice in first]
     found.text = "".join(_text(one.get("content")) + (one.get("refusal") or "") for one in said)
     found.thinking = _thinking(said)
     found.calls, found.broken = _calls(said, streamed=any("delta" in choice for choice in first))
@@ -47,8 +48,9 @@ def expect(recording: Recording) -> Expected:
     found.failed = found.failed or not (reasons or ended)
     found.stops = _stops(reasons[-1] if reasons else "", found, said)
     for chunk in chunks:
-        usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage")
-        if usage:
+        held = [one.get("usage") for one in chunk.get("choices") or []]
+        usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or next(iter(held), None)
+        if usage and usage.get("prompt_tokens") is not None:
             found.tokens = usage["prompt_tokens"], usage.get("completion_tokens") or 0
             found.cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
     found.signatures = _signatures(said)
@@ -57,7 +59,8 @@ def expect(recording: Recording) -> Expected:
 
 def _chunks(text: str) -> tuple[list[dict[str, Any]], bool]:
     """All JSON objects, and whether the server has said that this is all."""
-    lines = [line.removeprefix("data:").strip() for line in text.splitlines() if line.startswith("data:")]
+    split = re.split(r"\r\n|\r|\n", text)
+    lines = [line.removeprefix("data:").strip() for line in split if line.startswith("data:")]
     if not lines:
         return [json.loads(text)], False
     return [json.loads(line) for line in lines if line not in ("", "[DONE]")], "[DONE]" in lines
@@ -74,6 +77,7 @@ def _thinking(said: list[dict[str, Any]]) -> str:
     forms = [
         "".join(one.get("reasoning_content") or "" for one in said),
         "".join(one.get("reasoning") or "" for one in said),
+        "".join(one.get("reasoning_text") or "" for one in said),
         "".join(
             detail.get("text") or detail.get("summary") or ""
             for one in said
@@ -84,8 +88,7 @@ def _thinking(said: list[dict[str, Any]]) -> str:
             for one in said
             if isinstance(one.get("content"), list)
             for part in one["content"]
-            if part["type"] == "thinking"
-            for piece in part["thinking"]
+            for piece in part.get("thinking") or part.get("summary") or []
         ),
     ]
     return max(forms, key=len)
@@ -160,7 +163,8 @@ def _signatures(said: list[dict[str, Any]]) -> list[str]:
             for key in ("signature", "data")
             if detail.get(key)
         ]
-        proofs += [one["thought_signature"]] if one.get("thought_signature") else []
+        names = ("thought_signature", "reasoning_signature", "reasoning_opaque")
+        proofs += [one[name] for name in names if one.get(name)]
         for call in one.get("tool_calls") or []:
             google = (call.get("extra_content") or {}).get("google") or {}
             proofs += [google["thought_signature"]] if google.get("thought_signature") else []

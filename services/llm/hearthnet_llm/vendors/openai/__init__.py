@@ -8,7 +8,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.request import ChatRequest, CompleteRequest
-from hearthnet_llm.vendors.openai import fields, messages, tools
+from hearthnet_llm.vendors.openai import fields, messages, messages_read, tools
 from hearthnet_llm.vendors.openai.answer import Answer
 from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
@@ -23,12 +23,13 @@ _VERSION: Final = "?api-version="
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST of the native request; `bad_request` for an image that nobody has loaded."""
     choices = Choices(target)
-    body: Json = {"model": target.model, "messages": messages.write_messages(request.messages, choices)}
+    body: Json = {} if choices["model"] == "path" else {"model": target.model}
+    body["messages"] = messages.write_messages(request.messages, choices)
     fields.write(request, choices, body)
     fields.write_usage(choices, body)
     tools.write(request, choices, body)
     tools.write_format(request.response_schema, choices, body)
-    return HttpRequest("POST", _url(target, _CHAT), body)
+    return HttpRequest("POST", _url(target, "" if choices["path"] == "own" else _CHAT), body)
 
 
 def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
@@ -44,20 +45,13 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """The canonical request and its target."""
     spelling: dict[str, str] = {}
     made = {
-        "messages": messages.read_messages(native.body.get("messages"), spelling),
+        "messages": messages_read.read_messages(native.body.get("messages"), spelling),
         **fields.read(native.body, spelling),
         **tools.read(native.body, spelling),
         **tools.read_format(native.body, spelling),
     }
     fields.read_usage(native.body, spelling)
-    base, _, rest = native.url.partition(_CHAT)
-    target = Target(
-        model=str(native.body.get("model") or ""),
-        base=base,
-        vendor=vendor,
-        api_version=rest.removeprefix(_VERSION) if rest.startswith(_VERSION) else "",
-        spelling=spelling,
-    )
+    target = _target(native, vendor, spelling)
     try:
         return msgspec.convert(made, ChatRequest), target
     except msgspec.ValidationError as error:
@@ -67,6 +61,19 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 def decoder(heard: Heard) -> Decoder:
     """For one answer, streamed or in one piece."""
     return Answer(heard)
+
+
+def _target(native: HttpRequest, vendor: str, spelling: dict[str, str]) -> Target:
+    """Where a native request goes; Azure names the model in the path, some servers have one path only."""
+    address, _, version = native.url.partition(_VERSION)
+    if not address.endswith(_CHAT):
+        spelling["path"] = "own"
+    base = address.removesuffix(_CHAT)
+    model = native.body.get("model")
+    if not isinstance(model, str):
+        spelling["model"] = "path"
+        model = base.rstrip("/").rpartition("/")[2]
+    return Target(model=model, base=base, vendor=vendor, api_version=version, spelling=spelling)
 
 
 def _url(target: Target, path: str) -> str:

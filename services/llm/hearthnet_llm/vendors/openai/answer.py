@@ -50,7 +50,7 @@ class Answer:
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
-        self._content = Content(heard)
+        self._content = _Content(heard)
         self._head = b""
         self._events: EventLines | None = None
         self._whole: bytearray | None = None
@@ -80,6 +80,8 @@ class Answer:
             text = bytes(self._whole or b"").decode("utf-8-sig", "replace")
             for chunk in self._objects(text):
                 yield from self._content.feed(chunk)
+        if self._events is not None and not self._content.begun:
+            raise failures.no_answer(self._heard.name, "")
         yield from self._content.finish()
 
     def _chunks(self, events: Iterator[str]) -> Iterator[Frame]:
@@ -100,7 +102,7 @@ class Answer:
         raise failures.no_answer(self._heard.name, text)
 
 
-class Content:
+class _Content:
     """What the objects of one answer add up to."""
 
     def __init__(self, heard: Heard) -> None:
@@ -112,20 +114,22 @@ class Content:
         self._usage: Mapping[str, Any] | None = None
         self._text_size = 0
         self._refused = False
+        self.begun = False
+        """Whether anything of this wire has come."""
         self.complete = False
         """Whether the server has said that this is all."""
 
     def feed(self, chunk: Mapping[str, Any]) -> Iterator[Frame]:
         """The frames of one chunk; raises what `failures` makes of an error inside the answer."""
-        if chunk.get("error"):
-            raise failures.inside(self._heard.name, chunk["error"])
-        usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage")
-        if isinstance(usage, Mapping):
-            self._usage = usage
+        self.begun = True
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise failures.inside(self._heard.name, chunk.get("error") or chunk)
+        self._count(chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"))
         for choice in chunk.get("choices") or ():
             if self._choice is None:
                 self._choice = (choice.get("index"),)
             if self._choice == (choice.get("index"),):
+                self._count(choice.get("usage"))
                 yield from self._one(choice)
 
     def finish(self) -> Iterator[Frame]:
@@ -151,7 +155,8 @@ class Content:
             self._refused = True
             yield from self._text(said["refusal"])
         for position, call in enumerate(said.get("tool_calls") or _old_call(said)):
-            yield from self._calls.feed(call, position, whole)
+            if isinstance(call, Mapping):
+                yield from self._calls.feed(call, position, whole)
         self._ended(choice.get("finish_reason"))
 
     def _ended(self, reason: Any) -> None:
@@ -160,6 +165,11 @@ class Content:
         self._finish = str(reason)
         if self._finish in _FAILED:
             raise failures.of_error(self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}")
+
+    def _count(self, usage: Any) -> None:
+        """Keeps the latest count; some servers send one that counts nothing."""
+        if isinstance(usage, Mapping) and usage.get("prompt_tokens") is not None:
+            self._usage = usage
 
     def _text(self, content: Any) -> Iterator[Frame]:
         if isinstance(content, str):
@@ -176,10 +186,8 @@ class Content:
     def _part(self, part: Mapping[str, Any]) -> Iterator[Frame]:
         if part.get("type") == "text":
             yield from self._text(part.get("text"))
-        elif part.get("type") == "thinking":
-            for piece in part.get("thinking") or ():
-                if isinstance(piece, Mapping):
-                    yield from self._thoughts.say(str(piece.get("text") or ""))
+        elif part.get("type") in ("thinking", "reasoning"):
+            yield from self._thoughts.part(part)
 
     def _done(self, called: bool) -> Done:
         reason = _STOPS.get(self._finish or "", "end")

@@ -52,6 +52,8 @@ _WORDS: Final[dict[str, _Words]] = {
     "chat_template_kwargs.enable_thinking": _SWITCH,
     "thinking.clear_thinking": _Words({True: False, False: True}),
     "clear_thinking": _Words({True: False, False: True}),
+    "prompt_mode": _Words({"on": "reasoning"}),
+    "disable_reasoning": _Words({"on": False, "off": True}),
     "include_reasoning": _Words({"parsed": True, "hidden": False}),
     "reasoning.exclude": _Words({"hidden": True, "parsed": False}),
 }
@@ -65,11 +67,15 @@ _FIELDS: Final = (
     _Field("frequency_penalty", sampling=True),
     _Field("presence_penalty", sampling=True),
     _Field("repetition_penalty", "repetition", sampling=True),
+    _Field("logit_bias", sampling=True),
     _Field("logprobs", sampling=True),
     _Field("top_logprobs", sampling=True),
     _Field("seed", "seed"),
     _Field("parallel_tool_calls"),
+    _Field("verbosity"),
+    _Field("service_tier"),
     _Field("cache_key", native="prompt_cache_key"),
+    _Field("cache_ttl", native="prompt_cache_retention"),
     _Field("thinking.mode", "mode"),
     _Field("thinking.effort", "effort"),
     _Field("thinking.budget_tokens", "budget"),
@@ -95,7 +101,7 @@ def write(request: Any, choices: Choices, body: Json) -> None:
         name = choices[field.choice] if field.choice else field.names[0]
         _put(body, name, _WORDS.get(name, _AS_IT_IS).write(value))
     stops = getattr(request, "stop", None)
-    if stops and plain:
+    if stops is not None and plain:
         body["stop"] = stops[0] if choices["stop"] == "text" and len(stops) == 1 else stops
 
 

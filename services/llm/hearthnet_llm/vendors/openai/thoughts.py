@@ -1,5 +1,5 @@
 """What a model thinks, under the names that vendors have for it: `reasoning_content`, `reasoning`,
-`reasoning_details` (typed, signed or encrypted pieces), and parts of the content.
+`reasoning_text`, `reasoning_details` (typed, signed or encrypted pieces), and parts of the content.
 
 Several names in one answer say the same; one of them is shown, and the typed pieces are what is handed back.
 """
@@ -14,6 +14,8 @@ import msgspec
 from hearthnet_llm.frames import Thinking, Thought
 from hearthnet_llm.parts import ThinkingPart
 
+_PLAIN = ("reasoning_content", "reasoning", "reasoning_text")
+_PROOFS = ("thought_signature", "reasoning_signature", "reasoning_opaque", "signature")
 _KINDS = ("text", "summary", "encrypted")
 _Kind = Literal["text", "summary", "encrypted"]
 
@@ -47,18 +49,26 @@ class Thoughts:
         """The thinking in one delta, or in a whole message."""
         details = delta.get("reasoning_details")
         words = [self._detail(one) for one in details if isinstance(one, Mapping)] if details else []
-        text = delta.get("reasoning_content") or delta.get("reasoning") or "".join(words)
-        if isinstance(text, str):
-            yield from self.say(text)
-        signature = delta.get("thought_signature")
-        if isinstance(signature, str):
-            self._signature = signature
+        plain = (delta.get(name) for name in _PLAIN)
+        yield from self._say(next((text for text in plain if isinstance(text, str) and text), "".join(words)))
+        self._sign(delta)
 
-    def say(self, text: str) -> Iterator[Thinking]:
-        """A piece of plain thinking."""
+    def part(self, part: Mapping[str, Any]) -> Iterator[Thinking]:
+        """The thinking in one part of the content: a list of texts, under either of two names."""
+        for piece in part.get("thinking") or part.get("summary") or ():
+            if isinstance(piece, Mapping):
+                yield from self._say(str(piece.get("text") or ""))
+                self._sign(piece)
+
+    def _say(self, text: str) -> Iterator[Thinking]:
         if text:
             self._plain.append(text)
             yield Thinking(text)
+
+    def _sign(self, said: Mapping[str, Any]) -> None:
+        for name in _PROOFS:
+            if isinstance(said.get(name), str):
+                self._signature = said[name]
 
     def finish(self) -> Iterator[Thought]:
         """Each complete thought."""

@@ -28,7 +28,7 @@ def write(request: ChatRequest, choices: Choices, body: Json) -> None:
         body["functions" if old else "tools"] = [
             _function(tool) if old else _tool(tool, choices) for tool in tools
         ]
-    if request.tool_choice is not None and tools is not None:
+    if request.tool_choice is not None and (tools is not None or choices["lone_choice"] == "sent"):
         body["function_call" if old else "tool_choice"] = _choice(request.tool_choice, choices, old)
 
 
@@ -60,7 +60,8 @@ def _function(tool: Tool) -> Json:
 
 def _choice(choice: ToolChoice, choices: Choices, old: bool) -> str | Json:
     if not isinstance(choice, Named):
-        return choices["required"] if choice == "required" else choice
+        word = choices["required"] if choice == "required" else choice
+        return {"type": word} if choices["choice"] == "object" else word
     if old:
         return {"name": choice.name}
     if choices["named"] == "flat":
@@ -90,6 +91,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     for name in ("tool_choice", "function_call"):
         if body.get(name) is not None:
             made["tool_choice"] = _read_choice(body[name], name, spelling)
+            spelling["lone_choice"] = "left_out" if "tools" in made else "sent"
     return made
 
 
@@ -143,6 +145,9 @@ def _read_choice(choice: Any, path: str, spelling: dict[str, str]) -> Any:
             return "required"
         return choice
     given = fields(choice, path)
+    if given.get("type") in ("auto", "none", "required", "any"):
+        spelling["choice"] = "object"
+        return _read_choice(given["type"], path, spelling)
     if given.get("type") == "allowed_tools":
         allowed = fields(given.get("allowed_tools"), f"{path}.allowed_tools")
         names = [_name(tool, path) for tool in objects(allowed.get("tools"), f"{path}.allowed_tools.tools")]

@@ -1,0 +1,103 @@
+"""Native messages into canonical ones. Calls of the older form, which have no ids, are given some."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from hearthnet_llm.vendors.openai import thoughts_back
+from hearthnet_llm.vendors.openai.messages import ERROR_MARK
+from hearthnet_llm.vendors.openai.parts_read import read_cache, read_content
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.wire import Json
+
+_ROLES: Final = {"developer": "system", "function": "tool"}
+
+
+def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
+    """The canonical messages, as JSON; notes in `spelling` how things stood."""
+    made: list[Json] = []
+    latest = "call_0"
+    for index, message in enumerate(objects(native, "messages")):
+        path = f"messages[{index}]"
+        read = _read(message, path, spelling)
+        if message.get("function_call") is not None:
+            latest = f"call_{index}"
+            call = fields(message["function_call"], f"{path}.function_call")
+            read["tool_calls"] = [{"id": latest, **_function(call, f"{path}.function_call")}]
+            spelling["functions"] = "functions"
+        elif message.get("role") == "function":
+            read["tool_call_id"] = latest
+            spelling["functions"] = "functions"
+        made.append(read)
+    return made
+
+
+def _read(message: Json, path: str, spelling: dict[str, str]) -> Json:
+    role = text(message.get("role"), f"{path}.role")
+    made: Json = {"role": _ROLES.get(role, role)}
+    if made["role"] == "system":
+        spelling["system"] = role
+    made |= without_nones(
+        content=read_content(message.get("content"), f"{path}.content", spelling),
+        tool_call_id=message.get("tool_call_id"),
+        name=message.get("name"),
+        refusal=message.get("refusal"),
+        thinking=thoughts_back.read(message, path, spelling),
+    )
+    for name in ("prefix", "partial"):
+        if message.get(name) is not None:
+            spelling["prefix"], made["prefix"] = name, message[name]
+    if made["role"] == "tool":
+        made |= _unmarked(made.get("content"))
+    return made | _calls(message, path, spelling) | read_cache(message)
+
+
+def _unmarked(content: Any) -> Json:
+    """The result of a tool that failed, without the mark that says so."""
+    if isinstance(content, str) and content.startswith(ERROR_MARK):
+        return {"content": content.removeprefix(ERROR_MARK), "is_error": True}
+    mark = {"type": "text", "text": ERROR_MARK.strip()}
+    return (
+        {"content": content[1:], "is_error": True}
+        if isinstance(content, list) and content[:1] == [mark]
+        else {}
+    )
+
+
+def _calls(message: Json, path: str, spelling: dict[str, str]) -> Json:
+    calls = objects(message.get("tool_calls"), f"{path}.tool_calls")
+    if not calls:
+        if message.get("tool_calls") is not None:
+            spelling["no_calls"] = "empty"
+        return {}
+    spelling["call_index"] = _placing([call.get("index") for call in calls], spelling)
+    return {
+        "tool_calls": [
+            _call(call, f"{path}.tool_calls[{index}]", spelling) for index, call in enumerate(calls)
+        ]
+    }
+
+
+def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
+    """Whether calls carry their place, or a 0 whatever their place is."""
+    if indexes[0] is None:
+        return "none"
+    return "zero" if len(indexes) > 1 and not any(indexes) else spelling.get("call_index", "index")
+
+
+def _call(call: Json, path: str, spelling: dict[str, str]) -> Json:
+    return {
+        "id": text(call.get("id"), f"{path}.id"),
+        **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function"),
+        **without_nones(signature=thoughts_back.read_signature(call, spelling)),
+    }
+
+
+def _function(function: Json, path: str) -> Json:
+    given = function.get("arguments")
+    try:
+        arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
+    except ValueError:
+        refuse(f"{path}.arguments", "is no JSON")
+    return {"name": function.get("name"), "arguments": arguments}
