@@ -13,7 +13,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, digest
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, token
+from hearthnet.trust import approval, grant, revocation, token
 from hearthnet.trust.keys import Identity, signing_input, verify
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame, header, subjects
@@ -29,6 +29,7 @@ def load(name: str) -> dict[str, Any]:
 
 KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
 TOKEN, APPROVAL, JCS = load("token"), load("approval"), load("jcs")
+GRANT, REVOCATION = load("grant"), load("revocation")
 
 
 def identity(seed: str) -> Identity:
@@ -120,6 +121,14 @@ def test_a_token_and_its_claims() -> None:
     assert claims.iss == identity(TOKEN["issuer_seed_hex"]).node_id
 
 
+@pytest.mark.req("TOKEN-2")
+@pytest.mark.parametrize("vector", TOKEN["sessions"], ids=lambda vector: str(vector["name"]))
+def test_a_session_and_its_claims(vector: dict[str, Any]) -> None:
+    claims = token.decode(vector["token"])
+    assert json.loads(msgspec.json.encode(claims)) == vector["claims"]
+    assert claims.kind == "session"
+
+
 @pytest.mark.req("TRUST-8")
 def test_an_approval_and_what_its_signature_covers() -> None:
     document = approval.decode(APPROVAL["approval"])
@@ -129,6 +138,28 @@ def test_an_approval_and_what_its_signature_covers() -> None:
     approver = identity(APPROVAL["approver_seed_hex"])
     unsigned = msgspec.structs.replace(document, signature="")
     assert approval.sign_approval(approver, unsigned) == document
+    by_gateway = approval.decode(APPROVAL["by_gateway"]["approval"])
+    assert by_gateway.signing_bytes().decode() == APPROVAL["by_gateway"]["signing_bytes"]
+    assert by_gateway == approval.sign_approval(approver, msgspec.structs.replace(unsigned, via="gateway"))
+
+
+@pytest.mark.req("GRANT-1")
+def test_a_standing_grant_and_what_its_signature_covers() -> None:
+    document = grant.decode(GRANT["grant"])
+    assert document.signing_bytes().decode() == GRANT["signing_bytes"]
+    approver = identity(GRANT["approver_seed_hex"])
+    assert grant.sign_grant(approver, msgspec.structs.replace(document, signature="")) == document
+
+
+@pytest.mark.req("TOKEN-1")
+def test_a_revocation_and_what_its_signature_covers() -> None:
+    document = revocation.decode(json.dumps(REVOCATION["revocation"]).encode())
+    assert document.signing_bytes().decode() == REVOCATION["signing_bytes"]
+    signer = identity(REVOCATION["signer_seed_hex"])
+    again = revocation.revoke(
+        signer, document.token_id, document.issuer, document.reason, now_ms=document.revoked_at
+    )
+    assert again == document
 
 
 @pytest.mark.req("WIRE-3")

@@ -19,9 +19,9 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import token
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import MAX_BYTES, MAX_TTL_SECONDS, SCHEME, SKEW_SECONDS, Claims, Scope
+from hearthnet.trust.token import MAX_BYTES, MAX_TTL_SECONDS, SCHEME, SKEW_SECONDS, Claims, Scope, Verified
 
-ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
+ANNA, BERTA, CARLA, GUEST = (Identity(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NOW = 1_795_292_100
 SCOPE = Scope(("rag.query@1.0", "market.list"), {"corpus": ["system"], "input.k": [3, 5]})
 HEADER = {"alg": "EdDSA", "typ": "hntoken", "v": 1}
@@ -38,6 +38,22 @@ def mint(scope: Scope = SCOPE, ttl: int = 300, run: str = "r") -> str:
         ttl_seconds=ttl,
         run=run,
     )
+
+
+def session(**changes: Any) -> str:
+    """A session token of Anna's: Berta's gateway acts for the guest Eva, who keeps a key of her own."""
+    limited = Scope(("llm.chat", "rag.query@1.0"), {"corpus": ["system"]}, 60, 500, 20)
+    given: dict[str, Any] = {
+        "subject": BERTA.node_id,
+        "audience": CARLA.node_id,
+        "scope": limited,
+        "now_ms": NOW * 1000,
+        "ttl_seconds": 3600,
+        "principal": "eva",
+        "cnf": GUEST.node_id,
+        "issued_via": "onboarding",
+    }
+    return token.mint(ANNA, **{**given, **changes})
 
 
 TOKEN = mint()
@@ -67,12 +83,19 @@ def test_a_token_says_who_lets_whom_do_what_where_and_until_when() -> None:
     assert token.decode(mint()).jti != claims.jti
 
 
-@pytest.mark.req("TRUST-4")
-def test_pyjwt_verifies_it() -> None:
+def said(text: str) -> dict[str, Any]:
+    """The payload of a token, as JSON says it."""
+    payload: dict[str, Any] = json.loads(ids.unb64(text.split(".")[1]))
+    return payload
+
+
+@pytest.mark.req("TRUST-4", "TOKEN-2")
+@pytest.mark.parametrize("text", [TOKEN, mint(run=""), session(), session(cnf="")], ids=range(4))
+def test_pyjwt_verifies_it(text: str) -> None:
     key = Ed25519PublicKey.from_public_bytes(ids.public_key(ANNA.node_id))
-    compact = TOKEN.removeprefix(SCHEME)
+    compact = text.removeprefix(SCHEME)
     read = jwt.api_jws.decode_complete(compact, key, algorithms=["EdDSA"])
-    assert json.loads(read["payload"]) == CLAIMS
+    assert json.loads(read["payload"]) == said(text)
     assert read["header"] == HEADER
     other = Ed25519PublicKey.from_public_bytes(ids.public_key(BERTA.node_id))
     with pytest.raises(jwt.InvalidSignatureError):
@@ -84,11 +107,12 @@ def test_pyjwt_verifies_it() -> None:
         audience=CARLA.node_id,
         options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
     )
-    assert claims == CLAIMS
+    assert claims == said(text)
 
 
-@pytest.mark.req("TRUST-4")
-def test_joserfc_verifies_it() -> None:
+@pytest.mark.req("TRUST-4", "TOKEN-2")
+@pytest.mark.parametrize("text", [TOKEN, mint(run=""), session(), session(cnf="")], ids=range(4))
+def test_joserfc_verifies_it(text: str) -> None:
     public: dict[str, str | list[str]] = {
         "kty": "OKP",
         "crv": "Ed25519",
@@ -98,9 +122,92 @@ def test_joserfc_verifies_it() -> None:
     key = OKPKey.import_key(public)
     # RFC 9864 prefers the name Ed25519 to EdDSA, which our format fixes; the check itself is the same.
     with pytest.warns(SecurityWarning, match="RFC 9864"):
-        read = jws.deserialize_compact(TOKEN.removeprefix(SCHEME), key, registry=registry)
-    assert json.loads(read.payload) == CLAIMS
+        read = jws.deserialize_compact(text.removeprefix(SCHEME), key, registry=registry)
+    assert json.loads(read.payload) == said(text)
     assert read.headers() == HEADER
+
+
+@pytest.mark.req("TOKEN-2")
+def test_a_session_says_for_whom_with_which_key_and_how_much() -> None:
+    text = session()
+    assert said(text) == {
+        "iss": ANNA.node_id,
+        "sub": BERTA.node_id,
+        "aud": CARLA.node_id,
+        "iat": NOW,
+        "nbf": NOW,
+        "exp": NOW + 3600,
+        "jti": said(text)["jti"],
+        "scope": {
+            "capabilities": ["llm.chat", "rag.query@1.0"],
+            "params_constraints": {"corpus": ["system"]},
+            "rate_limit_per_minute": 60,
+            "max_calls_total": 500,
+            "max_effects": 20,
+        },
+        "principal": "eva",
+        "cnf": {"jwk": {"kty": "OKP", "crv": "Ed25519", "x": GUEST.token}},
+        "issued_via": "onboarding",
+    }
+    claims = token.decode(text)
+    assert claims.cnf is not None
+    assert (claims.kind, claims.principal, claims.cnf.key) == ("session", "eva", GUEST.node_id)
+    # The key is one that a JOSE library reads, and it is the client's.
+    assert OKPKey.import_key(said(text)["cnf"]["jwk"]).as_dict(private=False)["x"] == GUEST.token
+
+
+@pytest.mark.req("TOKEN-2")
+def test_a_token_is_of_one_of_three_kinds() -> None:
+    texts = (mint(run=""), mint(), session(), session(cnf=""))
+    assert [token.decode(text).kind for text in texts] == ["grant", "run", "session", "session"]
+
+
+@pytest.mark.req("TOKEN-2")
+def test_only_limits_are_counted() -> None:
+    assert not SCOPE.counted
+    for limit in ("rate_limit_per_minute", "max_calls_total", "max_effects"):
+        assert Scope(("rag.query",), **{limit: 1}).counted  # type: ignore[arg-type]
+    assert Scope(("rag.query",), max_effects=0).counted
+
+
+@pytest.mark.req("TOKEN-2")
+@pytest.mark.parametrize("principal", ["Eva Müller", "a/b", "x" * 65, "eva\n", "../eva", "eva*"])
+def test_a_principal_is_a_plain_name(principal: str) -> None:
+    assert token.decode(session(principal="A-z_0.9" + "x" * 57)).kind == "session"
+    with pytest.raises(HearthNetError, match="1 to 64 letters"):
+        session(principal=principal)
+    with pytest.raises(HearthNetError, match="claims are malformed"):
+        token.decode(claiming(principal=principal, run=None))
+
+
+@pytest.mark.req("TOKEN-2")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"principal": "eva"},
+        {"run": None, "cnf": said(session())["cnf"]},
+        {"cnf": said(session())["cnf"]},
+        {"run": None, "principal": "eva", "cnf": {"jwk": {"kty": "OKP", "crv": "Ed25519", "x": "A"}}},
+        {"run": None, "principal": "eva", "cnf": {"jwk": {"kty": "EC", "crv": "P-256", "x": GUEST.token}}},
+        {"run": None, "principal": "eva", "cnf": {"jwk": {"kty": "OKP", "crv": "Ed25519"}}},
+        {"run": None, "principal": "eva", "cnf": {"kid": "mine"}},
+        {"issued_via": "telephone"},
+        {"iss_community": CARLA.node_id},
+    ],
+    ids=range(9),
+)
+def test_a_session_that_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(HearthNetError, match="claims are malformed") as caught:
+        token.decode(claiming(**changes))
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TOKEN-2")
+def test_a_session_that_contradicts_itself_is_not_minted() -> None:
+    for wrong in ({"run": "r"}, {"principal": ""}, {"cnf": "somebody"}):
+        with pytest.raises(HearthNetError) as caught:
+            session(**wrong)
+        assert caught.value.code == "bad_request"
 
 
 @pytest.mark.req("TRUST-4")
@@ -133,6 +240,23 @@ def test_a_token_has_a_largest_size() -> None:
     largest = next(size for size in range(2000) if len(mint(run="x" * size)) >= MAX_BYTES - 1)
     assert len(mint(run="x" * largest)) <= MAX_BYTES
     assert token.decode(mint(run="x" * largest))
+
+
+@pytest.mark.req("TRUST-5", "TOKEN-2")
+def test_a_session_with_all_that_it_may_say_has_room_for_a_useful_scope() -> None:
+    every = dict.fromkeys(("rate_limit_per_minute", "max_calls_total"), 2**53 - 1)
+    names = tuple(f"experimental.capability_{number}@10.10" for number in range(40))
+
+    def largest(count: int) -> str:
+        scope = Scope(names[:count], {"corpus": ["system"]}, max_effects=1000, **every)
+        return session(scope=scope, principal="x" * 64, cnf=GUEST.node_id)
+
+    count = next(count for count in range(1, 40) if len(largest(count)) > MAX_BYTES - 60)
+    assert count >= 15
+    assert token.decode(largest(count)).scope.capabilities == names[:count]
+    with pytest.raises(HearthNetError, match="over 2048") as caught:
+        largest(count + 1)
+    assert caught.value.code == "payload_too_large"
 
 
 @pytest.mark.req("TRUST-5")
@@ -262,10 +386,24 @@ def test_claims_have_one_meaning() -> None:
 
 
 @pytest.mark.req("TRUST-5")
-@pytest.mark.parametrize("exp", [NOW, NOW - 1, NOW + MAX_TTL_SECONDS + 1, 2**53 - 1])
-def test_a_life_that_no_honest_issuer_gives_is_refused(exp: int) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exp": NOW},
+        {"exp": NOW - 1},
+        {"exp": NOW + MAX_TTL_SECONDS + 1},
+        {"exp": 2**53 - 1},
+        {"iat": NOW + 1},
+        {"iat": 0},
+        {"iat": NOW - MAX_TTL_SECONDS + 299},
+        {"nbf": NOW + MAX_TTL_SECONDS, "exp": NOW + MAX_TTL_SECONDS + 300},
+    ],
+    ids=str,
+)
+def test_a_life_that_no_honest_issuer_gives_is_refused(changes: dict[str, int]) -> None:
+    """Counted from its issue: a token that begins later could outlast the memory of its revocation."""
     with pytest.raises(HearthNetError, match="up to a day") as caught:
-        token.decode(claiming(exp=exp))
+        token.decode(claiming(**changes))
     assert caught.value.code == "token_invalid"
 
 
@@ -315,3 +453,40 @@ def test_what_is_empty_takes_no_room() -> None:
     assert b"run" not in content
     assert b"params_constraints" not in content
     assert msgspec.json.decode(content)["scope"] == {"capabilities": ["rag.query"]}
+
+
+@pytest.mark.req("TOKEN-3")
+def test_a_known_token_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, asked = Verified(), []
+
+    def verify(*call: object) -> bool:
+        asked.append(call)
+        return True
+
+    monkeypatch.setattr(token, "verify_raw", verify)
+    assert known.claims(TOKEN) is known.claims(TOKEN)
+    assert len(asked) == 1
+
+
+@pytest.mark.req("TOKEN-3")
+def test_what_is_no_token_is_none_again() -> None:
+    known, bad = Verified(), TOKEN[:-2] + "AA"
+    for _ in range(2):
+        with pytest.raises(HearthNetError) as caught:
+            known.claims(bad)
+        assert caught.value.code == "token_invalid"
+    assert len(known) == 0
+
+
+@pytest.mark.req("TOKEN-3")
+def test_the_memory_is_bounded_and_keeps_what_is_in_use() -> None:
+    known, texts = Verified(most=3), [mint() for _ in range(4)]
+    first = known.claims(texts[0])
+    for text in texts[1:3]:
+        known.claims(text)
+    assert known.claims(texts[0]) is first
+    known.claims(texts[3])
+    assert len(known) == 3
+    assert known.claims(texts[0]) is first
+    assert known.claims(texts[1]) is not None
+    assert len(known) == 3
