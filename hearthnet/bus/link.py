@@ -67,7 +67,7 @@ class Link:
                 ),
                 CONNECT_SECONDS,
             )
-        except (OSError, TimeoutError, errors.Error) as error:
+        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: no text, no JSON
             with contextlib.suppress(Exception):
                 await client.close()
             raise _refused(url, error) from error

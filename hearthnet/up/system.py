@@ -39,7 +39,6 @@ class _Server(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct, kw_only=True):
-    server: _Server
     error: _Refusal | None = None
 
 
@@ -103,7 +102,7 @@ class _Connected(msgspec.Struct):
     client: _Who
 
 
-_T = TypeVar("_T", bound=_Answer)
+_T = TypeVar("_T")
 
 
 class System:
@@ -184,7 +183,7 @@ class System:
 
     async def _command(self, name: str, **options: Any) -> _Answer:
         # Commands name the server, so the question comes first; it may be another process than a moment ago.
-        server = (await self._ask("IDZ", _Answer)).server.id
+        server = (await self._ask("IDZ", _Server)).id
         return await self._request(f"$SYS.REQ.SERVER.{server}.{name}", _Answer, options)
 
     async def _ask(self, what: str, kind: type[_T], **options: Any) -> _T:
