@@ -22,6 +22,8 @@ BEGUN_SHARE: Final = 0.25
 """What is kept back of the disk for the outcome of what was begun."""
 TAKEN: Final = frozenset({10071, 10077})
 """The server's codes for: something else stands where this was to be."""
+_AMPLE: Final = 16
+_LOOK_SECONDS: Final = 1.0
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
 _BATCH: Final = 500
 _FEW: Final = 8
@@ -49,13 +51,16 @@ class Room:
     def __init__(self, home: Home | None) -> None:
         self._home = home
         self._needed = FULL_BYTES
+        self._ample_until = 0.0
 
     async def check(self, share: float = 1.0) -> None:
         """Raises `capacity_exceeded` where less is free than a write needs now.
 
-        `share` of it is enough for what must still be written once something was begun.
+        `share` of it is enough for what must still be written once something was begun. Where there is far
+        more, it is not looked again for a second.
         """
-        if self._home is None:
+        clock = asyncio.get_running_loop().time
+        if self._home is None or clock() < self._ample_until:
             return
         try:
             free = await asyncio.to_thread(self._home.free_bytes)
@@ -67,6 +72,8 @@ class Room:
                 "the disk is full; make room, then send it again (the same client_id has no second effect)",
                 details={"free_bytes": free, "needed_bytes": self._needed},
             )
+        if free > _AMPLE * self._needed:
+            self._ample_until = clock() + _LOOK_SECONDS
 
     def written(self) -> None:
         """The server has written something."""
@@ -77,6 +84,7 @@ class Room:
         takes more room.
         """
         self._needed = ROOM_BYTES
+        self._ample_until = 0.0
 
 
 @contextlib.asynccontextmanager
