@@ -309,7 +309,7 @@ def agreement(event_type: str, community: str, target: str, what: str, client_id
 
 
 def needed(policy: Policy, event_type: str, others: int) -> int:
-    """How many signers it takes, where `others` than the target are trusted or anchors (resolutions.md 72)."""
+    """How many signers it takes, where so many `others` than the target are trusted (resolutions.md 72)."""
     wanted = {REVOKED: policy.min_signatures_to_revoke, DEMOTED: policy.min_signatures_to_demote}
     return max(1, min(wanted.get(event_type, 1), others))
 

@@ -49,7 +49,7 @@ def encode(proposal: Proposal) -> str:
 
 
 def decode(text: str) -> Proposal:
-    """The proposal in `text`, its signatures not yet checked; `bad_request`, in words for people, for no such."""
+    """The proposal in `text`, its signatures not checked yet; `bad_request`, in words for people."""
     proposal = pasted.decode(text, SCHEME, MAX_LENGTH, _DECODER, "proposal")
     for node in (proposal.community_id, proposal.target_node_id):
         ids.public_key(node)

@@ -112,18 +112,18 @@ class History:
         What is held already costs no check of a signature; what does not hold is left out.
         """
         held = dict(self._by_hash)
-        waiting = {event.hash: event for event in _hashable(events) if event.hash not in held}
-        grown = True
-        while grown and waiting:
-            ready = [event for event in waiting.values() if _has_its_place(event, held, self.community_id)]
-            for event in ready:
-                del waiting[event.hash]
-            taken = [event for event in ready if _holds(event, held, self.community_id)]
-            held.update((event.hash, event) for event in taken)
-            grown = bool(taken)
+        waiting = []
+        # What an event builds on comes before it in the order, so one walk finds all that have their place.
+        for event in sorted(_hashable(events), key=_order):
+            if event.hash in held:
+                continue
+            if not _has_its_place(event, held, self.community_id):
+                waiting.append(event)
+            elif _holds(event, held, self.community_id):
+                held[event.hash] = event
         if len(held) == len(self._by_hash):
-            return self, tuple(waiting.values())
-        return History(self.community_id, held.values()), tuple(waiting.values())
+            return self, tuple(waiting)
+        return History(self.community_id, held.values()), tuple(waiting)
 
 
 def _order(event: CommunityEvent) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""Documents as one line of text that people copy, paste and scan: a scheme, base64url, and a check for damage."""
+"""Documents as one line of text that people copy, paste and scan, with a check for damage."""
 
 from __future__ import annotations
 

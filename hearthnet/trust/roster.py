@@ -24,6 +24,7 @@ from hearthnet.trust.community import Level as Level
 from hearthnet.trust.community import Policy as Policy
 from hearthnet.trust.fold import Folded, fold
 from hearthnet.trust.history import Heads, History
+from hearthnet.trust.judge import LEVELS
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "roster"
@@ -220,25 +221,25 @@ def decode(data: bytes, trusted_signer: str = "") -> Roster:
     """
     try:
         roster = read_json(data, _DECODER)
-        refuse_repeated_keys(data)
+        if roster.signed_by or roster.signature:
+            signed.check(roster, roster.signed_by, PURPOSE)
+        if not roster.signed_by or roster.signed_by != trusted_signer:
+            refuse_repeated_keys(data)
+            _prove(roster)
     except HearthNetError as error:
-        raise HearthNetError("bad_request", f"is no roster: {error}") from error
-    if roster.signed_by or roster.signature:
-        signed.check(roster, roster.signed_by, PURPOSE)
-    if not roster.signed_by or roster.signed_by != trusted_signer:
-        _prove(roster)
+        raise HearthNetError(error.code, f"is no roster, or was altered: {error}") from error
     return roster
 
 
 def _prove(roster: Roster) -> None:
-    for event in roster.events:
-        community.check(event, roster.community_id)
     history, _ = History(roster.community_id).extended(roster.events)
     if len(history.events) != len(roster.events):
-        raise HearthNetError("bad_request", "is no roster: events that others build on are not in it")
+        for event in roster.events:
+            community.check(event, roster.community_id)
+        raise HearthNetError("bad_request", "events that others build on are not in it")
     derived = _derived(history)
     if msgspec.structs.replace(derived, signed_by=roster.signed_by, signature=roster.signature) != roster:
-        raise HearthNetError("invalid_signature", "was altered: its members are not what its events say")
+        raise HearthNetError("invalid_signature", "its members are not what its events say")
 
 
 def _derived(history: History) -> Roster:
@@ -255,7 +256,7 @@ def _derived(history: History) -> Roster:
         name=state.name,
         created_at=state.created_at,
         policy=state.policy,
-        members=tuple(_member(one.entry, _LEVELS[one.rank], one.added_at) for one in state.members.values()),
+        members=tuple(_member(one.entry, LEVELS[one.rank], one.added_at) for one in state.members.values()),
         revoked=tuple(Revocation(node, one.revoked_at, one.reason) for node, one in state.revoked.items()),
         invites=tuple(invites.values()),
         head_lamport=state.reached,
@@ -264,13 +265,6 @@ def _derived(history: History) -> Roster:
     known: dict[str, Any] = {"history": history, "folded": state}
     roster.__dict__.update(known)
     return roster
-
-
-_LEVELS: Final[dict[int, Level]] = {
-    RANK["member"]: "member",
-    RANK["trusted"]: "trusted",
-    RANK["anchor"]: "anchor",
-}
 
 
 def _member(entry: Entry, level: Level, added_at: str) -> Member:
