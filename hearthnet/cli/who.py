@@ -38,10 +38,13 @@ class Known(NamedTuple):
 
 
 def roster_of(home: Home) -> Roster:
-    """The roster that lies in `home`; a running node keeps it up to date. Errors as of `load_roster`."""
-    from hearthnet.bus.keyring import load_roster
+    """The roster that lies in `home`; a running node keeps it up to date.
 
-    return load_roster(home.roster)
+    Errors as of `load_identity` and `load_roster`.
+    """
+    from hearthnet.bus.keyring import load_identity, load_roster
+
+    return load_roster(home.roster, load_identity(home.device_key).node_id)
 
 
 def members(roster: Roster) -> list[Known]:

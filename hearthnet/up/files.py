@@ -65,16 +65,20 @@ def check_space(path: Path, needed: int = NEEDED_BYTES) -> None:
         )
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Puts `data` at `path` with mode 0600 in one step: a reader sees the old content or the new. Raises
     OSError.
 
-    Not synced to the disk: for what a running node writes and a power cut makes worthless anyway.
+    Synced to the disk only where it is to be `durable`: much of what a running node writes is worthless
+    after a power cut anyway.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

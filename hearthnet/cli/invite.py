@@ -1,0 +1,233 @@
+"""`hearthnet invite`: how another home comes into the community (docs/decisions/0045)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.moments import Span, moment, span
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import counted, one_line
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+    from hearthnet.trust.invite import InviteText
+    from hearthnet.trust.roster import Invite, Roster
+
+_WEEK: Final = 7 * 86_400
+_HEADINGS: Final = ("invite", "for", "made by", "until")
+_TEXT_BYTES: Final = 8192
+
+
+@click.group("invite", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Take another home into the community, or join one.
+
+    \b
+    hearthnet invite create --name Kitchen    here, where the node runs
+    hearthnet invite redeem                   over there, while its node is stopped
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command()
+@click.option("--name", metavar="NAME", help="For whom it is; it helps to tell invites apart.")
+@click.option("--for", "node", metavar="NODE_ID", help="Only the node with this full id can use it.")
+@click.option(
+    "--expires", type=Span(60, _WEEK), default="24h", show_default=True, help="For how long, up to 7d."
+)
+@home_option
+@json_option
+def create(name: str | None, node: str | None, expires: int, home: Home, json: bool) -> None:
+    """Make an invite: a text, and on a terminal a QR code of it.
+
+    Whoever holds the text can join, once, until it expires. Hand it over as you would a key.
+    """
+    from hearthnet.cli.own import ask_own
+
+    given: dict[str, Any] = {"ttl_seconds": expires}
+    if name is not None:
+        given["display_name"] = name
+    if node is not None:
+        given["invitee_node_id"] = node
+    output = ask_own(home, "community.invite@1.0", given)
+    if json:
+        terminal.json_page(output)
+    else:
+        _show_new(output, expires)
+
+
+def _show_new(output: dict[str, Any], expires: int) -> None:
+    from hearthnet.cli import qr
+    from hearthnet.trust import invite as invites
+
+    text = one_line(str(output["invite"]))
+    terminal.line(text)
+    qr.show(text)
+    sys.stdout.flush()
+    terminal.aside(
+        f"good for one home, {span(expires)} long. There, its node stopped: hearthnet invite redeem\n"
+        f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
+    )
+    if _on_loopback(invites.decode(text)):
+        terminal.aside(
+            "only homes on this computer can use it: to be reached by others, set host in [community] of "
+            "hearthnet.toml, start the node again and make a new invite"
+        )
+
+
+def _on_loopback(invite: InviteText) -> bool:
+    from hearthnet.up.address import parse
+
+    return parse(invite.address).on_loopback
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_invites(home: Home, json: bool) -> None:
+    """List the invites that nobody has used yet, also where no node runs."""
+    from hearthnet.cli.who import roster_of
+
+    roster = roster_of(home)
+    found = open_invites(roster)
+    if json:
+        terminal.json_page([invite_as_json(invite) for invite in found])
+    elif found:
+        _show_open(roster, found)
+    else:
+        terminal.line("there is no open invite; make one with: hearthnet invite create")
+
+
+def open_invites(roster: Roster) -> list[Invite]:
+    """Those that can still be used, the one that ends first first."""
+    from hearthnet.times import now_ms
+
+    now = now_ms()
+    return sorted((one for one in roster.invites if one.expires_at > now), key=lambda one: one.expires_at)
+
+
+def invite_as_json(invite: Invite) -> dict[str, Any]:
+    """An open invite as `invite list --json` prints it, without anything by which one could join."""
+    from hearthnet.times import rfc3339
+
+    return {
+        "event_id": invite.event_id,
+        "display_name": invite.display_name,
+        "invitee_node_id": invite.invitee_node_id or None,
+        "inviter": invite.inviter,
+        "expires_at": rfc3339(invite.expires_at),
+    }
+
+
+def _show_open(roster: Roster, found: list[Invite]) -> None:
+    from hearthnet import ids
+    from hearthnet.cli.who import members, shown_name
+    from hearthnet.times import now_ms
+
+    names = {one.node_id: one.name for one in members(roster)}
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                one.event_id,
+                shown_name(one.display_name),
+                names.get(one.inviter) or ids.short_id(one.inviter),
+                moment(one.expires_at, now_ms()),
+            )
+            for one in found
+        ],
+    )
+
+
+@command.command()
+@click.argument("invite")
+@home_option
+@json_option
+def withdraw(invite: str, home: Home, json: bool) -> None:
+    """Take back an invite that nobody has used yet.
+
+    INVITE is its id, the name it was made for, or its text.
+    """
+    from hearthnet.cli.own import ask_own
+    from hearthnet.cli.who import roster_of
+
+    chosen = _chosen(roster_of(home), invite.strip())
+    output = ask_own(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
+    if json:
+        terminal.json_page(output)
+    else:
+        terminal.line(f"withdrawn {chosen.event_id}; nobody can join with it any more")
+
+
+def _chosen(roster: Roster, wanted: str) -> Invite:
+    """The open invite that is meant; `not_found`, or `bad_request` where several have that name."""
+    from hearthnet.cli.who import shown_name
+    from hearthnet.trust import invite as invites
+
+    key = invites.decode(wanted).key().node_id if wanted.startswith(invites.SCHEME) else ""
+    found = [
+        one
+        for one in open_invites(roster)
+        if wanted in (one.event_id, one.display_name, shown_name(one.display_name)) or one.invite_key == key
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HearthNetError(
+            "bad_request",
+            f"{counted(len(found), 'invite')} are for {one_line(wanted)!r}: "
+            f"{', '.join(one.event_id for one in found)}; name one by its id",
+        )
+    raise HearthNetError(
+        "not_found", "there is no such open invite: it was used, withdrawn or has expired, or never was"
+    )
+
+
+@command.command()
+@click.argument("text", required=False)
+@home_option
+@json_option
+def redeem(text: str | None, home: Home, json: bool) -> None:
+    """Join the community that an invite is from. The node must be stopped.
+
+    TEXT is the invite. Left out, it is asked for, or read from a pipe, so that it stays out of the shell's
+    history.
+    """
+    from hearthnet.up.join import redeem as join
+
+    joined = join(home, _given(text), terminal.aside)
+    if json:
+        terminal.json_page(
+            {
+                "community_id": joined.community_id,
+                "name": joined.name,
+                "node_id": joined.node_id,
+                "members": joined.members,
+                "address": joined.address,
+                "moved_aside": None if joined.moved_aside is None else str(joined.moved_aside),
+            }
+        )
+        return
+    terminal.line(
+        f"joined {one_line(joined.name)}, {counted(joined.members, 'member')} with this one; start the node "
+        "with: hearthnet up"
+    )
+
+
+def _given(text: str | None) -> str:
+    """The invite from the command line, the terminal or a pipe, without the spaces that pasting leaves."""
+    if text is None or text == "-":
+        screen = terminal.screen()
+        if screen is not None:
+            # Not a password prompt: those read from the terminal's line, which ends at 4,095 bytes as well.
+            screen.write("paste the invite: ")
+            screen.flush()
+        text = sys.stdin.readline(_TEXT_BYTES) if screen is not None else sys.stdin.read(_TEXT_BYTES)
+    return "".join(text.split())

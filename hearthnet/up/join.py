@@ -1,0 +1,184 @@
+"""Redeeming an invite: a home that was on its own, or new, becomes part of a community (docs/decisions/0045).
+
+    check the text --> lock the home --> settings, device key --> a server of our own, linked to the inviter's
+    --> its events, proved --> ask to be let in --> what was there before is set aside --> roster, upstream
+
+Nothing in the home changes before the community has let the node in; cut off after that, the same invite
+redeemed again completes it, since the node's own key now opens the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hearthnet import ids
+from hearthnet.bus import keyring
+from hearthnet.config import Config, Home
+from hearthnet.errors import OTHER, HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust import invite as invites
+from hearthnet.trust import roster as rosters
+from hearthnet.trust.invite import InviteText
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.up import address, certificate
+from hearthnet.up.files import file_errors, make_folder, write_whole
+from hearthnet.up.first_run import Tell, make_folders, settings_and_key
+from hearthnet.up.guest import guest_server
+from hearthnet.up.lock import home_lock
+from hearthnet.up.newcomer import Newcomer
+from hearthnet.up.upstream import Upstream, save_upstream
+
+_LONGEST_NAME: Final = 64
+_EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
+"""Where JetStream keeps the events of the community, below its folder."""
+
+
+class Joined(NamedTuple):
+    """The outcome. `members` counts this node too; `moved_aside` is where the community of one lies now."""
+
+    community_id: str
+    name: str
+    node_id: str
+    members: int
+    address: str
+    moved_aside: Path | None
+
+
+def redeem(home: Home, text: str, tell: Tell) -> Joined:
+    """Joins the community of the invite `text` with the home `home`, whose node must be stopped.
+
+    `tell` takes lines for a person. Raises `bad_request` for a damaged text, a node that runs and a home that
+    belongs to another community with others in it; `expired`; `unauthorized` where the invite was used,
+    withdrawn or is for another node; `invalid_signature` where somebody else answers at the inviter's
+    address; `partition` where nobody does.
+    """
+    invite = invites.decode(text)
+    if now_ms() >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    make_folders(home)
+    with home_lock(home):
+        new = not home.device_key.exists()
+        config, identity = settings_and_key(home, tell)
+        held = _held(home, identity)
+        _refuse_another(held, identity, invite)
+        return asyncio.run(_Joining(home, config, identity, invite).run(held, new, tell))
+
+
+class _Joining:
+    """One invite redeemed in one locked home."""
+
+    def __init__(self, home: Home, config: Config, identity: Identity, invite: InviteText) -> None:
+        self._home = home
+        self._name = config.display_name[:_LONGEST_NAME]
+        self._identity = identity
+        self._invite = invite
+
+    async def run(self, held: Roster | None, new: bool, tell: Tell) -> Joined:
+        """Asks, then writes."""
+        upstream = await self._upstream()
+        known = held if held is not None and held.community_id == self._invite.community_id else None
+        roster = await self._admitted(upstream, known, new, tell)
+        aside = self._set_aside(held, tell) if held is not None and known is None else None
+        with file_errors(self._home.roster):
+            content = rosters.encode(rosters.seal(roster, self._identity))
+            write_whole(self._home.roster, content, durable=True)
+        save_upstream(self._home, upstream)
+        if aside is not None:
+            self._home.community_key.unlink(missing_ok=True)
+        return Joined(
+            community_id=roster.community_id,
+            name=roster.name,
+            node_id=self._identity.node_id,
+            members=len(roster.members),
+            address=upstream.address,
+            moved_aside=aside,
+        )
+
+    async def _upstream(self) -> Upstream:
+        """The home to link to, its certificate fetched and held against the invite's fingerprint."""
+        place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
+        if not fingerprint and place.on_loopback:
+            return Upstream(str(place))
+        return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
+
+    async def _admitted(self, upstream: Upstream, known: Roster | None, new: bool, tell: Tell) -> Roster:
+        """The community's roster with this node in it."""
+        if known is not None and known.member(self._identity.node_id) is not None:
+            tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
+            return await self._as_member(upstream, known)
+        try:
+            async with self._at_the_door(upstream, self._invite.key()) as newcomer:
+                roster = await newcomer.roster(known)
+                if roster.member(self._identity.node_id) is not None:
+                    return roster
+                return await newcomer.join(roster, self._identity, self._name)
+        except HearthNetError as refused:
+            if new or refused.code != "unauthorized":
+                raise
+            # It may have let us in before, and only its answer was lost.
+            with contextlib.suppress(HearthNetError):
+                return await self._as_member(upstream, known)
+            raise
+
+    async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
+        """The roster as a member gets it; `unauthorized` where this node is none."""
+        async with self._at_the_door(upstream, self._identity) as member:
+            roster = await member.roster(known)
+        if roster.member(self._identity.node_id) is None:
+            raise HearthNetError("unauthorized", f"this node is no member of {roster.name}")
+        return roster
+
+    @contextlib.asynccontextmanager
+    async def _at_the_door(self, upstream: Upstream, who: Identity) -> AsyncIterator[Newcomer]:
+        folder = self._home.run / "joining"
+        try:
+            async with guest_server(folder, who, upstream) as url:
+                newcomer = await Newcomer.connect(self._home, url, who, self._invite)
+                try:
+                    yield newcomer
+                finally:
+                    await newcomer.close()
+        finally:
+            # It holds the seed of a login.
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _set_aside(self, held: Roster, tell: Tell) -> Path:
+        """Copies of the roster and root key of the community of one, and its events, out of the way.
+
+        The events are moved: the node's first event in the new community has the same place in the log.
+        """
+        folder = self._home.path / f"community-before-{ids.new_ulid()}"
+        make_folder(folder)
+        with file_errors(folder):
+            for path in (self._home.roster, self._home.community_key):
+                if path.exists():
+                    shutil.copy2(path, folder)
+            events = self._home.jetstream / _EVENTS
+            if events.exists():
+                shutil.move(events, folder / events.name)
+        tell(f"{held.name}, the community of one that was here, now lies in {folder}")
+        return folder
+
+
+def _held(home: Home, identity: Identity) -> Roster | None:
+    return keyring.load_roster(home.roster, identity.node_id) if home.roster.exists() else None
+
+
+def _refuse_another(held: Roster | None, identity: Identity, invite: InviteText) -> None:
+    """Raises `bad_request` where the home belongs to another community, with others in it."""
+    if held is None or held.community_id == invite.community_id:
+        return
+    others = len(held.members) - 1
+    if held.member(identity.node_id) is not None and others:
+        raise HearthNetError(
+            "bad_request",
+            f"this home belongs to {held.name}, with {others} more in it; a home belongs to one community. "
+            "Join with another one (--home DIR), or move this one away first",
+            exit_status=OTHER,
+        )
