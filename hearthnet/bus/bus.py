@@ -48,9 +48,10 @@ class Bus:
     async def join(cls, home: Home, url: str, name: str) -> Bus:
         """As `connect`, with the server's address given: for the node's own services while it starts."""
         identity = load_identity(home.device_key)
-        roster = load_roster(home.roster)
+        roster = load_roster(home.roster, identity.node_id)
         link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
         peer = Peer(identity, roster, link, home)
+        await peer.membership.follow(link)
         await peer.listen()
         return cls(peer)
 

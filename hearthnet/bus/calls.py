@@ -160,8 +160,9 @@ class Candidates:
         return [view for view in found if (view.node, view.offer.instance) not in self._tried]
 
     def _chosen(self, offers: list[OfferView]) -> list[OfferView]:
-        """The offers of the node that the request names, all of them where it names none."""
-        return [view for view in offers if self._request.node in ("", view.node)]
+        """The offers of those who are members now; where the request names a node, of that one only."""
+        chosen, is_member = self._request.node, self._peer.membership.is_member
+        return [view for view in offers if chosen in ("", view.node) and is_member(view.node)]
 
 
 async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:

@@ -15,7 +15,6 @@ from hearthnet import ids
 from hearthnet.bus.registry import OfferView, Registry
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.trust.roster import Roster
 from hearthnet.types import Capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
@@ -40,8 +39,7 @@ Test = Callable[[list[OfferView]], bool]
 class Finding:
     """One find on its way: collects answers for all who wait for them, and knows when no more can come."""
 
-    def __init__(self, roster: Roster, registry: Registry) -> None:
-        self._roster = roster
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -55,8 +53,8 @@ class Finding:
         """An answer: the offers of one process."""
         sender = frame.header.sender
         try:
-            if frame.header.kind != "offer" or self._roster.level(sender) == "unknown":
-                raise FrameError("not an offer of a member")
+            if frame.header.kind != "offer":
+                raise FrameError("not an offer")
             found = offers.decode(frame.body).offers
             self._registry.update(sender, found, withdrawn=False, heard_ms=now_ms())
         except (FrameError, HearthNetError) as error:
@@ -140,7 +138,7 @@ class Discovery:
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
         heard = Registry()
-        finding = await self._ask(subjects.EVERYTHING, Finding(self._peer.roster, heard))
+        finding = await self._ask(subjects.EVERYTHING, Finding(heard))
         await finding.wait(lambda: False)
         return heard.everything(now_ms())
 
@@ -153,7 +151,7 @@ class Discovery:
         """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
         if finding is None or finding.over:
-            finding = self._findings[topic] = Finding(self._peer.roster, self.registry)
+            finding = self._findings[topic] = Finding(self.registry)
             await self._ask(topic, finding)
         return finding
 
@@ -178,7 +176,7 @@ class Discovery:
 
     def _take(self, subject: str, data: bytes) -> None:
         _, sender = subjects.open_sender(subject)
-        if self._peer.roster.level(sender) == "unknown":
+        if not self._peer.membership.is_member(sender):
             raise FrameError("the announcement is not a member's")
         frame = frames.read_signed(data, sender)
         if not self._acceptable(frame.header):

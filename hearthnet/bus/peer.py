@@ -7,6 +7,7 @@ from typing import Any, Final
 from hearthnet import ids
 from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
+from hearthnet.bus.membership import Membership
 from hearthnet.bus.replies import Replies
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
@@ -30,7 +31,7 @@ class Peer:
     def __init__(self, identity: Identity, roster: Roster, link: Link, home: Home) -> None:
         self.home = home
         self.identity = identity
-        self.roster = roster
+        self.membership = Membership(identity.node_id, roster)
         self.link = link
         self.node_id = identity.node_id
         self.community = roster.community_id
@@ -39,9 +40,20 @@ class Peer:
         self.replay = ReplayWindow()
         self.clocks = Clocks()
         self.tokens = Verified()
-        self.revocations = Revocations()
-        self.replies = Replies(self.node_id, self.instance, self.community, self.keys)
+        self.replies = Replies(
+            self.node_id, self.instance, self.community, self.keys, self.membership.is_member
+        )
         link.on_lost(self.replies.on_lost)
+
+    @property
+    def roster(self) -> Roster:
+        """The community's roster as this process knows it now."""
+        return self.membership.roster
+
+    @property
+    def revocations(self) -> Revocations:
+        """The revoked tokens that this process knows of."""
+        return self.membership.revocations
 
     async def listen(self) -> None:
         """Subscribes to the answers to this process."""

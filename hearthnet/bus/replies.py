@@ -32,13 +32,18 @@ class Waiter(Protocol):
 
 
 class Replies:
-    """Frames to this process by call id. What does not open, or nobody waits for, is dropped and counted."""
+    """Frames to this process by call id. What does not open, or nobody waits for, is dropped and counted; so
+    is what comes from others than members.
+    """
 
-    def __init__(self, node: str, instance: str, community: str, keys: BoxKeys) -> None:
+    def __init__(
+        self, node: str, instance: str, community: str, keys: BoxKeys, is_member: Callable[[str], bool]
+    ) -> None:
         self._node = node
         self._instance = instance
         self._community = community
         self._keys = keys
+        self._is_member = is_member
         self._waiting: dict[str, Waiter] = {}
         self.dropped = 0
 
@@ -72,6 +77,8 @@ class Replies:
 
     def _open(self, subject: str, data: bytes) -> Frame:
         route = subjects.directed(subject)
+        if not self._is_member(route.sender):
+            raise FrameError("the answer is not a member's")
         frame = frames.read(frames.unbox(data, self._keys.of(route.sender)), route.sender)
         header = frame.header
         if (

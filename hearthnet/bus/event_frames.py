@@ -1,0 +1,146 @@
+"""Frames that tell everybody something: how they are made, and which are looked at (wire.md, "Frame").
+
+They are signed and not boxed. What is in them proves itself, so an old frame does no harm and none is
+refused for its time; the signature around it says only for whom work is done here, and that is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus.allowance import Allowance
+from hearthnet.canonical import read_json
+from hearthnet.times import steady_ms
+from hearthnet.trust.roster import RANK
+from hearthnet.types import Count
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.wire.header import SUBJECT_KINDS
+
+if TYPE_CHECKING:
+    from hearthnet.bus.peer import Peer
+
+LOG: Final = "community.log"
+"""Events of the community, as they happen."""
+REVOKED: Final = "auth.token.revoked"
+"""Revocations of tokens, as they happen."""
+RELAY: Final = "community.relay"
+"""For the processes of the own node: what its `auth` service learned elsewhere."""
+HEADS: Final = "community.heads"
+"""How much a node knows of both."""
+
+FRAME_BYTES: Final = 512 * 1024
+"""The largest frame of another node that is looked at: the largest event fits in."""
+_FULL_BYTES: Final = 64 * 1024
+_BURST: Final = 2_000
+_PER_SECOND: Final = 50
+"""Units of work that are done for one other node, at once and in the long run. A signature is one, about
+0.1 ms, and so are 4 KiB: in the long run a node has a process here work for half a percent of its time.
+"""
+_UNIT_BYTES: Final = 4_096
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """How much somebody has of one set: the number of its members and a hash over them."""
+
+    count: Count
+    digest: str
+
+    def less_than(self, other: Extent) -> bool:
+        """Whether to ask the other for what it has; of two that differ exactly one does."""
+        return (self.count, self.digest) < (other.count, other.digest)
+
+
+class Heads(msgspec.Struct, frozen=True):
+    """How much a node knows, as it announces it."""
+
+    events: Extent
+    revocations: Extent
+
+    def behind(self, other: Heads) -> bool:
+        """Whether the other is to be asked."""
+        return self.events.less_than(other.events) or self.revocations.less_than(other.revocations)
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """The body of a frame with news; each piece is read only where it is not known yet."""
+
+    events: tuple[msgspec.Raw, ...] = ()
+    revocations: tuple[msgspec.Raw, ...] = ()
+
+
+_BATCH: Final = msgspec.json.Decoder(Batch)
+_HEADS: Final = msgspec.json.Decoder(Heads)
+
+
+def batches(events: Iterable[Any], revocations: Iterable[Any]) -> Iterator[bytes]:
+    """The bodies of as many frames as it takes to tell of these documents."""
+    for name, documents in (("events", events), ("revocations", revocations)):
+        waiting: list[bytes] = []
+        for data in map(msgspec.json.encode, documents):
+            if waiting and sum(map(len, waiting)) + len(data) > _FULL_BYTES:
+                yield _body(name, waiting)
+                waiting = []
+            waiting.append(data)
+        if waiting:
+            yield _body(name, waiting)
+
+
+def _body(name: str, documents: list[bytes]) -> bytes:
+    return b'{"%b":[%b]}' % (name.encode("ascii"), b",".join(documents))
+
+
+def read_batch(frame: Frame) -> Batch:
+    """The news in a frame; `bad_request` for a body that is none."""
+    return read_json(frame.body, _BATCH)
+
+
+def read_heads(frame: Frame) -> Heads:
+    """The heads in a frame; `bad_request` for a body that is none."""
+    return read_json(frame.body, _HEADS)
+
+
+async def publish(peer: Peer, event_type: str, body: bytes) -> None:
+    """Tells everybody who follows `event_type`; `partition` where the connection is closed."""
+    header = peer.header("event", ids.new_ulid(), event=event_type)
+    data = frames.signed(header, body, peer.identity)
+    await peer.link.publish(subjects.event(peer.node_id, event_type), data)
+
+
+class Reader:
+    """Opens what others tell everybody; `level` is asked for the sender's standing."""
+
+    def __init__(self, node: str, community: str, level: Callable[[str], str]) -> None:
+        self._node = node
+        self._community = community
+        self._level = level
+        self._allowance = Allowance(_BURST, _PER_SECOND)
+
+    def open(self, subject: str, data: bytes) -> Frame:
+        """The frame in `data`, from the node that its subject names. What costs nothing is looked at first.
+
+        Raises `FrameError` or `HearthNetError` for what is dropped.
+        """
+        _, sender = subjects.open_sender(subject)
+        if RANK.get(self._level(sender), 0) < RANK["member"]:
+            raise FrameError(f"{ids.short_id(sender)} is not a member")
+        if sender != self._node and len(data) > FRAME_BYTES:
+            raise FrameError(f"{ids.short_id(sender)} tells more than {FRAME_BYTES} bytes at once")
+        self.spend(sender, 1 + len(data) // _UNIT_BYTES)
+        frame = frames.read_signed(data, sender)
+        header = frame.header
+        if header.kind not in SUBJECT_KINDS["event"] or header.community != self._community:
+            raise FrameError("not an event for this community")
+        if subject != subjects.event(sender, header.event):
+            raise FrameError("the event is of another type than its subject says")
+        return frame
+
+    def spend(self, sender: str, units: int) -> None:
+        """Notes work that is done for `sender`; `FrameError` where it would be too much."""
+        if sender != self._node and not self._allowance.take(sender, units, steady_ms()):
+            raise FrameError(f"{ids.short_id(sender)} tells more than is listened to")
