@@ -7,6 +7,7 @@ import asyncio
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.config import Config, Home
+from hearthnet.service.budget import Budget
 from hearthnet.service.records import Records
 from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
@@ -15,7 +16,8 @@ from hearthnet.trust.keys import Identity
 class NodeContext:
     """The node as its services see it.
 
-    `data` folder, settings, bus, store, and a way to tell how far one is; `records` are for the library.
+    `data` folder, settings, bus, store, and a way to tell how far one is; `records` and `budget` are for the
+    library.
     """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
@@ -28,6 +30,7 @@ class NodeContext:
         self._store: Store | None = None
         self._joining = asyncio.Lock()
         self.records = Records(home, bus.peer, service, self.store)
+        self.budget = Budget(self.store, bus.peer, self.records.instances)
         self.data = home.service(service)
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
 

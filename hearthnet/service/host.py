@@ -34,7 +34,7 @@ class Host:
 
     def __init__(self, service: Service, node: NodeContext) -> None:
         self._service = service
-        self._records = node.records
+        self._records, self._budget = node.records, node.budget
         peer = node.bus.peer
         self.peer: Final[Peer] = peer
         self._endpoints = endpoints(service)
@@ -112,7 +112,7 @@ class Host:
             wire = as_wire_error(error, frame.header.capability)
             self._tasks.start(self._refuse(frame.header, wire), "refusal")
         else:
-            self._start(Running(self.peer, self._records, frame, admitted))
+            self._start(Running(self.peer, self._records, self._budget, frame, admitted))
 
     def _worth_telling(self, sender: str, error: HearthNetError) -> bool:
         """Every refusal is told, but the time only a few times a second."""

@@ -15,6 +15,7 @@ from hearthnet.bus.peer import Peer
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
 from hearthnet.service.admission import Admitted
+from hearthnet.service.budget import Budget
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects import claimable
 from hearthnet.service.records import UNKNOWN, Records
@@ -68,14 +69,17 @@ class Outbox:
 class Running:
     """A call that was admitted. `run` ends in exactly one reply, or exactly one terminal frame.
 
-    Where it has side effects, it is on record before its handler runs and before it is answered
-    (service/records.py).
+    Before its handler runs it is charged to its token (service/budget.py). Where it has side effects, it is
+    on record before its handler runs and before it is answered (service/records.py).
     """
 
-    def __init__(self, peer: Peer, records: Records, frame: Frame, admitted: Admitted) -> None:
+    def __init__(
+        self, peer: Peer, records: Records, budget: Budget, frame: Frame, admitted: Admitted
+    ) -> None:
         self.header = frame.header
         self.task: asyncio.Task[None] | None = None
         self._records = records
+        self._budget = budget
         self._admitted = admitted
         self._evidence = frame.evidence
         self._began: tuple[Call[Any, Any], int] | None = None
@@ -149,7 +153,9 @@ class Running:
             reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
             return msgspec.convert(reply, Reply)
 
-        if not endpoint.contract.side_effects:
+        effect = endpoint.contract.side_effects
+        await self._budget.charge(self._admitted.claims, effect=effect, idempotency_key=call.idempotency_key)
+        if not effect:
             return await work()
         self._began = call, await self._records.begin(call)
         if endpoint.event_sourced or not claimable(call):
