@@ -7,9 +7,11 @@ would not count.
 
 from __future__ import annotations
 
+from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import community, roster
 from hearthnet.trust.community import (
+    RANK,
     Admitted,
     CommunityEvent,
     CoSigner,
@@ -22,7 +24,7 @@ from hearthnet.trust.community import (
 )
 from hearthnet.trust.history import MAX_ENDS
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Level, Roster
+from hearthnet.trust.roster import Level, Member, Roster
 
 
 def invite(
@@ -75,10 +77,13 @@ def promote(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Raises `target` to trusted or anchor; `not_found` where it is no member."""
-    _known(held, target)
-    if new_level == "member":
-        raise HearthNetError("bad_request", "nobody is promoted to member; name trusted or anchor")
+    """Raises `target` to trusted or anchor.
+
+    `not_found` where it is no member, `bad_request` where it has that level already.
+    """
+    level = _known(held, target).level
+    if new_level == "member" or RANK[level] >= RANK[new_level]:
+        raise HearthNetError("bad_request", f"{ids.short_id(target)} is {level} already")
     content = Promoted(target_node_id=target, new_level=new_level, client_id=client_id, co_signers=co_signers)
     return _act(held, author, community.PROMOTED, content, now_ms)
 
@@ -93,10 +98,13 @@ def demote(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Lowers `target` to trusted or member, keeping what it did up to now; `not_found` for no member."""
-    _known(held, target)
-    if new_level == "anchor":
-        raise HearthNetError("bad_request", "nobody is demoted to anchor; name member or trusted")
+    """Lowers `target` to trusted or member; what it did up to now stays.
+
+    `not_found` where it is no member, `bad_request` where it has no higher level.
+    """
+    level = _known(held, target).level
+    if new_level == "anchor" or RANK[level] <= RANK[new_level]:
+        raise HearthNetError("bad_request", f"{ids.short_id(target)} is no more than {level}")
     content = Demoted(
         target_node_id=target,
         new_level=new_level,
@@ -117,7 +125,7 @@ def revoke(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Puts `target` out, keeping what it did up to now; `not_found` where it never was a member."""
+    """Puts `target` out; what it did up to now stays. `not_found` where it never was a member."""
     if not held.is_revoked(target):
         _known(held, target)
     content = Revoked(
@@ -138,9 +146,11 @@ def set_policy(held: Roster, root: Identity, policy: Policy, now_ms: int) -> Com
     return _act(held, root, community.POLICY, PolicyUpdated(policy=policy, heads=heads), now_ms)
 
 
-def _known(held: Roster, target: str) -> None:
-    if held.member(target) is None:
+def _known(held: Roster, target: str) -> Member:
+    found = held.member(target)
+    if found is None:
         raise HearthNetError("not_found", f"{target} is no member of {held.name}")
+    return found
 
 
 def _ends(held: Roster, author: str) -> tuple[str, ...]:
