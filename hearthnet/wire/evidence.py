@@ -14,6 +14,7 @@ from hearthnet import ids
 from hearthnet.canonical import digest, read_json
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import approval as approvals
+from hearthnet.trust import grant as grants
 from hearthnet.trust import signed
 from hearthnet.trust import token as tokens
 from hearthnet.trust.audit import Entry
@@ -52,6 +53,7 @@ def _differences(entry: Entry, frame: Frame) -> str:
         ("idempotency key", header.idempotency_key, entry.idempotency_key),
         ("arguments", digest(read_json(frame.body, _BODY)), entry.digest),
         ("approval", _approval(header), entry.approval),
+        ("standing grant", _grant(header), (entry.grant, entry.use)),
     ):
         if said != kept:
             return f"the caller's frame is for another {what}"
@@ -70,3 +72,12 @@ def _approval(header: Header) -> str:
     approval = approvals.decode(header.approval)
     signed.check(approval, approval.approver, approvals.PURPOSE)
     return approval.id
+
+
+def _grant(header: Header) -> tuple[str, int]:
+    """The id of the standing grant in the header, which its approver signed, and which use of it this is."""
+    if header.grant is None:
+        return "", 0
+    grant = grants.decode(header.grant)
+    signed.check(grant, grant.approver, grants.PURPOSE)
+    return grant.id, header.use

@@ -12,6 +12,7 @@ from hearthnet.canonical import content_hash, digest
 from hearthnet.trust import audit
 from hearthnet.trust.approval import Approval, sign_approval
 from hearthnet.trust.audit import Entry
+from hearthnet.trust.grant import Grant, sign_grant
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope, decode, mint
 from hearthnet.wire import evidence, frame
@@ -46,6 +47,24 @@ APPROVAL = sign_approval(
         expires=1,
     ),
 )
+
+GRANT = sign_grant(
+    ANNA,
+    Grant(
+        id=ids.new_ulid(5),
+        community=ROOT.node_id,
+        approver=ANNA.node_id,
+        actor=ANNA.node_id,
+        provider=BERTA.node_id,
+        capability="market.post@1.0",
+        params_constraints={},
+        tool_hash="",
+        max_uses=3,
+        time=0,
+        expires=1,
+    ),
+)
+GRANTED: dict[str, Any] = {"approval": None, "grant": msgspec.to_builtins(GRANT), "use": 2}
 
 
 def proof(**header: Any) -> str:
@@ -99,6 +118,8 @@ def test_an_entry_and_its_evidence_agree() -> None:
     assert evidence.problem(entry()) == ""
     direct = proof(token="", run="", approval=None)
     assert evidence.problem(entry(token="", run="", approval="", frame=direct)) == ""
+    granted = entry(approval="", grant=GRANT.id, use=2, frame=proof(**GRANTED))
+    assert evidence.problem(granted) == ""
 
 
 @pytest.mark.req("AUDIT-3")
@@ -118,6 +139,9 @@ def test_an_entry_and_its_evidence_agree() -> None:
         ({"frame": proof(body={"params": {}, "input": {}})}, "arguments"),
         ({"approval": ""}, "approval"),
         ({"frame": proof(approval=None)}, "approval"),
+        ({"approval": "", "grant": GRANT.id, "use": 1, "frame": proof(**GRANTED)}, "standing grant"),
+        ({"approval": "", "frame": proof(**GRANTED)}, "standing grant"),
+        ({"grant": GRANT.id, "use": 2}, "standing grant"),
     ],
 )
 def test_an_entry_that_says_something_else_is_told(changes: dict[str, Any], what: str) -> None:
@@ -135,6 +159,7 @@ def test_an_entry_that_says_something_else_is_told(changes: dict[str, Any], what
         {"frame": ids.b64(b"HN1 p\n{}\n")},
         {"frame": proof(approval={**msgspec.to_builtins(APPROVAL), "expires": 2})},
         {"frame": proof(approval={})},
+        {"approval": "", "frame": proof(**{**GRANTED, "grant": {**GRANTED["grant"], "max_uses": 4}})},
         {"frame": proof(token="hntoken://v1/x")},
     ],
 )
