@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import msgspec
+
 from hearthnet.errors import HearthNetError
+from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.vendors.wire import Json
 
 
@@ -34,6 +37,14 @@ def text(value: Any, path: str) -> str:
 def refuse(path: str, reason: str) -> NoReturn:
     """Raises `bad_request`."""
     raise HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
+
+
+def checked(request: ChatRequest) -> ChatRequest:
+    """The request, once its values are of the types it declares."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", str(error)) from error
 
 
 def without_nones(**fields: Any) -> Json:

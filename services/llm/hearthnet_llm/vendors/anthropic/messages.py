@@ -44,13 +44,20 @@ def _write_turn(turn: list[Message], empty_result: str) -> Json:
         if message.role == "tool":
             content.append(_write_result(message, empty_result))
         else:
-            calls = {call.id: call for call in message.tool_calls}
-            content += [blocks.write(part, calls) for part in said(message) if _belongs_here(part)]
+            content += _write_parts(message)
     return {"role": role, "content": content}
 
 
+def _write_parts(message: Message) -> list[Json]:
+    calls = {call.id: call for call in message.tool_calls}
+    made = [blocks.write(part, calls) for part in said(message) if _belongs_here(part)]
+    if made:
+        made[-1] |= blocks.cached(message.cache)
+    return made
+
+
 def _is_plain(message: Message) -> bool:
-    return message.role != "tool" and not message.tool_calls and not message.thinking
+    return message.role != "tool" and not (message.tool_calls or message.thinking or message.cache)
 
 
 def _belongs_here(part: Part) -> bool:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.anthropic import messages, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -86,7 +84,7 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
         cache=hint(body),
         stream=stream,
     )
-    return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
+    return checked(request)
 
 
 def _sampling(request: ChatRequest) -> Json:

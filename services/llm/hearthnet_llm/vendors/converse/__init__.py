@@ -1,0 +1,8 @@
+"""Amazon Bedrock's Converse, one wire for all its models, both ways without I/O."""
+
+from __future__ import annotations
+
+from hearthnet_llm.vendors.converse.answer import decoder
+from hearthnet_llm.vendors.converse.request import SPELLINGS, encode, read
+
+__all__ = ["SPELLINGS", "decoder", "encode", "read"]

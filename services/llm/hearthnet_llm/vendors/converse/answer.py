@@ -1,0 +1,229 @@
+"""Converse back into frames, without I/O: the events of a stream, or the one object of an answer in one
+piece, whose blocks are taken as if they had come one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet_llm.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    StopReason,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolCallDelta,
+)
+from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.aws_pieces import AwsPieces
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason
+from hearthnet_llm.vendors.converse import blocks, citations
+from hearthnet_llm.vendors.converse.messages import FORMAT
+from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.pieces import Decoding
+from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+
+_STOPS: Final[dict[str, StopReason]] = {
+    "end_turn": "end",
+    "stop_sequence": "stop_sequence",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "refusal",
+    "content_filtered": "refusal",
+}
+_MALFORMED: Final = ("malformed_model_output", "malformed_tool_use")
+_INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+
+
+def decoder(heard: Heard) -> Decoder:
+    """For one answer, streamed or in one piece."""
+    return Decoding(AwsPieces(heard.name, lambda kind, body: {kind: body}), Content(heard))
+
+
+class _Open(msgspec.Struct):
+    """A block that is still coming in: what it began with, and its pieces. `id` is ours."""
+
+    start: Json
+    id: str = ""
+    json: list[str] = []
+    thought: list[str] = []
+    signature: str = ""
+    redacted: str = ""
+    result: list[Any] = []
+
+
+class Content:
+    """What the events of one answer add up to (`pieces.Content`)."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._open: dict[Any, _Open] = {}
+        self._ids = CallIds()
+        self._usage: Json = {}
+        self._stop: str | None = None
+        self._called = False
+        self._size = 0
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """The frames of one event or of the whole answer."""
+        if "contentBlockDelta" in value:
+            event = value["contentBlockDelta"]
+            yield from self._delta(self._at(event), event.get("delta") or {})
+        elif "contentBlockStart" in value:
+            event = value["contentBlockStart"]
+            yield from self._start(event.get("contentBlockIndex"), event.get("start") or {})
+        elif "contentBlockStop" in value:
+            yield from self._end(value["contentBlockStop"].get("contentBlockIndex"))
+        elif "output" in value:
+            yield from self._whole(value)
+        else:
+            self._about(value)
+
+    def finish(self) -> Iterator[Frame]:
+        """As `pieces.Content.finish`."""
+        if self._stop is None:
+            raise failures.broken(self._heard.name)
+        for index in list(self._open):
+            yield from self._end(index)
+        if self._stop in _MALFORMED:
+            yield Notice(self._stop, f"{self._heard.name} answered with something that cannot be read")
+        yield self._done()
+
+    def _about(self, value: Json) -> None:
+        """What an event says of the answer itself."""
+        if "messageStop" in value:
+            self._stop = str(value["messageStop"].get("stopReason"))
+        elif "metadata" in value:
+            self._usage = value["metadata"].get("usage") or {}
+        elif "message" in value and len(value) == 1:
+            raise failures.inside(self._heard.name, value)
+
+    def _whole(self, answer: Json) -> Iterator[Frame]:
+        message = (answer["output"] or {}).get("message") or {}
+        for index, block in enumerate(message.get("content") or ()):
+            if "toolUse" in block:
+                yield from self._start(index, block)
+            else:
+                yield from self._block(block)
+            yield from self._end(index)
+        self._usage = answer.get("usage") or {}
+        self._stop = str(answer.get("stopReason"))
+
+    def _block(self, block: Json) -> Iterator[Frame]:
+        """A whole block that is no call."""
+        if "text" in block:
+            yield from self._say(block["text"])
+        elif "reasoningContent" in block:
+            part = blocks.read_thinking(block["reasoningContent"], "reasoningContent")
+            if part.text:
+                yield Thinking(part.text)
+            yield Thought(msgspec.structs.replace(part, format=FORMAT))
+        elif "toolResult" in block:
+            yield Served(blocks.read_served(block["toolResult"], "toolResult"))
+        elif "citationsContent" in block:
+            for piece in block["citationsContent"].get("content") or ():
+                yield from self._say(piece.get("text"))
+            for one in block["citationsContent"].get("citations") or ():
+                yield from _cited(one)
+
+    def _at(self, event: Json) -> _Open:
+        """The block of a delta; a text begins without a start."""
+        index = event.get("contentBlockIndex")
+        if index not in self._open:
+            self._open[index] = _Open({}, json=[], thought=[], result=[])
+        return self._open[index]
+
+    def _start(self, index: Any, start: Json) -> Iterator[Frame]:
+        opened = self._open[index] = _Open(start, json=[], thought=[], result=[])
+        used = start.get("toolUse") or {}
+        if used and used.get("type") != blocks.SERVED:
+            opened.id = self._ids.take(used.get("toolUseId"))
+            if not used.get("input"):
+                yield ToolCallDelta(opened.id, "", used.get("name"))
+
+    def _delta(self, opened: _Open, delta: Json) -> Iterator[Frame]:
+        if "text" in delta:
+            yield from self._say(delta["text"])
+        elif "toolUse" in delta:
+            piece = delta["toolUse"].get("input") or ""
+            opened.json.append(piece)
+            self._size += len(piece)
+            if piece and opened.id:
+                yield ToolCallDelta(opened.id, piece)
+        elif "reasoningContent" in delta:
+            yield from self._think(opened, delta["reasoningContent"])
+        elif "citation" in delta:
+            yield from _cited(delta["citation"])
+        elif "toolResult" in delta:
+            opened.result += [one.get("json", one.get("text")) for one in delta["toolResult"]]
+
+    def _think(self, opened: _Open, native: Json) -> Iterator[Frame]:
+        opened.signature += native.get("signature") or ""
+        opened.redacted += native.get("redactedContent") or ""
+        text = native.get("text")
+        if text:
+            self._size += len(text)
+            opened.thought.append(text)
+            yield Thinking(text)
+
+    def _end(self, index: Any) -> Iterator[Frame]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return
+        if "toolUse" in opened.start:
+            yield self._call(opened)
+        elif "toolResult" in opened.start:
+            yield _result(opened)
+        elif opened.redacted:
+            yield Thought(ThinkingPart(data=opened.redacted, format=FORMAT))
+        elif opened.thought or opened.signature:
+            text = "".join(opened.thought)
+            yield Thought(ThinkingPart(text, opened.signature or None, format=FORMAT))
+
+    def _call(self, opened: _Open) -> Frame:
+        used = opened.start["toolUse"]
+        given = "".join(opened.json) if any(opened.json) else used.get("input")
+        if used.get("type") == blocks.SERVED:
+            part = ServerCallPart(str(used.get("name")), used.get("toolUseId"), arguments(given) or {})
+            return Served(part)
+        made = call(self._heard.name, opened.id, used.get("name"), given)
+        self._called = self._called or isinstance(made, ToolCall)
+        return made
+
+    def _say(self, text: Any) -> Iterator[Frame]:
+        if text:
+            self._size += len(text)
+            yield Token(text)
+
+    def _done(self) -> Done:
+        reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
+        usage = self._usage
+        if "outputTokens" not in usage:
+            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+        counts = [int(usage.get(name) or 0) for name in _INPUT]
+        return Done(
+            reason, sum(counts), int(usage["outputTokens"]), "native", usage.get("cacheReadInputTokens")
+        )
+
+
+def _result(opened: _Open) -> Served:
+    native, result = opened.start["toolResult"], opened.result
+    name = str(native.get("type") or "").removesuffix(blocks.RESULT)
+    value = result[0] if len(result) == 1 else result
+    return Served(ServerResultPart(name, native.get("toolUseId"), value, blocks.failed(native.get("status"))))
+
+
+def _cited(native: Json) -> Iterator[Frame]:
+    found = citations.read(native)
+    if found is not None:
+        yield Cited(found)

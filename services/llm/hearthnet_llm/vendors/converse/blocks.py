@@ -1,0 +1,196 @@
+"""Content blocks of Converse, both ways: one small writer and one small reader a kind.
+
+A point up to which the vendor may keep the prompt is a block of its own here, and a hint of the part before
+it in the canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import (
+    AudioPart,
+    CacheHint,
+    CallPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    VideoPart,
+)
+from hearthnet_llm.vendors.converse import citations, media
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.wire import Json
+
+SERVED: Final = "server_tool_use"
+RESULT: Final = "_result"
+STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
+
+
+def write(part: Part, calls: dict[str, ToolCall]) -> list[Json]:
+    """The block of a part, and a cache point if it has a hint; `bad_request` for what the vendor has not."""
+    if isinstance(part, CallPart):
+        call = calls[part.id]
+        used = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
+        return [{"toolUse": used}, *cached(call.cache)]
+    writer = _WRITERS.get(type(part))
+    if writer is None:
+        refuse("/input/messages", f"Bedrock takes no {part.__struct_config__.tag}")
+    return [writer(part), *cached(getattr(part, "cache", None))]
+
+
+def cached(cache: CacheHint | None) -> list[Json]:
+    """The cache point of a hint, if there is one."""
+    if cache is None:
+        return []
+    return [{"cachePoint": {"type": "default", **without_nones(ttl=cache.ttl)}}]
+
+
+def hint(block: Json) -> CacheHint | None:
+    """The hint of a cache point; None for another block."""
+    if "cachePoint" not in block:
+        return None
+    return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
+
+
+def read(block: Json, where: str) -> Part:
+    """The part of a block that is neither a call nor a result for one."""
+    medium = media.read(block, where)
+    if medium is not None:
+        return medium
+    for name, reader in _READERS.items():
+        if name in block:
+            return reader(block[name], f"{where}.{name}")
+    refuse(where, f"no block of {', '.join(block) or 'nothing'} is known")
+
+
+def _text(part: TextPart) -> Json:
+    if part.guard is not None:
+        guarded = {"text": part.text, **without_nones(qualifiers=part.guard or None)}
+        return {"guardContent": {"text": guarded}}
+    if part.citations is not None:
+        cited = [citations.write(one) for one in part.citations]
+        return {"citationsContent": {"content": [{"text": part.text}], "citations": cited}}
+    return {"text": part.text}
+
+
+def _read_text(value: Any, where: str) -> TextPart:
+    return TextPart(text(value, where))
+
+
+def _read_guarded(value: Any, where: str) -> TextPart:
+    inner = fields(fields(value, where).get("text"), f"{where}.text")
+    return TextPart(text(inner.get("text"), f"{where}.text.text"), guard=inner.get("qualifiers") or [])
+
+
+def _read_cited(value: Any, where: str) -> TextPart:
+    native = fields(value, where)
+    said = "".join(str(one.get("text") or "") for one in objects(native.get("content"), f"{where}.content"))
+    found = [citations.read(one) for one in objects(native.get("citations"), f"{where}.citations")]
+    return TextPart(said, citations=[one for one in found if one is not None])
+
+
+def _thinking(part: ThinkingPart) -> Json:
+    if part.data is not None:
+        return {"reasoningContent": {"redactedContent": part.data}}
+    thought = {"text": part.text or "", **without_nones(signature=part.signature)}
+    return {"reasoningContent": {"reasoningText": thought}}
+
+
+def read_thinking(value: Any, where: str) -> ThinkingPart:
+    """The thought in a reasoningContent block."""
+    native = fields(value, where)
+    if "redactedContent" in native:
+        return ThinkingPart(data=text(native["redactedContent"], f"{where}.redactedContent"))
+    thought = fields(native.get("reasoningText"), f"{where}.reasoningText")
+    return ThinkingPart(thought.get("text"), thought.get("signature"))
+
+
+def _search_result(part: SearchResultPart) -> Json:
+    cited = None if part.citations is None else {"enabled": part.citations}
+    texts = [{"text": one.text} for one in part.texts]
+    found = {"source": part.source, "title": part.title, "content": texts, **without_nones(citations=cited)}
+    return {"searchResult": found}
+
+
+def _read_search_result(value: Any, where: str) -> SearchResultPart:
+    native = fields(value, where)
+    cited = native.get("citations")
+    return SearchResultPart(
+        text(native.get("source"), f"{where}.source"),
+        text(native.get("title"), f"{where}.title"),
+        [_read_text(one.get("text"), where) for one in objects(native.get("content"), f"{where}.content")],
+        None if cited is None else fields(cited, where).get("enabled"),
+    )
+
+
+def _server_call(part: ServerCallPart) -> Json:
+    used = {"toolUseId": part.id, "name": part.name, "input": part.arguments or {}, "type": SERVED}
+    return {"toolUse": used}
+
+
+def _read_server_call(value: Any, where: str) -> ServerCallPart:
+    native = fields(value, where)
+    if native.get("type") != SERVED:
+        refuse(where, "a call of the model stands only in what an assistant says")
+    name = text(native.get("name"), f"{where}.name")
+    return ServerCallPart(name, native.get("toolUseId"), native.get("input") or {})
+
+
+def _served(part: ServerResultPart) -> Json:
+    said = {"text": part.result} if isinstance(part.result, str) else {"json": part.result}
+    status = {} if part.is_error is None else {"status": STATUS[part.is_error]}
+    result = {"toolUseId": part.id, "content": [said], "type": f"{part.name}{RESULT}", **status}
+    return {"toolResult": result}
+
+
+def read_served(value: Any, where: str) -> ServerResultPart:
+    """The result of one of the vendor's own tools."""
+    native = fields(value, where)
+    content = objects(native.get("content"), f"{where}.content")
+    if len(content) != 1:
+        refuse(f"{where}.content", "one block is wanted")
+    return ServerResultPart(
+        text(native.get("type"), f"{where}.type").removesuffix(RESULT),
+        native.get("toolUseId"),
+        content[0].get("text", content[0].get("json")),
+        failed(native.get("status")),
+    )
+
+
+def failed(status: Any) -> bool | None:
+    """Whether a status is one of failure; None where there is none."""
+    return None if status is None else status == STATUS[True]
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
+    TextPart: _text,
+    ImagePart: media.write,
+    DocumentPart: media.write,
+    VideoPart: media.write,
+    AudioPart: media.write,
+    ThinkingPart: _thinking,
+    RefusalPart: lambda part: {"text": part.text},
+    JsonPart: lambda part: {"json": part.value},
+    SearchResultPart: _search_result,
+    ServerCallPart: _server_call,
+    ServerResultPart: _served,
+}
+_READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
+    "text": _read_text,
+    "json": lambda value, where: JsonPart(value),
+    "guardContent": _read_guarded,
+    "citationsContent": _read_cited,
+    "reasoningContent": read_thinking,
+    "searchResult": _read_search_result,
+    "toolUse": _read_server_call,
+    "toolResult": read_served,
+}

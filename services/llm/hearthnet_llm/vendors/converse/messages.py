@@ -1,0 +1,152 @@
+"""Messages in both directions: turns of blocks, results of tools among what the user says.
+
+A thought is handed back only if it is this vendor's; those of others are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import CallPart, Part, TextPart, ThinkingPart
+from hearthnet_llm.request import Message
+from hearthnet_llm.vendors.converse import blocks
+from hearthnet_llm.vendors.reading import objects, refuse, text
+from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
+from hearthnet_llm.vendors.wire import Json
+
+FORMAT: Final = "converse"
+
+
+def write(messages: list[Message]) -> Json:
+    """The fields `messages` and, where there is such a message, `system`."""
+    system = [message for message in messages if message.role == "system"]
+    rest = [message for message in messages if message.role != "system"]
+    body: Json = {"messages": [_write_turn(turn) for turn in turns(rest)]}
+    if system:
+        body["system"] = [block for message in system for block in _write_parts(message)]
+    return body
+
+
+def _write_turn(turn: list[Message]) -> Json:
+    role = "assistant" if turn[0].role == "assistant" else "user"
+    content: list[Json] = []
+    for message in turn:
+        content += _write_result(message) if message.role == "tool" else _write_parts(message)
+    return {"role": role, "content": content}
+
+
+def _write_parts(message: Message) -> list[Json]:
+    calls = {call.id: call for call in message.tool_calls}
+    made = [block for part in said(message) if _belongs_here(part) for block in blocks.write(part, calls)]
+    return [*made, *blocks.cached(message.cache)]
+
+
+def _belongs_here(part: Part) -> bool:
+    return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
+
+
+def _write_result(message: Message) -> list[Json]:
+    content = message.content
+    parts: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    result: Json = {
+        "toolUseId": message.tool_call_id,
+        "content": [blocks.write(part, {})[0] for part in parts],
+    }
+    if message.is_error is not None:
+        result["status"] = blocks.STATUS[message.is_error]
+    return [{"toolResult": result}, *blocks.cached(message.cache)]
+
+
+def read(body: Json) -> list[Message]:
+    """The messages of a native body."""
+    native = objects(body.get("messages"), "messages")
+    made = []
+    if body.get("system") is not None:
+        made = [Message(role="system", content=_read_parts(objects(body["system"], "system"), "system"))]
+    return [*made, *marked(_read_turn(one, f"messages[{place}]") for place, one in enumerate(native))]
+
+
+def _read_turn(native: Json, where: str) -> list[Message]:
+    role = text(native.get("role"), f"{where}.role")
+    content, place = objects(native.get("content"), f"{where}.content"), f"{where}.content"
+    if role == "assistant":
+        return [_read_assistant(content, place)]
+    if role != "user":
+        refuse(f"{where}.role", f"{role!r} is no role of this wire")
+    return _read_user(content, place)
+
+
+def _read_user(content: list[Json], where: str) -> list[Message]:
+    """One message for each result and one for each run of what the user says."""
+    made: list[Message] = []
+    saying: list[Json] | None = None
+    for place, block in enumerate(content):
+        if "toolResult" in block:
+            made.append(_read_result(block["toolResult"], f"{where}[{place}].toolResult"))
+            saying = None
+        elif saying is None and made and (cache := blocks.hint(block)) is not None:
+            made[-1] = msgspec.structs.replace(made[-1], cache=cache)
+        else:
+            if saying is None:
+                saying = []
+                made.append(Message(role="user", content=[]))
+            saying.append(block)
+            made[-1] = Message(role="user", content=_read_parts(saying, where))
+    return made or [Message(role="user", content=[])]
+
+
+def _read_parts(content: list[Json], where: str) -> list[Part]:
+    parts: list[Part] = []
+    for place, block in enumerate(content):
+        cache = blocks.hint(block)
+        if cache is None:
+            parts.append(blocks.read(block, f"{where}[{place}]"))
+        elif parts and "cache" in parts[-1].__struct_fields__:
+            parts[-1] = msgspec.structs.replace(parts[-1], cache=cache)
+        else:
+            refuse(f"{where}[{place}]", "a cache point must follow something that can be kept")
+    return parts
+
+
+def _read_result(native: Json, where: str) -> Message:
+    content = _read_parts(objects(native.get("content"), f"{where}.content"), f"{where}.content")
+    return Message(
+        role="tool",
+        content=content,
+        tool_call_id=text(native.get("toolUseId"), f"{where}.toolUseId"),
+        is_error=blocks.failed(native.get("status")),
+    )
+
+
+def _read_assistant(content: list[Json], where: str) -> Message:
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for place, block in enumerate(content):
+        used: Any = block.get("toolUse")
+        cache = blocks.hint(block)
+        if isinstance(used, dict) and used.get("type") != blocks.SERVED:
+            calls.append(_read_call(used, f"{where}[{place}].toolUse"))
+            parts.append(CallPart(calls[-1].id))
+        elif cache is not None and parts and isinstance(parts[-1], CallPart):
+            calls[-1] = msgspec.structs.replace(calls[-1], cache=cache)
+        elif cache is not None and parts:
+            parts[-1] = msgspec.structs.replace(parts[-1], cache=cache)
+        else:
+            parts.append(blocks.read(block, f"{where}[{place}]"))
+    said_first = unplaced(parts)
+    return Message(
+        role="assistant", content=None if calls and not said_first else said_first, tool_calls=calls
+    )
+
+
+def _read_call(native: Json, where: str) -> ToolCall:
+    identity = text(native.get("toolUseId"), f"{where}.toolUseId")
+    return ToolCall(identity, text(native.get("name"), f"{where}.name"), native.get("input") or {})
+
+
+def has_calls(messages: list[Message]) -> bool:
+    """Whether tools were called, so that the vendor wants them declared again."""
+    return any(message.tool_calls or message.role == "tool" for message in messages)
