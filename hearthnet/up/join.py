@@ -103,8 +103,8 @@ class _Joining:
     async def _upstream(self) -> Upstream:
         """The home to link to, its certificate fetched and held against the invite's fingerprint."""
         place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
-        if not fingerprint and place.on_loopback:
-            return Upstream(str(place))
+        if not fingerprint:
+            return Upstream(str(place))  # good on loopback, refused elsewhere by whoever makes a link of it
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, new: bool, tell: Tell) -> Roster:
