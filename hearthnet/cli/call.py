@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds to wait. Default: what the contract says.",
 )
+@click.option("--token", default="", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
 @click.pass_context
 def command(
-    context: click.Context, name: str, body: str, home: Home, json: bool, timeout: float | None
+    context: click.Context, name: str, body: str, home: Home, json: bool, timeout: float | None, token: str
 ) -> None:
     """Call a capability and print its reply, or its frames as they come.
 
@@ -55,12 +57,34 @@ def command(
     contract.check_request(request)
     if made:
         terminal.aside(f"client_id {made} (the same one again has no second effect)")
+    how: _How = {"timeout_seconds": timeout, "token": token_of(token)}
     if streams(contract, request):
         settings_of(context).frames = json
-        asyncio.run(_stream(home, name, request, timeout, json))
+        asyncio.run(_stream(home, name, request, how, json))
     else:
-        reply = asyncio.run(_call(home, name, request, timeout))
+        reply = asyncio.run(_call(home, name, request, how))
         _show(reply, json)
+
+
+class _How(TypedDict):
+    """What goes with a call, beside its body."""
+
+    timeout_seconds: float | None
+    token: str
+
+
+def token_of(text: str) -> str:
+    """The token in `text`, or in the file that it names after an `@`; `not_found` where that is not there."""
+    from hearthnet.errors import HearthNetError
+
+    if not text.startswith("@"):
+        return text.strip()
+    try:
+        return Path(text[1:]).read_text("utf-8").strip()
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"there is no file {one_line(text[1:])}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HearthNetError("bad_request", f"cannot read a token from {one_line(text[1:])}") from error
 
 
 def streams(contract: Contract, request: dict[str, Any]) -> bool:
@@ -79,11 +103,11 @@ def fill_client_id(contract: Contract, request: Any) -> str:
     return str(given["client_id"])
 
 
-async def _call(home: Home, name: str, request: dict[str, Any], seconds: float | None) -> Reply:
+async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:
     from hearthnet.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
-        return await bus.call(name, request, timeout_seconds=seconds)
+        return await bus.call(name, request, **how)
 
 
 def _show(reply: Reply, json: bool) -> None:
@@ -97,13 +121,13 @@ def _show(reply: Reply, json: bool) -> None:
     terminal.line(terminal.styled(f"from {ids.short_id(reply.provider)}: {as_json(reply.meta)}", "dim"))
 
 
-async def _stream(home: Home, name: str, request: dict[str, Any], seconds: float | None, json: bool) -> None:
+async def _stream(home: Home, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
     from hearthnet.bus import Bus
 
     text_open = False
     async with (
         await Bus.connect(home, name="cli") as bus,
-        bus.stream(name, request, timeout_seconds=seconds) as stream,
+        bus.stream(name, request, **how) as stream,
     ):
         async for frame in stream:
             if json:
