@@ -9,14 +9,17 @@ import msgspec
 import pytest
 
 from hearthnet import ids
-from hearthnet.bus.bus import Bus
+from hearthnet.bus.bus import Bus, find_contract
 from hearthnet.bus.link import Link
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
+from hearthnet.trust import acts
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.grant import Grant, sign_grant
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, mint
+from hearthnet.trust.revocation import revoke
+from hearthnet.trust.token import Scope, decode, mint
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
@@ -145,10 +148,155 @@ async def test_a_token_narrows_what_its_holder_may_do(mesh: Mesh) -> None:
             (_token(bus, "rag.query", model=["m"]), RUN, "token_scope_insufficient"),
             (fine, ids.new_ulid(), "token_scope_insufficient"),
             (fine, "", "token_scope_insufficient"),
-            (fine[:-2] + "AA", RUN, "token_invalid"),
+            (f"{fine[:-86]}{'A' * 86}", RUN, "token_invalid"),
             ("hntoken://v1/nonsense", RUN, "bad_request"),
         ):
             assert await _code(bus.call(QUERY, query(), token=token, run=run)) == code
+
+
+def _session(bus: Bus, **more: Any) -> str:
+    """The node's own token for its guest Eva, whose gateway it is."""
+    peer = bus.peer
+    return mint(
+        peer.identity,
+        subject=peer.node_id,
+        audience=peer.community,
+        scope=Scope((POST, "rag.query"), **more.pop("limits", {})),
+        now_ms=now_ms(),
+        ttl_seconds=60,
+        principal="eva",
+        **more,
+    )
+
+
+@pytest.mark.req("ADMIT-12")
+async def test_a_guest_with_a_key_says_yes_and_its_gateway_cannot(mesh: Mesh) -> None:
+    service, guest = ProbeService(), Identity.generate()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        body, token = post(ids.new_ulid()), _session(bus, cnf=guest.node_id)
+        for wrong in (_approval(bus, body), _approval(bus, body, via="gateway")):
+            assert await _code(bus.call(POST, body, token=token, run=RUN, approval=wrong)) == "unauthorized"
+        assert service.calls == []
+        asked = msgspec.structs.replace(_approval(bus, body), approver=guest.node_id, signature="")
+        yes = sign_approval(guest, asked)
+        first = await bus.call(POST, body, token=token, run=RUN, approval=yes)
+        assert first.meta["approval"] == yes.id
+    assert service.calls[0].principal == f"{bus.peer.node_id}/eva"
+
+
+@pytest.mark.req("ADMIT-12")
+async def test_a_gateway_says_yes_for_a_guest_without_a_key_and_says_so(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        body, token = post(ids.new_ulid()), _session(bus, limits={"max_effects": 1})
+        plain, via = _approval(bus, body), _approval(bus, body, via="gateway")
+        assert await _code(bus.call(POST, body, token=token, run=RUN, approval=plain)) == "unauthorized"
+        first = await bus.call(POST, body, token=token, run=RUN, approval=via)
+        assert (await bus.call(POST, body, token=token, run=RUN, approval=via)).output == first.output
+        other = post(ids.new_ulid())
+        more = bus.call(POST, other, token=token, run=RUN, approval=_approval(bus, other, via="gateway"))
+        assert await _code(more) == "token_scope_insufficient"
+        # Two guests of one name at two issuers, or the node itself, are three authors.
+        assert (await bus.call(POST, body)).output != first.output
+
+
+@pytest.mark.req("ADMIT-13")
+async def test_a_revoked_token_is_refused_at_once_and_a_known_one_is_not_verified_again(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
+        token, other = _token(bus, "rag.query@1.0"), _token(bus, "rag.query@1.0")
+        for one in (token, token, other):
+            assert (await bus.call(QUERY, query(), token=one, run=RUN)).output
+        assert len(host.peer.tokens) == 2
+        void = revoke(bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms())
+        host.peer.revocations.add(void, host.peer.roster)
+        assert await _code(bus.call(QUERY, query(), token=token, run=RUN)) == "token_revoked"
+        assert (await bus.call(QUERY, query(), token=other, run=RUN)).output
+
+
+@pytest.mark.req("ADMIT-13")
+async def test_a_limited_token_is_used_up(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        calls = _session(bus, limits={"max_calls_total": 1})
+        rate = _session(bus, limits={"rate_limit_per_minute": 1})
+        for token, code in ((calls, "token_scope_insufficient"), (rate, "rate_limited")):
+            assert (await bus.call(QUERY, query(), token=token)).output
+            assert await _code(bus.call(QUERY, query(), token=token, timeout_seconds=1)) == code
+
+
+@pytest.mark.req("ADMIT-13")
+async def test_who_was_revoked_has_no_rights_and_gives_none(mesh: Mesh) -> None:
+    async with (
+        mesh.hosting(ProbeService()) as host,
+        await mesh.bus() as bus,
+        await mesh.guest_bus() as guest,
+    ):
+        lent = mint(
+            guest.peer.identity,
+            subject=bus.peer.node_id,
+            audience=bus.peer.community,
+            scope=Scope(("rag.query",)),
+            now_ms=now_ms(),
+            ttl_seconds=60,
+        )
+        assert (await guest.call(QUERY, query())).output
+        assert (await bus.call(QUERY, query(), token=lent)).output
+        out = acts.revoke(
+            host.peer.roster, mesh.identity, guest.peer.node_id, "gone", client_id="c", now_ms=now_ms()
+        )
+        assert host.peer.membership.learn([out])
+        assert await _code(guest.call(QUERY, query())) == "revoked"
+        assert await _code(bus.call(QUERY, query(), token=lent)) == "revoked"
+        assert (await bus.call(QUERY, query())).output
+
+
+def _grant(bus: Bus, **changes: Any) -> Grant:
+    """A standing grant of the node to itself for two posts."""
+    peer, now = bus.peer, now_ms()
+    fields: dict[str, Any] = {
+        "id": ids.new_ulid(),
+        "community": peer.community,
+        "approver": peer.node_id,
+        "actor": peer.node_id,
+        "provider": peer.node_id,
+        "capability": POST,
+        "params_constraints": {"input.category": ["offer"]},
+        "tool_hash": find_contract(POST).schema_hash,
+        "max_uses": 2,
+        "time": now,
+        "expires": now + 60_000,
+    }
+    return sign_grant(peer.identity, Grant(**{**fields, **changes}))
+
+
+@pytest.mark.req("ADMIT-14")
+async def test_each_use_of_a_standing_grant_has_one_effect(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        grant, token = _grant(bus), _token(bus, POST)
+
+        async def use(number: int, body: dict[str, Any]) -> Any:
+            return await bus.call(POST, body, token=token, run=RUN, grant=grant, use=number)
+
+        one, two = post(ids.new_ulid()), post(ids.new_ulid())
+        first = await use(1, one)
+        assert (first.meta["grant"], first.meta["use"]) == (grant.id, 1)
+        assert (await use(1, one)).output == first.output
+        for number in (0, 1, 3):
+            assert await _code(use(number, two)) == "unauthorized"
+        assert (await use(2, two)).output != first.output
+
+
+@pytest.mark.req("ADMIT-14")
+async def test_a_grant_that_was_revoked_or_comes_with_an_approval_is_none(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        body, grant, token = post(ids.new_ulid()), _grant(bus), _token(bus, POST)
+        both = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1, approval=_approval(bus, body))
+        assert await _code(both) == "bad_request"
+        void = revoke(bus.peer.identity, grant.id, grant.approver, "manual", now_ms=now_ms())
+        host.peer.revocations.add(void, host.peer.roster)
+        again = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1)
+        assert await _code(again) == "token_revoked"
+        assert service.calls == []
 
 
 def _frame(bus: Bus, host_node: str, instance: str, body: dict[str, Any], **fields: Any) -> tuple[str, bytes]:
