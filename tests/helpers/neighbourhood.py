@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hearthnet.bus import keyring
 from hearthnet.config import Home
+from hearthnet.trust import roster as rosters
 from hearthnet.up import first_run
-from tests.helpers.mesh import _take_in as take_in
+from tests.helpers.members import take_in
 
 _SETTINGS = """\
 [node]
@@ -42,8 +44,13 @@ def settle_in(folder: Path, *names: str, services: tuple[str, ...]) -> Neighbour
     first_run.make_folders(home)
     enabled = ", ".join(f'"{service}"' for service in services)
     home.config_file.write_text(_SETTINGS.format(services=enabled))
-    roster = first_run.prepare(home, lambda line: None).roster
-    members = {name: Home.resolve(folder / name) for name in names}
-    for guest in members.values():
-        roster = take_in(home, guest, roster)
+    prepared = first_run.prepare(home, lambda line: None)
+    roster, members = prepared.roster, {name: Home.resolve(folder / name) for name in names}
+    for name, guest in members.items():
+        newcomer = keyring.create_identity(guest.device_key)
+        roster = take_in(roster, prepared.identity, newcomer, name)
+    home.roster.unlink()
+    for place in (home, *members.values()):
+        own = keyring.load_identity(place.device_key)
+        keyring.write_new(place.roster, rosters.encode(rosters.seal(roster, own)))
     return Neighbourhood(home, members)
