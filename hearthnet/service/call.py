@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from hearthnet.wire.header import Header
 
 P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741
+_SPARE_SECONDS: Final = 1.0
+"""How long before the caller gives up it has an answer, at the latest."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -90,3 +92,8 @@ class Call(Generic[P, I]):
     def remaining(self) -> float:
         """Seconds until the caller gives up."""
         return max(0.0, self._until - asyncio.get_running_loop().time())
+
+    def allowed(self) -> float:
+        """Seconds that this call may take, so that its answer comes before the caller gives up."""
+        left = self.remaining()
+        return left - min(_SPARE_SECONDS, left / 4)

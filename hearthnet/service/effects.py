@@ -73,7 +73,7 @@ class Effects:
         """
         key, waits = key_of(call), itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
         while True:
-            held = await self._claims.look(key, call.remaining())
+            held = await self._claims.look(key, call.allowed())
             effect = None if held is None else msgspec.convert(held.record, Effect)
             if held is None or effect is None or effect.state == "free":
                 taken = await self._take(call, key, held)
@@ -89,7 +89,7 @@ class Effects:
                 await asyncio.sleep(next(waits))
                 continue
             lost = msgspec.structs.replace(effect, state="unknown")
-            await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.remaining())
+            await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.allowed())
 
     async def take_use(self, call: Call[Any, Any]) -> None:
         """Takes the use of a standing grant that `call` names, for this one effect.
@@ -128,19 +128,19 @@ class Effects:
             call=call.id,
         )
         revision = 0 if held is None else held.revision
-        return await self._claims.write(key, msgspec.to_builtins(effect), revision, call.remaining())
+        return await self._claims.write(key, msgspec.to_builtins(effect), revision, call.allowed())
 
     async def _bind(self, call: Call[Any, Any], key: str, what: str) -> None:
         """Writes down that `what` was used for the effect of `call`; `unauthorized` where for another one."""
         wanted = {"effect": key_of(call), "capability": call.contract.id, "digest": call.arguments_digest}
         for _ in range(2):
-            held = await self._claims.look(key, call.remaining())
+            held = await self._claims.look(key, call.allowed())
             if held is not None:
                 if held.record != wanted:
                     raise HearthNetError("unauthorized", f"{what} was used before; ask the person again")
                 return
             call.check_consent()
-            if await self._claims.write(key, wanted, 0, call.remaining()) is not None:
+            if await self._claims.write(key, wanted, 0, call.allowed()) is not None:
                 return
 
     async def _carry_out(self, call: Call[Any, Any], key: str, taken: Held, work: Work) -> Reply:

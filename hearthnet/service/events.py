@@ -27,8 +27,6 @@ from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust.approval import Approval
 
 _PAUSE_SECONDS: Final = 0.2
-_SPARE_SECONDS: Final = 1.0
-"""How long before the caller gives up it has an answer, at the latest."""
 _LOG: Final = "the event log"
 
 
@@ -86,7 +84,7 @@ class EventLog:
         subject = self._subject(call)
         if call.evidence is None:
             raise HearthNetError("invalid_signature", "an event takes its author's signed frame")
-        if (earlier := await self._read(subject, _allowed(call))) is not None:
+        if (earlier := await self._read(subject, call.allowed())) is not None:
             return _same(earlier, call)
         call.check_consent()
         now = now_ms()
@@ -106,7 +104,7 @@ class EventLog:
 
     async def known(self, call: Call[Any, Any]) -> bool:
         """Whether the effect of `call` has happened before."""
-        return await self._read(self._subject(call), _allowed(call)) is not None
+        return await self._read(self._subject(call), call.allowed()) is not None
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
@@ -161,7 +159,7 @@ class EventLog:
         unused = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
         await self._room.check()
         clock = asyncio.get_running_loop().time
-        until = clock() + _allowed(call)
+        until = clock() + call.allowed()
         while (left := until - clock()) > 0:
             try:
                 ack = await stored.write(
@@ -185,12 +183,6 @@ class EventLog:
     async def _read(self, subject: str, seconds: float) -> Recorded | None:
         found = await stored.last(self._store, self._stream, subject, _LOG, seconds)
         return None if found is None else _decode(found)
-
-
-def _allowed(call: Call[Any, Any]) -> float:
-    """The seconds this call may take, so that its answer comes before the caller gives up."""
-    left = call.remaining()
-    return left - min(_SPARE_SECONDS, left / 4)
 
 
 def _decode(message: Message) -> Recorded:

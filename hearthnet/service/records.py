@@ -109,10 +109,10 @@ class Records:
         )
         async with self._noting:
             if not self._open and self._presence is not None:
-                self._presence.note((await parts.audit.place(call.remaining())).sequence)
+                self._presence.note((await parts.audit.place(call.allowed())).sequence)
             self._open.add(call.id)
         try:
-            return await parts.audit.append(entry, call.remaining())
+            return await parts.audit.append(entry, call.allowed())
         except HearthNetError as error:
             if error.code != "partition":
                 self._open.discard(call.id)

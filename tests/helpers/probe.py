@@ -74,6 +74,14 @@ class ProbeService(Service):
         """Opens the event log."""
         self.events = EventLog(await node.store(), "MARKET", "mk.post", node.bus.peer.community)
 
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """What stands in the event log."""
+        if self.events is None:
+            raise RuntimeError("not started")
+        return await self.events.outcome(principal, idempotency_key, arguments_digest)
+
     def offers(self) -> list[Offer]:
         """The three."""
         return [

@@ -1,0 +1,306 @@
+"""Every call with side effects is on record before it is carried out and before it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.store import Store
+from hearthnet.canonical import digest
+from hearthnet.config import FULL_BYTES, Home
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, presence
+from hearthnet.service.audit import AuditLog
+from hearthnet.service.presence import Presence
+from hearthnet.trust.audit import Entry
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import POST, QUERY, ProbeService, post, query
+from tests.helpers.waiting import wait_for
+from tests.service.workers import RUN, approval, audited, body, grant, ingest, working
+
+pytestmark = pytest.mark.asyncio
+
+
+async def entries(mesh: Mesh, store: Store) -> list[Entry]:
+    """The node's audit log, which is found whole."""
+    found, finding = await audited(mesh, AuditLog(store, mesh.identity))
+    assert finding is None
+    return found
+
+
+def paired(log: list[Entry]) -> list[tuple[Entry, Entry | None]]:
+    """Each call that began, with its end."""
+    ends = {entry.began: entry for entry in log if entry.kind == "ended"}
+    return [(entry, ends.get(entry.sequence)) for entry in log if entry.kind == "began"]
+
+
+class _Looking(ProbeService):
+    """Looks at the log before its effect."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__()
+        self.mesh = mesh
+        self.seen: list[Entry] = []
+
+    async def look(self) -> None:
+        """Remembers what is on record."""
+        async with await self.mesh.store() as store:
+            self.seen = await entries(self.mesh, store)
+
+
+@pytest.mark.req("AUDIT-4")
+async def test_a_call_is_on_record_before_its_effect_and_before_its_answer(mesh: Mesh) -> None:
+    service = _Looking(mesh)
+    asked = post(ids.new_ulid())
+    async with mesh.hosting(service) as host, await mesh.guest_bus() as bus, await mesh.store() as store:
+        append = _appending(service)
+        service.events.append = append  # type: ignore[union-attr,method-assign]
+        reply = await bus.call(POST, asked)
+        log = await entries(mesh, store)
+    assert [entry.kind for entry in service.seen] == ["began"]
+    began, ended = log
+    assert service.seen == [began]
+    assert (began.service, began.capability, began.instance) == ("probe", POST, host.peer.instance)
+    assert began.caller == began.principal == bus.peer.node_id
+    assert (began.digest, began.idempotency_key) == (digest(asked), asked["input"]["client_id"])
+    assert (began.token, began.run, began.approval, began.grant) == ("", "", "", "")
+    assert (ended.began, ended.call, ended.code, ended.outcome) == (1, began.call, "", digest(reply.output))
+
+
+def _appending(service: _Looking) -> Any:
+    events = service.events
+    assert events is not None
+    append = events.append
+
+    async def look_first(call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Any:
+        await service.look()
+        return await append(call, event_type, data)
+
+    return look_first
+
+
+@pytest.mark.req("AUDIT-4")
+async def test_what_only_reads_is_not_on_record(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus, await mesh.store() as store:
+        await bus.call(QUERY, query())
+        assert await entries(mesh, store) == []
+
+
+@pytest.mark.req("AUDIT-4")
+async def test_how_a_call_ended_is_on_record_whatever_it_was(mesh: Mesh) -> None:
+    service, started = ProbeService(), asyncio.Event()
+
+    async def behave(call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Any:
+        if data["title"] == "stay":
+            started.set()
+            await asyncio.Event().wait()
+        raise ValueError if data["title"] == "fail" else HearthNetError("unauthorized", "no")
+
+    async with mesh.hosting(service) as host, await mesh.store() as store:
+        service.events.append = behave  # type: ignore[union-attr,method-assign]
+        async with await mesh.bus() as bus:
+            for title in ("refuse", "fail"):
+                with pytest.raises(HearthNetError):
+                    await bus.call(POST, post(ids.new_ulid(), title))
+            with pytest.raises(HearthNetError):
+                await bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=0.3)
+            await wait_for(lambda: host.in_flight == 0, 5, "the calls to end")
+            started.clear()
+            staying = asyncio.create_task(bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=1))
+            await started.wait()
+            await host.close(drain_seconds=0)
+            with pytest.raises(HearthNetError):
+                await staying
+        codes = [end.code for _, end in paired(await entries(mesh, store)) if end is not None]
+    assert codes == ["unauthorized", "internal_error", "timeout", "partition"]
+
+
+@pytest.mark.req("AUDIT-4")
+async def test_under_which_token_run_and_consent_is_on_record(mesh: Mesh) -> None:
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus:
+            await workers.start(bus)
+            key, granted = ids.new_ulid(), grant(bus)
+            yes = approval(bus, body(), key)
+            await ingest(bus, body(), approval=yes, idempotency_key=key)
+            await ingest(bus, body(), grant=granted, use=3)
+        (first, end), (second, _) = paired(await workers.entries())
+    assert end is not None
+    assert end.code == ""
+    assert (first.approval, first.run, first.idempotency_key) == (yes.id, RUN, key)
+    assert (second.grant, second.use, second.approval) == (granted.id, 3, "")
+    assert ids.is_ulid(first.token)
+
+
+@pytest.mark.req("AUDIT-5")
+async def test_the_processes_of_a_node_share_one_chain(mesh: Mesh) -> None:
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus, await mesh.bus() as other:
+            await workers.start(bus, 3)
+            calls = [ingest(each, body(document=str(n))) for n in range(10) for each in (bus, other)]
+            refused = await asyncio.gather(*calls, return_exceptions=True)
+            # Under a token there is no effect without consent, and nothing to put on record.
+            assert {error.code for error in refused if isinstance(error, HearthNetError)} == {"unauthorized"}
+            granted = grant(bus, max_uses=30)
+            done = [ingest(bus, body(document=str(n)), grant=granted, use=n + 1) for n in range(30)]
+            replies = await asyncio.gather(*done)
+        log = paired(await workers.entries())
+    assert len(log) == 30
+    assert all(end is not None and end.code == "" for _, end in log)
+    assert {entry.instance for entry, _ in log} == {reply.instance for reply in replies}
+    assert len({reply.instance for reply in replies}) == 3
+
+
+@pytest.mark.req("AUDIT-6")
+async def test_calls_that_a_death_cut_off_are_ended_by_the_next_process(mesh: Mesh) -> None:
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus:
+            await workers.start(bus)
+            key = ids.new_ulid()
+            await ingest(bus, body(), approval=approval(bus, body(), key), idempotency_key=key)
+            given: dict[str, Any] = {"idempotency_key": key, "timeout_seconds": 1.0}
+            given["idempotency_key"] = other = ids.new_ulid()
+            with pytest.raises(HearthNetError):
+                await ingest(bus, body("die"), approval=approval(bus, body("die"), other), **given)
+            assert [end is None for _, end in paired(await workers.entries())] == [False, True]
+            await workers.start(bus, 2)
+        [(_, whole), (began, settled)] = paired(await workers.entries())
+    assert whole is not None
+    assert settled is not None
+    assert (settled.code, settled.outcome) == ("outcome_unknown", "")
+    assert settled.instance != began.instance
+    assert len(presence.everybody(mesh.home)) == 2
+
+
+@pytest.mark.req("AUDIT-6")
+@pytest.mark.parametrize("found", [True, False])
+async def test_the_real_outcome_is_put_on_record_where_it_is_known(mesh: Mesh, found: bool) -> None:
+    """A process that died after an event was appended and before it answered."""
+    dead, asked = await _died_before_its_answer(mesh, ProbeService(), appends=found)
+    async with mesh.hosting(ProbeService()), await mesh.store() as store, await mesh.bus() as bus:
+        [(began, settled)] = paired(await entries(mesh, store))
+        assert settled is not None
+        assert began.instance == dead
+        if found:
+            again = await bus.call(POST, asked)
+            assert again.meta["repeated"] is True
+            assert (settled.code, settled.outcome) == ("", digest(again.output))
+        else:
+            assert (settled.code, settled.outcome) == ("outcome_unknown", "")
+
+
+async def _died_before_its_answer(mesh: Mesh, service: ProbeService, *, appends: bool) -> tuple[str, Any]:
+    """The instance of a process that left a call open, as if it had been killed, and that call's body."""
+    asked = post(ids.new_ulid())
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        records, stuck = host._records, asyncio.Event()
+
+        async def never(*_: Any) -> None:
+            stuck.set()
+            await asyncio.Event().wait()
+
+        records.end = never  # type: ignore[method-assign,assignment]
+        if not appends:
+            service.events.append = never  # type: ignore[union-attr,method-assign]
+        asking = asyncio.create_task(bus.call(POST, asked))
+        await stuck.wait()
+        asking.cancel()
+    return host.peer.instance, asked
+
+
+@pytest.mark.req("AUDIT-7")
+async def test_nothing_is_done_that_cannot_be_put_on_record(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = ProbeService()
+    monkeypatch.setattr("hearthnet.service.stored._LOOK_SECONDS", -1.0)
+    async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.store() as store:
+        await bus.call(POST, post(ids.new_ulid()))
+        monkeypatch.setattr(Home, "free_bytes", lambda home: FULL_BYTES - 1)
+        await _refused(bus.call(POST, post(ids.new_ulid())), "capacity_exceeded")
+        monkeypatch.undo()
+        parts = await host._records._parts()
+        monkeypatch.setattr(parts.audit._store.js, "publish", _silent)
+        # The caller asks again for as long as it has time.
+        await _refused(bus.call(POST, post(ids.new_ulid()), timeout_seconds=1), "partition", "timeout")
+        monkeypatch.undo()
+        await bus.call(POST, post(ids.new_ulid()))
+        await entries(mesh, store)
+    assert len(service.calls) == 2
+
+
+async def _silent(*_: Any, **__: Any) -> None:
+    raise TimeoutError
+
+
+async def _refused(work: Any, *codes: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        await work
+    assert caught.value.code in codes
+
+
+@pytest.mark.req("AUDIT-7")
+async def test_an_end_that_cannot_be_put_on_record_is_not_told_as_done(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        asked, end = post(ids.new_ulid()), host._records.end
+
+        async def fail(*_: Any) -> None:
+            raise HearthNetError("partition", "no")
+
+        host._records.end = fail  # type: ignore[method-assign,assignment]
+        await _refused(bus.call(POST, asked), "outcome_unknown")
+        host._records.end = end  # type: ignore[method-assign]
+        assert (await bus.call(POST, asked)).meta["repeated"] is True
+
+
+@pytest.mark.req("AUDIT-5")
+async def test_an_entry_is_appended_once_through_a_server_that_dies(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        asking = [asyncio.create_task(bus.call(POST, post(ids.new_ulid()))) for _ in range(6)]
+        await wait_for(lambda: any(task.done() for task in asking), 5, "the first answer")
+        mesh.restart_server()
+        await asyncio.gather(*asking)
+        async with await mesh.store() as store:
+            log = paired(await entries(mesh, store))
+    assert len(log) >= 6
+    assert all(end is not None for _, end in log)
+
+
+@pytest.mark.req("AUDIT-6")
+async def test_who_lives_is_known_by_a_lock(mesh: Mesh) -> None:
+    await asyncio.to_thread(_check_presence, mesh.home)
+
+
+def _check_presence(home: Home) -> None:
+    assert not presence.lives(home, "nobody00")
+    assert presence.everybody(home) == []
+    one, two = Presence(home, "aaaaaaaa", "market"), Presence(home, "bbbbbbbb", "market")
+    assert presence.count(home, "market") == 2
+    assert presence.count(home, "rag") == 0
+    path = presence.folder(home) / "bbbbbbbb"
+    with presence.settling(path) as dead:
+        assert dead is None
+    two.note(7)
+    two.close(settled=False)
+    assert presence.lives(home, "aaaaaaaa")
+    assert not presence.lives(home, "bbbbbbbb")
+    with presence.settling(path) as dead:
+        assert dead is not None
+        assert (dead.instance, dead.mark.service, dead.mark.since) == ("bbbbbbbb", "market", 7)
+        with presence.settling(path) as nobody:
+            assert nobody is None
+    path.write_bytes(b"")
+    with presence.settling(path) as dead:
+        assert dead is not None
+        assert dead.mark.since == 0
+    path.unlink()
+    with presence.settling(path) as dead:
+        assert dead is None
+    one.close(settled=True)
+    assert presence.everybody(home) == []
