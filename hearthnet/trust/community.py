@@ -8,7 +8,6 @@ checked here, once, before it is kept; whether it counts is decided by all event
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -19,6 +18,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.times import from_rfc3339, rfc3339
 from hearthnet.trust import signed
 from hearthnet.trust.keys import Identity, Login, verify, verify_login
+from hearthnet.trust.once import Once
 from hearthnet.types import Count
 
 PURPOSE: Final = "community"
@@ -204,12 +204,12 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
     event_type: Annotated[str, msgspec.Meta(pattern=r"^community\.[a-z_.]{1,40}$")]
     data: dict[str, Any]
 
-    @cached_property
+    @Once
     def hash(self) -> str:
         """`blake3:` and 64 hex characters over the canonical JSON, signature included."""
         return content_hash(canonical_json(msgspec.to_builtins(self)))
 
-    @cached_property
+    @Once
     def content(self) -> Content:
         """What it says; None for what a later version wrote. `bad_request` where it is malformed."""
         if self.schema_version != 1 or self.event_type not in _CONTENTS:
@@ -334,7 +334,7 @@ def write(
         sequence=sequence,
         previous=previous,
         event_type=event_type,
-        data=msgspec.to_builtins(content),
+        data=msgspec.json.decode(msgspec.json.encode(content)),  # as every reader will have it
     )
     return signed.sign(event, identity, PURPOSE)
 
