@@ -124,7 +124,7 @@ def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], fram
     claims = _claims(peer, header)
     body = _decode(frame)
     chosen = _choose(contract, body, offered)
-    token = None if claims is None else Token(claims, _standing(peer, claims.iss))
+    token = None if claims is None else Token(claims, _issuer(peer, claims, caller))
     authority = effective(caller, token, _demand(peer, contract, chosen), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
@@ -139,6 +139,10 @@ def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], fram
 
 def _standing(peer: Peer, node: str) -> Standing:
     return Standing(node, peer.roster.level(node, now_ms()), peer.roster.is_revoked(node))
+
+
+def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:
+    return caller if claims.iss == caller.node else _standing(peer, claims.iss)
 
 
 def _offered(hosted: list[Hosted], wanted: Capability) -> list[Hosted]:

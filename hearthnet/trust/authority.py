@@ -14,10 +14,9 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.approval import Via
-from hearthnet.trust.constraints import violated
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import Claims
-from hearthnet.types import Capability, split_name
+from hearthnet.types import Capability
 
 SELF: Final = "self"
 UNDELEGABLE: Final = frozenset({"auth.token.issue"})
@@ -132,17 +131,12 @@ def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
 def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -> None:
     if capability.name in UNDELEGABLE:
         raise HearthNetError("unauthorized", f"{capability} is not called under a token; use your own key")
-    if not any(_covers(entry, capability) for entry in claims.scope.capabilities):
+    if not claims.scope.covers(capability):
         raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
-    key = violated(claims.scope.params_constraints, body)
+    key = claims.scope.constraints.violated(body)
     if key is not None:
         raise HearthNetError(
             "token_scope_insufficient",
             f"the token allows {key} only as one of {claims.scope.params_constraints[key]}",
             details={"path": key},
         )
-
-
-def _covers(entry: str, capability: Capability) -> bool:
-    name, version = split_name(entry)
-    return name == capability.name and (version is None or capability.serves(Capability(name, *version)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hearthnet.canonical import canonical_json
 
@@ -11,20 +11,44 @@ _ABSENT: Final = object()
 _INPUT: Final = "input."
 
 
-def violated(constraints: Mapping[str, list[Any]], body: Mapping[str, Any]) -> str | None:
-    """The first key whose value in the call `body` is absent or none of those allowed; None where all hold.
+class Constraints:
+    """The allowed values of some fields, ready to be asked about call after call.
 
     A key names a member of `params`, or with `input.` before it one of `input`. Values are compared as
     canonical JSON: 1 is 1.0, and neither is true.
     """
-    for key, allowed in constraints.items():
-        value = _value(key, body)
-        if value is _ABSENT or canonical_json(value) not in map(canonical_json, allowed):
-            return key
-    return None
+
+    def __init__(self, allowed: Mapping[str, list[Any]]) -> None:
+        """Raises `bad_request` for a value without canonical JSON."""
+        self._fields = tuple(_field(key, values) for key, values in allowed.items())
+
+    def violated(self, body: Mapping[str, Any]) -> str | None:
+        """The first key whose value in the call `body` is absent or none of those allowed; None where all
+        hold.
+        """
+        for key, section, name, texts, others in self._fields:
+            members = body.get(section)
+            value = members.get(name, _ABSENT) if isinstance(members, dict) else _ABSENT
+            if type(value) is str:
+                # What is constrained is nearly always a name, and equal texts are equal JSON.
+                fits = value in texts
+            else:
+                fits = value is not _ABSENT and canonical_json(value) in others
+            if not fits:
+                return key
+        return None
 
 
-def _value(key: str, body: Mapping[str, Any]) -> Any:
+class _Field(NamedTuple):
+    key: str
+    section: str
+    name: str
+    texts: frozenset[str]
+    others: frozenset[bytes]
+
+
+def _field(key: str, values: list[Any]) -> _Field:
     section, name = ("input", key.removeprefix(_INPUT)) if key.startswith(_INPUT) else ("params", key)
-    members = body.get(section)
-    return members.get(name, _ABSENT) if isinstance(members, dict) else _ABSENT
+    texts = frozenset(value for value in values if isinstance(value, str))
+    others = frozenset(canonical_json(value) for value in values if not isinstance(value, str))
+    return _Field(key, section, name, texts, others)

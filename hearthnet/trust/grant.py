@@ -15,7 +15,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import signed
 from hearthnet.trust.approval import SKEW_MS, Claimed
-from hearthnet.trust.constraints import violated
+from hearthnet.trust.constraints import Constraints
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import MAX_TTL_SECONDS
 from hearthnet.types import Count
@@ -81,7 +81,7 @@ def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: d
         ("provider", grant.provider, call.provider),
         ("capability", grant.capability, call.capability),
         ("tool", grant.tool_hash, tool_hash),
-        ("arguments", violated(grant.params_constraints, body), None),
+        ("arguments", Constraints(grant.params_constraints).violated(body), None),
     ):
         if granted != claimed:
             raise _unfit(what, f"the standing grant is for another {what}; ask the person again")

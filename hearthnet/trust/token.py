@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -21,8 +22,9 @@ import msgspec
 from hearthnet import ids
 from hearthnet.canonical import read_json, refuse_repeated_keys
 from hearthnet.errors import HearthNetError
+from hearthnet.trust.constraints import Constraints
 from hearthnet.trust.keys import Identity, verify_raw
-from hearthnet.types import Count, split_name
+from hearthnet.types import Capability, Count, split_name
 
 SCHEME: Final = "hntoken://v1/"
 MAX_BYTES: Final = 2048
@@ -39,7 +41,7 @@ IssuedVia = Literal["manual", "onboarding", "relay", "federation"]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
 
-class Scope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a token covers, and how much of it.
 
     A key of `params_constraints` is a member of `params`, or `input.` and one of `input`. The three limits
@@ -53,7 +55,30 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     max_calls_total: AtLeastOne | None = None
     max_effects: Annotated[int, msgspec.Meta(ge=0, le=MOST_EFFECTS)] | None = None
 
-    @property
+    def check(self) -> None:
+        """Raises `bad_request` for what names no capability, and for values that have no canonical JSON."""
+        _ = self._names, self.constraints
+
+    def covers(self, capability: Capability) -> bool:
+        """Whether an offer of `capability` is one that the token names, by the version rule; a bare name
+        stands for every version (resolutions.md 67).
+        """
+        return any(
+            version is None or (capability.major == version[0] and capability.minor >= version[1])
+            for name, version in self._names
+            if name == capability.name
+        )
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """`params_constraints`, to be asked."""
+        return Constraints(self.params_constraints)
+
+    @cached_property
+    def _names(self) -> tuple[tuple[str, tuple[int, int] | None], ...]:
+        return tuple(split_name(entry) for entry in self.capabilities)
+
+    @cached_property
     def counted(self) -> bool:
         """Whether calls under the token are counted at all."""
         limits = (self.rate_limit_per_minute, self.max_calls_total, self.max_effects)
@@ -216,8 +241,7 @@ class Verified:
 def _check_claims(claims: Claims) -> None:
     """Raises `bad_request` for claims of the right types that still say nothing."""
     ids.public_key(claims.iss)
-    for entry in claims.scope.capabilities:
-        split_name(entry)
+    claims.scope.check()
     if not ids.is_ulid(claims.jti):
         raise HearthNetError("bad_request", "jti is no ULID")
     if claims.principal:

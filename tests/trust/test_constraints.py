@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.trust.constraints import violated
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.constraints import Constraints
 
 BODY = {"params": {"corpus": "system", "k": 1}, "input": {"query": "Kerzen", "deep": True, "corpus": "x"}}
 
@@ -42,7 +43,7 @@ BODY = {"params": {"corpus": "system", "k": 1}, "input": {"query": "Kerzen", "de
 def test_a_constrained_value_is_there_and_is_one_of_those_allowed(
     constraints: dict[str, list[Any]], broken: str | None
 ) -> None:
-    assert violated(constraints, BODY) == broken
+    assert Constraints(constraints).violated(BODY) == broken
 
 
 @pytest.mark.req("TRUST-6")
@@ -51,11 +52,19 @@ def test_a_constrained_value_is_there_and_is_one_of_those_allowed(
 )
 @pytest.mark.parametrize("key", ["corpus", "input.corpus"])
 def test_a_constraint_on_a_body_of_another_shape_is_not_met(body: dict[str, Any], key: str) -> None:
-    assert violated({key: ["x"]}, body) == key
+    assert Constraints({key: ["x"]}).violated(body) == key
 
 
 @pytest.mark.req("TRUST-6")
 @pytest.mark.parametrize("value", [["a", {"b": 1}], {"b": [1.0], "a": None}, 1e16, "é", None, []], ids=ascii)
 def test_values_are_compared_as_json(value: Any) -> None:
-    assert violated({"x": [0, value]}, {"params": {"x": value}}) is None
-    assert violated({"x": [0, value]}, {"params": {"x": [value]}}) == "x"
+    constraints = Constraints({"x": [0, value]})
+    assert constraints.violated({"params": {"x": value}}) is None
+    assert constraints.violated({"params": {"x": [value]}}) == "x"
+
+
+@pytest.mark.req("TRUST-6")
+def test_values_without_canonical_json_constrain_nothing() -> None:
+    with pytest.raises(HearthNetError, match="no canonical JSON") as caught:
+        Constraints({"x": [2**60]})
+    assert caught.value.code == "bad_request"
