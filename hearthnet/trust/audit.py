@@ -6,7 +6,8 @@
     head        the last line's number and hash, signed: an export without its end is noticed
 
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
-disk before its answer is sent. `ended` names its `began` by number. Nothing here reads a disk or a clock.
+disk before its answer is sent. `ended` names its `began` by number. The chain is the node's, also where it
+moves to another community. Nothing here reads a disk or a clock.
 """
 
 from __future__ import annotations
@@ -149,18 +150,13 @@ class Verifier:
     """
 
     def __init__(
-        self,
-        node: str,
-        community: str,
-        known: Iterable[str] = (),
-        check: Callable[[Entry], str] | None = None,
+        self, node: str, known: Iterable[str] = (), check: Callable[[Entry], str] | None = None
     ) -> None:
         self.place = Place()
         self.finding: Finding | None = None
         self.open: dict[int, Entry] = {}
         """Calls that began and have not ended, by the number of their entry."""
         self._node = node
-        self._community = community
         self._known = tuple(known)
         self._check = check
         self._sought = 0
@@ -203,9 +199,9 @@ class Verifier:
 
     def _author(self, entry: Entry, line: bytes, number: int) -> bool:
         """Whether the entry is this node's, unaltered."""
-        if (entry.node, entry.community) != (self._node, self._community):
-            whose = f"of {ids.short_id(entry.node)}" if entry.node != self._node else "of another community"
-            self._found(number, "foreign", f"entry {number} is {whose}, not of {ids.short_id(self._node)}")
+        if entry.node != self._node:
+            whose, own = ids.short_id(entry.node), ids.short_id(self._node)
+            self._found(number, "foreign", f"entry {number} is of {whose}, not of {own}")
         elif not _signed_by(entry, self._node):
             other = next((node for node in self._known if _signed_by(entry, node)), "")
             if other:

@@ -13,7 +13,6 @@ from typing import Any
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import Reply
-from hearthnet.bus.keyring import load_roster
 from hearthnet.canonical import content_hash, digest
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
@@ -110,8 +109,7 @@ def working(mesh: Mesh) -> Iterator[Workers]:
 
 async def audited(mesh: Mesh, log: AuditLog) -> tuple[list[Entry], Finding | None]:
     """All entries of the node's log, and what is wrong with them."""
-    community = load_roster(mesh.home.roster, mesh.identity.node_id).community_id
-    verifier, found = Verifier(mesh.identity.node_id, community, check=evidence.problem), []
+    verifier, found = Verifier(mesh.identity.node_id, check=evidence.problem), []
     async for batch in log.lines(0, (await log.end()).sequence):
         for message in batch:
             verifier.feed(message.data)
