@@ -15,6 +15,7 @@ from hearthnet_llm.frames import (
     Done,
     Frame,
     Notice,
+    Served,
     Thinking,
     Thought,
     Token,
@@ -205,6 +206,8 @@ def _proofs(frame: Frame) -> list[str]:
             return [proof for proof in (part.signature, part.data) if proof]
         case ToolCall():
             return [frame.signature] if frame.signature else []
+        case Served(part):
+            return [part.signature] if part.signature else []
         case _:
             return []
 

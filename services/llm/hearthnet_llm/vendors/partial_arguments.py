@@ -41,11 +41,14 @@ def steps(path: str) -> list[str | int] | None:
 
 
 class PartialArguments:
-    """The arguments of one call. `broken`: something came that is no value at a path."""
+    """The arguments of one call. `broken`: something came that is no value at a path. `open`: the last string
+    is not all there yet.
+    """
 
     def __init__(self) -> None:
         self.value: dict[str, Any] = {}
         self.broken = False
+        self.open = False
 
     def feed(self, part: Mapping[str, Any]) -> None:
         """Takes one PartialArg."""
@@ -53,6 +56,7 @@ class PartialArguments:
         given = [name for name in _VALUES if name in part]
         if path is None or not given or not _put(self.value, path, _value(part, given[0])):
             self.broken = True
+        self.open = bool(part.get("willContinue"))
 
 
 def _value(part: Mapping[str, Any], name: str) -> Any:

@@ -1,0 +1,8 @@
+"""Google's Gemini (generateContent and its streaming sister), by API key or as Vertex AI has it."""
+
+from __future__ import annotations
+
+from hearthnet_llm.vendors.gemini.answer import decoder
+from hearthnet_llm.vendors.gemini.request import SPELLINGS, encode, read
+
+__all__ = ["SPELLINGS", "decoder", "encode", "read"]

@@ -1,0 +1,170 @@
+"""Gemini's answers back into frames, without I/O: events of a stream, items of an array, or one object.
+
+All of them are responses of the same form; only the first candidate counts. A finish reason may be a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from hearthnet_llm.frames import Cited, Done, Frame, Notice, Served, StopReason, Thinking, Thought, Token
+from hearthnet_llm.parts import ServerPart, ThinkingPart
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.calls import stop_reason
+from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.gemini import citations, parts
+from hearthnet_llm.vendors.gemini.calls import Calls
+from hearthnet_llm.vendors.gemini.messages import FORMAT
+from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+
+_NUMBERS: Final = ("", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
+"""Finish reasons by number, as far as both of the vendor's endpoints count alike."""
+_STOPS: Final[dict[str, StopReason]] = {
+    "MAX_TOKENS": "max_tokens",
+    "SAFETY": "refusal",
+    "RECITATION": "refusal",
+    "LANGUAGE": "refusal",
+    "BLOCKLIST": "refusal",
+    "PROHIBITED_CONTENT": "refusal",
+    "SPII": "refusal",
+    "IMAGE_SAFETY": "refusal",
+    "IMAGE_PROHIBITED_CONTENT": "refusal",
+    "IMAGE_RECITATION": "refusal",
+    "MODEL_ARMOR": "refusal",
+    "PUP_LIMITED_DISABLED": "refusal",
+}
+_MALFORMED: Final = (
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+)
+_SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
+    "executableCode": parts.read_code,
+    "codeExecutionResult": parts.read_outcome,
+    "toolCall": parts.read_server_call,
+    "toolResponse": parts.read_served,
+}
+
+
+def decoder(heard: Heard) -> Decoder:
+    """For one answer, streamed or in one piece."""
+    return Decoding(TextPieces(heard.name), Content(heard))
+
+
+class Content:
+    """What the responses of one answer add up to (`pieces.Content`)."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._calls = Calls(heard.name)
+        self._thought: list[str] = []
+        self._usage: Json = {}
+        self._finish = ""
+        self._message = ""
+        self._size = 0
+        self._left_out = False
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """The frames of one response; raises what `failures` makes of an error in its place."""
+        if value.get("error"):
+            raise failures.inside(self._heard.name, value["error"])
+        if "candidates" not in value and "usageMetadata" not in value and "promptFeedback" not in value:
+            raise failures.no_answer(self._heard.name, "")
+        usage = value.get("usageMetadata") or {}
+        if "promptTokenCount" in usage:
+            self._usage = usage
+        if (value.get("promptFeedback") or {}).get("blockReason"):
+            self._finish = "PROHIBITED_CONTENT"
+        for candidate in value.get("candidates") or ():
+            if not candidate.get("index"):
+                yield from self._candidate(candidate)
+
+    def finish(self) -> Iterator[Frame]:
+        """As `pieces.Content.finish`."""
+        if not self._finish:
+            raise failures.broken(self._heard.name)
+        yield from self._end_thought(None)
+        yield from self._calls.finish()
+        if self._finish in _MALFORMED:
+            said = self._message or "its answer cannot be read"
+            yield Notice(self._finish.lower(), f"{self._heard.name}: {said}"[:500])
+        yield self._done()
+
+    def _candidate(self, candidate: Json) -> Iterator[Frame]:
+        for part in (candidate.get("content") or {}).get("parts") or ():
+            yield from self._part(part)
+        for citation in citations.of(candidate):
+            yield Cited(citation)
+        reason = candidate.get("finishReason")
+        if isinstance(reason, int):
+            reason = _NUMBERS[reason] if reason < len(_NUMBERS) else "OTHER"
+        if reason:
+            self._finish = str(reason)
+            self._message = str(candidate.get("finishMessage") or "")
+
+    def _part(self, part: Json) -> Iterator[Frame]:
+        signature = part.get("thoughtSignature")
+        if part.get("thought"):
+            yield from self._think(part.get("text"), signature)
+            return
+        yield from self._end_thought(None)
+        if part.get("functionCall") is not None:
+            yield from self._calls.feed(part["functionCall"], signature)
+        elif (served := _served(part)) is not None:
+            yield Served(served)
+        else:
+            yield from self._say(part)
+            if signature:
+                yield Thought(ThinkingPart(signature=signature, format=FORMAT))
+
+    def _say(self, part: Json) -> Iterator[Frame]:
+        text = part.get("text")
+        if text:
+            self._size += len(text)
+            yield Token(text)
+        elif (part.get("inlineData") or part.get("fileData")) and not self._left_out:
+            self._left_out = True
+            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
+
+    def _think(self, text: Any, signature: Any) -> Iterator[Frame]:
+        if text:
+            self._size += len(text)
+            self._thought.append(text)
+            yield Thinking(text)
+        if signature:
+            yield from self._end_thought(signature)
+
+    def _end_thought(self, signature: str | None) -> Iterator[Frame]:
+        """A thought ends where something else begins, or with its proof."""
+        if self._thought or signature:
+            text = "".join(self._thought)
+            self._thought = []
+            yield Thought(ThinkingPart(text or None, signature, format=FORMAT))
+
+    def _done(self) -> Done:
+        reason = stop_reason(_STOPS.get(self._finish, "end"), self._calls.called)
+        usage = self._usage
+        if not usage:
+            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+        read = int(usage["promptTokenCount"] or 0) + int(usage.get("toolUsePromptTokenCount") or 0)
+        thought = int(usage.get("thoughtsTokenCount") or 0)
+        return Done(
+            reason,
+            read,
+            int(usage.get("candidatesTokenCount") or 0) + thought,
+            "native",
+            usage.get("cachedContentTokenCount"),
+            usage.get("thoughtsTokenCount"),
+        )
+
+
+def _served(part: Json) -> ServerPart | None:
+    """A call of one of the vendor's own tools, or its result."""
+    for name, reader in _SERVED.items():
+        if part.get(name) is not None:
+            return reader(part)
+    return None

@@ -1,0 +1,43 @@
+"""What a grounded answer of Gemini says of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hearthnet_llm.parts import Citation
+
+
+def of(candidate: Mapping[str, Any]) -> Iterator[Citation]:
+    """The citations of a candidate: for each piece of the answer its sources, else the sources alone."""
+    grounding = candidate.get("groundingMetadata") or {}
+    chunks = grounding.get("groundingChunks") or []
+    supports = grounding.get("groundingSupports") or []
+    for support in supports:
+        segment = support.get("segment") or {}
+        for index in support.get("groundingChunkIndices") or ():
+            if isinstance(index, int) and 0 <= index < len(chunks):
+                yield _source(chunks[index], index, segment)
+    if not supports:
+        for index, chunk in enumerate(chunks):
+            yield _source(chunk, index, {})
+    for source in (candidate.get("citationMetadata") or {}).get("citationSources") or ():
+        yield Citation(
+            "web", url=source.get("uri"), start=source.get("startIndex"), end=source.get("endIndex")
+        )
+
+
+def _source(chunk: Mapping[str, Any], index: int, segment: Mapping[str, Any]) -> Citation:
+    """One source; `start` and `end` count the bytes of the answer that it supports."""
+    retrieved = chunk.get("retrievedContext")
+    place = retrieved or chunk.get("web") or chunk.get("maps") or {}
+    return Citation(
+        kind="file" if retrieved else "web",
+        quoted=place.get("text"),
+        said=segment.get("text"),
+        title=place.get("title") or place.get("fileSearchStore"),
+        url=place.get("uri"),
+        index=index,
+        start=segment.get("startIndex"),
+        end=segment.get("endIndex"),
+    )

@@ -1,0 +1,139 @@
+"""Field names of Google's protobuf JSON: a field may be written snake_case or camelCase, and is the same
+(protobuf.dev, "ProtoJSON Format"). Here everything is camelCase; a target's spelling says which are not.
+
+`_FIELDS` lists the messages of a request that have fields of several words, each field with the message it
+holds, or "" where what it holds is no message of this table: values, arguments, results.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "Request": {
+        "contents": "Content",
+        "systemInstruction": "Content",
+        "tools": "Tool",
+        "toolConfig": "ToolConfig",
+        "generationConfig": "Generation",
+        "safetySettings": "",
+        "cachedContent": "",
+    },
+    "Content": {"parts": "Part"},
+    "Part": {
+        "thoughtSignature": "",
+        "inlineData": "Blob",
+        "fileData": "File",
+        "functionCall": "",
+        "functionResponse": "Response",
+        "executableCode": "",
+        "codeExecutionResult": "",
+        "toolCall": "ServerCall",
+        "toolResponse": "ServerCall",
+        "videoMetadata": "Video",
+    },
+    "Response": {"parts": "ResponsePart"},
+    "ResponsePart": {"inlineData": "Blob", "fileData": "File"},
+    "Blob": {"mimeType": "", "displayName": ""},
+    "File": {"fileUri": "", "mimeType": "", "displayName": ""},
+    "ServerCall": {"toolType": ""},
+    "Video": {"startOffset": "", "endOffset": ""},
+    "Tool": {
+        "functionDeclarations": "Function",
+        "googleSearch": "Search",
+        "googleSearchRetrieval": "",
+        "codeExecution": "",
+        "urlContext": "",
+        "fileSearch": "FileSearch",
+        "googleMaps": "",
+        "enterpriseWebSearch": "",
+        "computerUse": "Computer",
+    },
+    "Function": {"parameters": "Schema", "parametersJsonSchema": ""},
+    "Search": {"excludeDomains": ""},
+    "FileSearch": {"fileSearchStoreNames": "", "topK": "", "metadataFilter": ""},
+    "Computer": {"excludedPredefinedFunctions": ""},
+    "ToolConfig": {"functionCallingConfig": "Calling", "includeServerSideToolInvocations": ""},
+    "Calling": {"allowedFunctionNames": "", "streamFunctionCallArguments": ""},
+    "Generation": {
+        "maxOutputTokens": "",
+        "topP": "",
+        "topK": "",
+        "stopSequences": "",
+        "candidateCount": "",
+        "responseModalities": "",
+        "responseMimeType": "",
+        "responseSchema": "Schema",
+        "responseJsonSchema": "",
+        "presencePenalty": "",
+        "frequencyPenalty": "",
+        "responseLogprobs": "",
+        "thinkingConfig": "Thinking",
+    },
+    "Thinking": {"includeThoughts": "", "thinkingBudget": "", "thinkingLevel": ""},
+    "Schema": {
+        "properties": "Schema by name",
+        "items": "Schema",
+        "anyOf": "Schema",
+        "propertyOrdering": "",
+        "minItems": "",
+        "maxItems": "",
+        "minLength": "",
+        "maxLength": "",
+        "minProperties": "",
+        "maxProperties": "",
+    },
+}
+
+
+def snake(name: str) -> str:
+    """`mimeType` as mime_type."""
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
+    f"{message}.{field}": (field, snake(field))
+    for message, known in _FIELDS.items()
+    for field in known
+    if snake(field) != field
+}
+"""A choice for each field that has two names."""
+
+
+def camel(value: Any, message: str, spelling: dict[str, str]) -> Any:
+    """`value`, a `message` of the table, in camelCase; notes in `spelling` which of its fields were not."""
+    names = {snake(field): field for field in _FIELDS.get(message, {})}
+
+    def renamed(name: str) -> str:
+        field = names.get(name, name)
+        if field != name:
+            spelling[f"{message}.{field}"] = name
+        return field
+
+    return _mapped(value, message, renamed, lambda inner, held: camel(inner, held, spelling))
+
+
+def spelled(value: Any, message: str, spelling: dict[str, str]) -> Any:
+    """`value` with its fields named as `spelling` has them."""
+
+    def renamed(name: str) -> str:
+        return spelling.get(f"{message}.{name}", name)
+
+    return _mapped(value, message, renamed, lambda inner, held: spelled(inner, held, spelling))
+
+
+def _mapped(value: Any, message: str, renamed: Any, deeper: Any) -> Any:
+    if isinstance(value, list):
+        return [_mapped(item, message, renamed, deeper) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if message == "Schema by name":
+        return {name: deeper(inner, "Schema") for name, inner in value.items()}
+    known, made = _FIELDS.get(message, {}), {}
+    for name, inner in value.items():
+        new = renamed(name)
+        held = known.get(name) or known.get(new)
+        made[new] = deeper(inner, held) if held else inner
+    return made

@@ -1,0 +1,171 @@
+"""Parts of a content, both ways: one small writer and one small reader a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hearthnet_llm.parts import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    VideoPart,
+)
+from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.wire import Json
+
+CODE: Final = "code_execution"
+"""The vendor's interpreter, whose calls and results have kinds of their own."""
+_MEDIA: Final = (ImagePart, AudioPart, VideoPart)
+
+Media = ImagePart | AudioPart | VideoPart | DocumentPart
+
+
+def write(part: Part) -> Json:
+    """The native part; `bad_request` for what this vendor has not."""
+    writer = _WRITERS.get(type(part))
+    if writer is None:
+        refuse("/input/messages", f"Gemini takes no {part.__struct_config__.tag}")
+    signature = getattr(part, "signature", None)
+    return {**writer(part), **without_nones(thoughtSignature=signature)}
+
+
+def read(native: Json, where: str) -> Part:
+    """The part of a native one that is neither a call nor a result for one."""
+    for name, reader in _READERS.items():
+        if native.get(name) is not None:
+            return reader(native, where)
+    refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
+
+
+def _text(part: TextPart) -> Json:
+    return {"text": part.text}
+
+
+def _read_text(native: Json, where: str) -> Part:
+    said, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
+    if native.get("thought"):
+        return ThinkingPart(said, signature)
+    return TextPart(said, signature=signature)
+
+
+def _thinking(part: ThinkingPart) -> Json:
+    """A thought, or the proof of one that is not shown."""
+    return {"text": ""} if part.text is None else {"text": part.text, "thought": True}
+
+
+def _media(part: Media) -> Json:
+    named = without_nones(displayName=part.name) if isinstance(part, DocumentPart) else {}
+    if isinstance(part, DocumentPart) and part.text is not None:
+        return {"text": part.text}
+    if part.data is not None:
+        return {"inlineData": {"mimeType": part.media_type, "data": part.data, **named}, **_film(part)}
+    place = part.url or part.file_id
+    if place is None:
+        refuse("/input/messages", f"Gemini takes no {part.__struct_config__.tag} of this form")
+    return {"fileData": {"fileUri": place, **without_nones(mimeType=part.media_type), **named}, **_film(part)}
+
+
+def _film(part: Media) -> Json:
+    if not isinstance(part, VideoPart):
+        return {}
+    about = without_nones(startOffset=part.start, endOffset=part.end, fps=part.fps)
+    return {"videoMetadata": about} if about else {}
+
+
+def read_media(native: Json, where: str) -> Media:
+    """The medium of a part with inlineData or fileData."""
+    inline = native.get("inlineData")
+    place = fields(native.get("fileData") if inline is None else inline, where)
+    media_type = place.get("mimeType")
+    found = without_nones(data=place.get("data"), url=place.get("fileUri"), media_type=media_type)
+    family = str(media_type or "").partition("/")[0]
+    for kind in _MEDIA:
+        if kind.__struct_config__.tag == family:
+            about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")
+            if kind is VideoPart:
+                found |= without_nones(
+                    start=about.get("startOffset"), end=about.get("endOffset"), fps=about.get("fps")
+                )
+            made: Media = kind(**found)
+            return made
+    return DocumentPart(name=place.get("displayName"), **found)
+
+
+def _server_call(part: ServerCallPart) -> Json:
+    named = without_nones(id=part.id)
+    if part.name == CODE:
+        return {"executableCode": {**named, **(part.arguments or {})}}
+    return {"toolCall": {**named, "toolType": part.name.upper(), **without_nones(args=part.arguments)}}
+
+
+def _served(part: ServerResultPart) -> Json:
+    named = without_nones(id=part.id)
+    if part.name == CODE:
+        return {"codeExecutionResult": {**named, **_of(part.result)}}
+    return {"toolResponse": {**named, "toolType": part.name.upper(), **without_nones(response=part.result)}}
+
+
+def read_code(native: Json, where: str = "executableCode") -> ServerCallPart:
+    """The program that the vendor runs."""
+    code = fields(native["executableCode"], where)
+    given = {name: value for name, value in code.items() if name != "id"}
+    return ServerCallPart(CODE, code.get("id"), given, signature=native.get("thoughtSignature"))
+
+
+def read_outcome(native: Json, where: str = "codeExecutionResult") -> ServerResultPart:
+    """What the program did."""
+    outcome = fields(native["codeExecutionResult"], where)
+    result = {name: value for name, value in outcome.items() if name != "id"}
+    return ServerResultPart(CODE, outcome.get("id"), result, signature=native.get("thoughtSignature"))
+
+
+def read_server_call(native: Json, where: str = "toolCall") -> ServerCallPart:
+    """A call of another tool of the vendor."""
+    call = fields(native["toolCall"], where)
+    name = text(call.get("toolType"), f"{where}.toolType").lower()
+    return ServerCallPart(name, call.get("id"), call.get("args"), signature=native.get("thoughtSignature"))
+
+
+def read_served(native: Json, where: str = "toolResponse") -> ServerResultPart:
+    """What such a tool gave back."""
+    found = fields(native["toolResponse"], where)
+    name = text(found.get("toolType"), f"{where}.toolType").lower()
+    return ServerResultPart(
+        name, found.get("id"), found.get("response"), signature=native.get("thoughtSignature")
+    )
+
+
+def _of(value: Any) -> Json:
+    return value if isinstance(value, dict) else {"output": value}
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
+    TextPart: _text,
+    ThinkingPart: _thinking,
+    ImagePart: _media,
+    AudioPart: _media,
+    VideoPart: _media,
+    DocumentPart: _media,
+    RefusalPart: lambda part: {"text": part.text},
+    JsonPart: lambda part: {"text": as_text(part.value)},
+    ServerCallPart: _server_call,
+    ServerResultPart: _served,
+}
+_READERS: Final[dict[str, Callable[[Json, str], Part]]] = {
+    "text": _read_text,
+    "inlineData": read_media,
+    "fileData": read_media,
+    "executableCode": read_code,
+    "codeExecutionResult": read_outcome,
+    "toolCall": read_server_call,
+    "toolResponse": read_served,
+}

@@ -1,0 +1,143 @@
+"""The whole request in both directions (ai.google.dev, "Generating content"; Vertex AI has the same below
+another path).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet_llm.request import ChatRequest, ResponseSchema, Thinking
+from hearthnet_llm.vendors.gemini import messages, names, schema, tools
+from hearthnet_llm.vendors.reading import checked, fields, refuse, without_nones
+from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
+
+SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "query": ("auto", "none", "alt=sse", "%24alt=json%3Benum-encoding%3Dint"),
+    "generation": ("absent", "empty"),
+    "parameters": ("parametersJsonSchema", "parameters"),
+    "response_schema": ("responseJsonSchema", "responseSchema"),
+    "types": schema.TYPES,
+    "mode": ("name", "number"),
+    "auto": ("AUTO", "VALIDATED"),
+    "tools": ("apart", "together"),
+    "functions": ("together", "apart"),
+    "thought": ("when_so", "always"),
+    "system_role": ("none", "user", "model", "system"),
+    "user_role": ("user", "none"),
+    "result_role": ("user", "function", "none"),
+    "unsigned": ("marked", "plain"),
+    **names.SPELLINGS,
+}
+_MODELS: Final = "/models/"
+_ACTIONS: Final = ("generateContent", "streamGenerateContent")
+_STREAM: Final = "alt=sse"
+_PLAIN: Final[dict[str, str]] = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "logprobs": "responseLogprobs",
+    "top_logprobs": "logprobs",
+}
+_JSON: Final = "application/json"
+_SHOWN: Final[dict[str, bool]] = {"parsed": True, "hidden": False}
+_AS_NEEDED: Final = -1
+_PROOFS: Final = ("gemini-3",)
+"""Models that refuse calls without a proof of the thought behind them."""
+
+
+def encode(request: ChatRequest, target: Target) -> HttpRequest:
+    """POST /models/{model}:generateContent, or its streaming sister."""
+    spelling = target.spelling
+    proofs = target.model.startswith(_PROOFS)
+    body = {
+        **messages.Writer(request.messages, spelling, proofs).write(),
+        **tools.write(request, spelling),
+    }
+    generation = _generation(request, spelling)
+    if generation or spelling.get("generation") == "empty":
+        body["generationConfig"] = generation
+    url = f"{target.base}{_MODELS}{target.model}:{_ACTIONS[bool(request.stream)]}"
+    query = spelling.get("query", "auto")
+    if query == "auto":
+        query = _STREAM if request.stream else "none"
+    named = names.spelled(body, "Request", dict(spelling))
+    return HttpRequest("POST", url if query == "none" else f"{url}?{query}", named)
+
+
+def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
+    """As `Wire.read`."""
+    spelling: dict[str, str] = {}
+    path, _, query = native.url.partition("?")
+    base, found, rest = path.rpartition(_MODELS)
+    model, _, action = rest.rpartition(":")
+    if not found or action not in _ACTIONS:
+        refuse("path", f"must be /models/MODEL:{_ACTIONS[0]} or :{_ACTIONS[1]}")
+    streamed = action == _ACTIONS[1]
+    if query != (_STREAM if streamed else ""):
+        spelling["query"] = query or "none"
+    body = names.camel(native.body, "Request", spelling)
+    generation = body.get("generationConfig")
+    spelling["generation"] = "absent" if generation is None else "empty"
+    generation = fields(generation or {}, "generationConfig")
+    request = ChatRequest(
+        messages=messages.Reader(spelling).read(body),
+        response_schema=_read_output(generation, spelling),
+        thinking=_read_thinking(generation),
+        stream=streamed,
+        **tools.read(body, spelling),
+        **{ours: generation.get(its) for ours, its in _PLAIN.items()},
+    )
+    return checked(request), Target(model, base, vendor, spelling=spelling)
+
+
+def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
+    made = without_nones(**{its: getattr(request, ours) for ours, its in _PLAIN.items()})
+    if request.stop == []:
+        del made["stopSequences"]
+    if request.response_schema is not None:
+        made["responseMimeType"] = _JSON
+        given = request.response_schema.schema
+        if given is not None and spelling.get("response_schema") == "responseSchema":
+            made["responseSchema"] = schema.write(given, spelling.get("types", schema.TYPES[0]))
+        elif given is not None:
+            made["responseJsonSchema"] = given
+    thinking = _thinking(request.thinking)
+    return {**made, **({"thinkingConfig": thinking} if thinking else {})}
+
+
+def _thinking(thinking: Thinking | None) -> Json:
+    if thinking is None:
+        return {}
+    budget = {"off": 0, "auto": _AS_NEEDED}.get(str(thinking.mode), thinking.budget_tokens)
+    shown = None if thinking.show is None else _SHOWN.get(thinking.show)
+    return without_nones(includeThoughts=shown, thinkingBudget=budget, thinkingLevel=thinking.effort)
+
+
+def _read_thinking(generation: Json) -> Thinking | None:
+    if generation.get("thinkingConfig") is None:
+        return None
+    native = fields(generation["thinkingConfig"], "generationConfig.thinkingConfig")
+    budget = native.get("thinkingBudget")
+    return Thinking(
+        mode="auto" if budget == _AS_NEEDED else None,
+        effort=native.get("thinkingLevel"),
+        budget_tokens=None if budget == _AS_NEEDED else budget,
+        show=next((ours for ours, its in _SHOWN.items() if its is native.get("includeThoughts")), None),
+    )
+
+
+def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema | None:
+    given: Any = generation.get("responseJsonSchema")
+    if generation.get("responseSchema") is not None:
+        spelling["response_schema"] = "responseSchema"
+        where = "generationConfig.responseSchema"
+        given = schema.read(fields(generation["responseSchema"], where), spelling)
+    if given is None and generation.get("responseMimeType") != _JSON:
+        return None
+    return ResponseSchema(schema=given)
