@@ -57,17 +57,16 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
 
     def check(self) -> None:
         """Raises `bad_request` for what names no capability, and for values that have no canonical JSON."""
-        _ = self._names, self.constraints
+        _ = self._named, self.constraints
 
     def covers(self, capability: Capability) -> bool:
         """Whether an offer of `capability` is one that the token names, by the version rule; a bare name
         stands for every version (resolutions.md 67).
         """
-        return any(
-            version is None or (capability.major == version[0] and capability.minor >= version[1])
-            for name, version in self._names
-            if name == capability.name
-        )
+        for version in self._named.get(capability.name, ()):
+            if version is None or (capability.major == version[0] and capability.minor >= version[1]):
+                return True
+        return False
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -75,8 +74,12 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
         return Constraints(self.params_constraints)
 
     @cached_property
-    def _names(self) -> tuple[tuple[str, tuple[int, int] | None], ...]:
-        return tuple(split_name(entry) for entry in self.capabilities)
+    def _named(self) -> dict[str, list[tuple[int, int] | None]]:
+        """The versions of each name, None for every one."""
+        named: dict[str, list[tuple[int, int] | None]] = {}
+        for name, version in map(split_name, self.capabilities):
+            named.setdefault(name, []).append(version)
+        return named
 
     @cached_property
     def counted(self) -> bool:
