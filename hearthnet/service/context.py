@@ -8,6 +8,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.config import Config, Home
 from hearthnet.service.budget import Budget
+from hearthnet.service.community_log import Memory
 from hearthnet.service.records import Records
 from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
@@ -16,8 +17,8 @@ from hearthnet.trust.keys import Identity
 class NodeContext:
     """The node as its services see it.
 
-    `data` folder, settings, bus, store, and a way to tell how far one is; `records` and `budget` are for the
-    library.
+    `data` folder, settings, bus, store, and a way to tell how far one is; `records`, `budget` and `memory`
+    are for the library.
     """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
@@ -31,6 +32,7 @@ class NodeContext:
         self._joining = asyncio.Lock()
         self.records = Records(home, bus.peer, service, self.store)
         self.budget = Budget(self.store, bus.peer, self.records.instances)
+        self.memory = Memory(self.store, home, bus.peer)
         self.data = home.service(service)
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -52,6 +54,7 @@ class NodeContext:
 
     async def close(self) -> None:
         """Leaves bus and store."""
+        await self.memory.close()
         await self.records.close()
         if self._store is not None:
             await self._store.close()

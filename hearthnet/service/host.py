@@ -34,7 +34,7 @@ class Host:
 
     def __init__(self, service: Service, node: NodeContext) -> None:
         self._service = service
-        self._records, self._budget = node.records, node.budget
+        self._records, self._budget, self._memory = node.records, node.budget, node.memory
         peer = node.bus.peer
         self.peer: Final[Peer] = peer
         self._endpoints = endpoints(service)
@@ -60,8 +60,10 @@ class Host:
     async def open(self) -> None:
         """Listens for calls, then offers; an offer is never out before calls can reach it.
 
-        Before that, settles what an earlier process of the service had begun when it died.
+        Before that, learns what its node knows of the community, and settles what an earlier process of the
+        service had begun when it died.
         """
+        await self._memory.open()
         await self._records.open(self._service.outcome)
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from hearthnet.bus.store import Store
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Identity
-from tests.helpers.mesh import Mesh
+from tests.helpers.mesh import Mesh, start_mesh
 
 pytestmark = pytest.mark.asyncio
 
@@ -43,13 +44,17 @@ async def test_what_is_not_there_or_damaged_is_said(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("STORE-2")
-async def test_another_members_login_does_not_open_the_store(mesh: Mesh) -> None:
-    with pytest.raises(HearthNetError) as caught:
-        await Store.join(mesh.guest, mesh.server.url, "guest")
-    assert caught.value.code == "unauthorized"
-    with pytest.raises(HearthNetError) as stranger:
-        await Link.connect(mesh.server.url, Identity.generate().login(), "stranger")
-    assert stranger.value.code == "unauthorized"
+async def test_another_members_login_does_not_open_the_store(tmp_path: Path) -> None:
+    mesh = await start_mesh(tmp_path, stores=False)
+    try:
+        with pytest.raises(HearthNetError) as caught:
+            await Store.join(mesh.guest, mesh.server.url, "guest")
+        assert caught.value.code == "unauthorized"
+        with pytest.raises(HearthNetError) as stranger:
+            await Link.connect(mesh.server.url, Identity.generate().login(), "stranger")
+        assert stranger.value.code == "unauthorized"
+    finally:
+        mesh.server.stop()
 
 
 async def test_no_server_is_said_with_its_address(mesh: Mesh) -> None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet import ids
-from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
-from hearthnet.service import NodeContext
-from hearthnet.service.host import Host
-from hearthnet.service.status import Status
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
@@ -52,19 +48,11 @@ async def test_the_own_node_is_asked_first(mesh: Mesh) -> None:
 async def test_a_node_can_be_chosen(mesh: Mesh) -> None:
     """The caller's own node offers it too, and would come first."""
     near, far = ProbeService(), ProbeService()
-    async with mesh.hosting(far), await mesh.guest_bus() as guest:
-        url, status = mesh.server.url, Status(None)
-        node = NodeContext(mesh.guest, load_config(mesh.guest), url, near.name, guest, status)
-        host = Host(near, node)
-        await host.open()
-        try:
-            chosen = await guest.call(QUERY, query(), node=mesh.identity.node_id)
-            async with guest.stream(CHAT, CHAT_BODY, node=mesh.identity.node_id) as stream:
-                provider = {stream.provider async for _ in stream}
-            unchosen = await guest.call(QUERY, query())
-        finally:
-            await host.close(drain_seconds=0)
-            await node.records.close()
+    async with mesh.hosting(far), mesh.hosting(near, at=mesh.guest), await mesh.guest_bus() as guest:
+        chosen = await guest.call(QUERY, query(), node=mesh.identity.node_id)
+        async with guest.stream(CHAT, CHAT_BODY, node=mesh.identity.node_id) as stream:
+            provider = {stream.provider async for _ in stream}
+        unchosen = await guest.call(QUERY, query())
     assert {chosen.provider} == provider == {mesh.identity.node_id}
     assert unchosen.provider == guest.peer.node_id
 

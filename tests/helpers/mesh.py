@@ -17,7 +17,6 @@ import msgspec
 
 from hearthnet.bus import keyring
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.link import Link
 from hearthnet.bus.store import Store
 from hearthnet.config import Home, load_config
 from hearthnet.node_state import NodeState, ServerState, ServiceState
@@ -43,10 +42,11 @@ class Mesh:
     guest: Home
     server: NatsServer
     identity: Identity
+    others: tuple[Home, ...] = ()
 
-    async def bus(self, name: str = "test") -> Bus:
-        """Another process of the node, as far as the bus can tell."""
-        return await Bus.join(self.home, self.server.url, name)
+    async def bus(self, name: str = "test", at: Home | None = None) -> Bus:
+        """Another process of the node, or of the one `at` another home, as far as the bus can tell."""
+        return await Bus.join(at or self.home, self.server.url, name)
 
     def restart_server(self) -> None:
         """Kills the server without warning and starts it again where it was."""
@@ -57,17 +57,19 @@ class Mesh:
         """The second member's node, on the same server."""
         return await Bus.join(self.guest, self.server.url, name)
 
-    async def store(self) -> Store:
-        """The node's store."""
-        return await Store.join(self.home, self.server.url, "test store")
+    async def store(self, at: Home | None = None) -> Store:
+        """The node's store, or that of the node `at` another home."""
+        return await Store.join(at or self.home, self.server.url, "test store")
 
     @contextlib.contextmanager
-    def published(self, *services: ServiceState) -> Iterator[None]:
+    def published(self, *services: ServiceState, at: Home | None = None) -> Iterator[None]:
         """The mesh as a running node with these services: its state is there, and its lock is held."""
-        server = ServerState(self.server.url, 0, 0)
+        home = at or self.home
+        home.run.mkdir(parents=True, exist_ok=True)
+        server = ServerState(self.server.url, 0, 0, address="127.0.0.1:7422")
         state = NodeState(os.getpid(), self.identity.node_id, "test", "0", server, services, 0, ready=True)
-        self.home.state.write_bytes(msgspec.json.encode(state))
-        with self.home.lock.open("w") as lock:
+        home.state.write_bytes(msgspec.json.encode(state))
+        with home.lock.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             lock.write(str(os.getpid()))
             lock.flush()
@@ -96,25 +98,45 @@ class Mesh:
 def _take_in(home: Home, guest: Home, roster: Roster) -> Roster:
     """The roster with the guest as a plain member, as invited and let in by the founder; both know it."""
     founder, newcomer = keyring.load_identity(home.device_key), keyring.create_identity(guest.device_key)
-    larger = take_in(roster, founder, newcomer, "guest")
-    home.roster.unlink()
-    for place, identity in ((home, founder), (guest, newcomer)):
-        keyring.write_new(place.roster, rosters.encode(rosters.seal(larger, identity)))
+    larger = take_in(roster, founder, newcomer, guest.path.name)
+    write_roster(larger, home, guest)
     return larger
 
 
-def config_of(settings: ServerSettings) -> str:
-    """The node's own server configuration, less what the helper sets."""
+def write_roster(roster: Roster, *homes: Home) -> None:
+    """What the nodes of `homes` know when they start."""
+    for home in homes:
+        home.roster.unlink(missing_ok=True)
+        sealed = rosters.seal(roster, keyring.load_identity(home.device_key))
+        keyring.write_new(home.roster, rosters.encode(sealed))
+
+
+def config_of(settings: ServerSettings, *guests: Home) -> str:
+    """The node's own server configuration, less what the helper sets; with a store for each of `guests`."""
     lines = render(settings).splitlines()
-    return "\n".join(line for line in lines if not line.startswith(_SET_BY_THE_HELPER))
+    text = "\n".join(line for line in lines if not line.startswith(_SET_BY_THE_HELPER))
+    stores = "".join(
+        f"  STORE_{number} {{\n    jetstream: enabled\n    users: [ {{ nkey: {login.public} }} ]\n  }}\n"
+        for number, login in enumerate(
+            keyring.load_identity(home.device_key).store_login() for home in guests
+        )
+    )
+    return text.replace("  SYS {\n", f"{stores}  SYS {{\n", 1)
 
 
-async def start_mesh(folder: Path) -> Mesh:
-    """Founds a community in `folder`, takes in a guest as a member, and starts the founder's server."""
+async def start_mesh(folder: Path, *others: str, stores: bool = True) -> Mesh:
+    """Founds a community in `folder`, takes in a guest as a member, and a member for each of `others`, and
+    starts the founder's server. There each of them has a store of its own, in place of the one that its own
+    server would have; without `stores` only the founder.
+    """
     home, guest = Home.resolve(folder / "home"), Home.resolve(folder / "guest")
+    more = tuple(Home.resolve(folder / name) for name in others)
     first_run.make_folders(home)
     prepared = first_run.prepare(home, lambda line: None)
-    roster = _take_in(home, guest, prepared.roster)
+    roster = prepared.roster
+    for place in (guest, *more):
+        roster = _take_in(home, place, roster)
+    write_roster(roster, home, guest, *more)
     settings = ServerSettings(
         name="test",
         port=ANY_PORT,
@@ -124,11 +146,10 @@ async def start_mesh(folder: Path) -> Mesh:
         store_login=prepared.identity.store_login().public,
         system_login=Login(bytes(32)).public,
     )
-    server = NatsServer.start(folder / "nats", config_of(settings))
-    mesh = Mesh(home, guest, server, prepared.identity)
-    link = await Link.connect(server.url, prepared.identity.store_login(), "test set-up")
-    try:
-        await streams.ensure(link.client.jetstream(), home.jetstream)
-    finally:
-        await link.close()
+    guests = (guest, *more) if stores else ()
+    server = NatsServer.start(folder / "nats", config_of(settings, *guests))
+    mesh = Mesh(home, guest, server, prepared.identity, more)
+    for place in (home, *guests):
+        async with await mesh.store(place) as store:
+            await streams.ensure(store.js, home.jetstream)
     return mesh

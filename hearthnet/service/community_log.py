@@ -1,0 +1,202 @@
+"""What the own node remembers of its community: events and revocations of tokens in the stream COMMUNITY.
+
+    cm.event.<author>.<sequence>          one event a place, for good: of two that ask for it one gets it
+    cm.event.<author>.<sequence>-<hash>   further events of an author who wrote several in one place
+    cm.revoked.<issuer>.<token id>        until no such token could be valid any more
+
+The `auth` service alone appends. Every process of the node that provides something reads it when it starts
+and when it may have missed something (docs/decisions/0043).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus.event_frames import Heads
+from hearthnet.bus.peer import Peer
+from hearthnet.bus.store import Store
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.service import stored
+from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms
+from hearthnet.trust import community, revocation
+from hearthnet.trust.community import CommunityEvent
+from hearthnet.trust.revocation import TokenRevocation
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+_log = logging.getLogger(__name__)
+STREAM: Final = "COMMUNITY"
+_WHAT: Final = "the community's log"
+_APPEND_SECONDS: Final = 8.0
+_BATCH: Final = 500
+_IDLE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 1.0
+
+
+class Remembered(NamedTuple):
+    """What the log holds, in the order in which it was written; not proved again."""
+
+    events: tuple[CommunityEvent, ...]
+    revocations: tuple[TokenRevocation, ...]
+
+
+class CommunityLog:
+    """The stream COMMUNITY of one node's store. `home` is its folder: the disk under it may be full."""
+
+    def __init__(self, store: Store, home: Home) -> None:
+        self._store = store
+        self._room = stored.Room(home)
+
+    async def claim(self, event: CommunityEvent) -> CommunityEvent:
+        """Keeps a new event of the own node, durably, and returns what stands in its place now: this event,
+        or the one that was there before.
+
+        Raises `partition` where the store does not answer (the event may be kept then, or not) and
+        `capacity_exceeded` where the disk is full.
+        """
+        subject = _place(event)
+        await self._append(subject, community.encode(event))
+        kept = await self._event(subject)
+        if kept is None:
+            raise HearthNetError("partition", f"{_WHAT} lost an event; try again with the same client_id")
+        return kept
+
+    async def keep(self, event: CommunityEvent) -> None:
+        """Keeps an event that another node wrote. Errors as for `claim`."""
+        data = community.encode(event)
+        if await self._append(_place(event), data):
+            return
+        kept = await self._event(_place(event))
+        if kept is None or kept.hash != event.hash:
+            await self._append(f"{_place(event)}-{event.hash[-16:]}", data)
+
+    async def keep_revocation(self, revoked: TokenRevocation) -> None:
+        """Keeps `revoked` until it may be forgotten. Errors as for `claim`."""
+        seconds = (revoked.forget_at - now_ms()) // 1000 + 1
+        if seconds > 0:
+            subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"
+            await self._append(subject, msgspec.json.encode(revoked), {"Nats-TTL": f"{seconds}s"})
+
+    async def read(self) -> Remembered:
+        """All of it, what is damaged passed over and logged; `partition` where the store does not answer."""
+        events: list[CommunityEvent] = []
+        revocations: list[TokenRevocation] = []
+        async for message in self._messages():
+            try:
+                if message.subject.startswith("cm.revoked."):
+                    revocations.append(revocation.decode(message.data))
+                else:
+                    events.append(community.decode(message.data))
+            except HearthNetError as error:
+                _log.error("%s in %s is damaged: %s", message.subject, _WHAT, error)
+        return Remembered(tuple(events), tuple(revocations))
+
+    async def _messages(self) -> AsyncIterator[Msg]:
+        """Every message. How many there are is asked of the reader: some leave the stream from its middle."""
+        from nats import errors
+        from nats.js import api
+
+        config = api.ConsumerConfig(
+            ack_policy=api.AckPolicy.NONE, inactive_threshold=_IDLE_SECONDS, mem_storage=True
+        )
+        js = self._store.js
+        async with stored.answering(_WHAT):
+            reader = await js.pull_subscribe("cm.>", stream=STREAM, config=config)
+            left = int((await reader.consumer_info()).num_pending or 0)
+        try:
+            while left > 0:
+                async with stored.answering(_WHAT):
+                    batch = await reader.fetch(min(_BATCH, left), timeout=stored.ANSWER_SECONDS)
+                left -= len(batch)
+                for message in batch:
+                    yield message
+        finally:
+            # Where the connection is gone, the server forgets the reader by itself.
+            with contextlib.suppress(errors.Error, TimeoutError):
+                await reader.unsubscribe()
+                await js.delete_consumer(STREAM, str(config.name))
+
+    async def _append(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
+        """Whether this call wrote it; False where something stands there."""
+        expected = {"Nats-Expected-Last-Subject-Sequence": "0", **(headers or {})}
+        clock = asyncio.get_running_loop().time
+        until = clock() + _APPEND_SECONDS
+        while (left := until - clock()) > 0:
+            await self._room.check()
+            try:
+                await stored.write(self._store, STREAM, subject, data, expected=expected, seconds=left)
+            except stored.Taken:
+                return False
+            except stored.Unanswered:
+                self._room.unwritten()
+                await stored.reconnected(self._store, left)
+            else:
+                self._room.written()
+                return True
+        raise HearthNetError("partition", f"{_WHAT} does not answer; try again with the same client_id")
+
+    async def _event(self, subject: str) -> CommunityEvent | None:
+        found = await stored.last(self._store, STREAM, subject, _WHAT, stored.ANSWER_SECONDS)
+        return None if found is None else community.decode(found.data)
+
+
+class Memory:
+    """Keeps what one process knows of the community up to the log of the node in `home`."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]], home: Home, peer: Peer) -> None:
+        self._store = store
+        self._home = home
+        self._peer = peer
+        self._tasks = TaskSet()
+        self._behind = asyncio.Event()
+
+    async def open(self) -> None:
+        """Knows all of the log when it returns; `partition` where the store does not answer.
+
+        The process must hear already what happens (`Membership.follow`), so that nothing falls in between:
+        what is told was in the log before.
+        """
+        await self._catch_up()
+        self._peer.link.on_back(self._back)
+        self._peer.membership.on_own_heads(self._compare)
+        self._tasks.start(self._keep_up(), "memory")
+
+    async def close(self) -> None:
+        """Ends it."""
+        await self._tasks.close()
+
+    async def _catch_up(self) -> None:
+        remembered = await CommunityLog(await self._store(), self._home).read()
+        self._peer.membership.learn(remembered.events, remembered.revocations)
+
+    async def _back(self) -> None:
+        self._behind.set()
+
+    def _compare(self, heads: Heads) -> None:
+        if self._peer.membership.heads().behind(heads):
+            self._behind.set()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await self._behind.wait()
+            self._behind.clear()
+            try:
+                await self._catch_up()
+            except HearthNetError as error:
+                _log.warning("what was missed is not known yet: %s", error)
+                self._behind.set()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _place(event: CommunityEvent) -> str:
+    return f"cm.event.{ids.token_form(event.author)}.{event.sequence}"
