@@ -13,6 +13,7 @@ from hearthnet.bus.peer import Peer
 from hearthnet.errors import HearthNetError
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
@@ -108,8 +109,8 @@ class Announcer:
 
     def _answer(self, subject: str, data: bytes) -> Callable[[], Coroutine[Any, Any, None]] | None:
         _, asker = subjects.open_sender(subject)
-        if self._peer.roster.level(asker) == "unknown":
-            raise FrameError("the asker is not a member")
+        if self._peer.roster.level(asker, now_ms()) == "unknown":
+            raise FrameError("the asker is neither a member nor invited")
         header = frames.read_signed(data, asker).header
         if header.kind != "find" or header.community != self._peer.community:
             raise FrameError("not a find for this community")
