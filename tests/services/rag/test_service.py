@@ -11,14 +11,15 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import content_hash
+from hearthnet.canonical import content_hash, digest
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call
 from hearthnet.times import now_ms
-from hearthnet.trust.approval import SKEW_MS, Approval
+from hearthnet.trust.approval import SKEW_MS, Approval, sign_approval
 from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import Scope, mint
 from hearthnet.wire.header import Header
 from hearthnet_rag import RagService
 from hearthnet_rag.database import FILE
@@ -68,7 +69,7 @@ async def offered(bus: Bus, capability: str) -> list[dict[str, Any]]:
     return sorted((view.params for view in await bus.offers(capability)), key=str)
 
 
-def call_by(identity: Identity, capability: str, params: Any, given: Any, **fields: Any) -> Call[Any, Any]:
+def call_by(identity: Identity, capability: str, params: Any, given: Any) -> Call[Any, Any]:
     """A call as the service library would hand it over, from a member with `identity`."""
     header = Header(
         kind="call",
@@ -80,17 +81,32 @@ def call_by(identity: Identity, capability: str, params: Any, given: Any, **fiel
     )
     return Call(
         header=header, contract=contracts().get(capability), body={}, params=params, input=given,
-        principal=identity.node_id, approval=fields.get("approval"), evidence=None, until=0.0,
+        principal=identity.node_id, approval=None, evidence=None, until=0.0,
     )  # fmt: skip
 
 
-def approval_until(identity: Identity, expires: int) -> Approval:
-    """An approval as the ladder hands it on: everything about it but its time was checked there."""
-    node = identity.node_id
-    return Approval(
-        signature="", id=ids.new_ulid(), community=node, approver=node, actor=node, provider=node,
-        capability="rag.ingest@1.0", arguments_digest="", idempotency_key="", run="", tool_call_id="",
-        time=now_ms() - 3 * SKEW_MS, expires=expires,
+def lent(bus: Bus, holder: str) -> str:
+    """A token of the node for `holder`, for everything that rag offers."""
+    return mint(
+        bus.peer.identity,
+        subject=holder,
+        audience=bus.peer.community,
+        scope=Scope(("rag.query", "rag.ingest", "rag.list_corpora")),
+        now_ms=now_ms(),
+        ttl_seconds=60,
+    )
+
+
+def approval_until(bus: Bus, actor: str, body: dict[str, Any], expires: int) -> Approval:
+    """The node's yes to this ingestion by `actor`."""
+    node = bus.peer.node_id
+    return sign_approval(
+        bus.peer.identity,
+        Approval(
+            id=ids.new_ulid(), community=bus.peer.community, approver=node, actor=actor, provider=node,
+            capability="rag.ingest@1.0", arguments_digest=digest(body), idempotency_key="", run="",
+            tool_call_id="", time=now_ms() - 3 * SKEW_MS, expires=expires,
+        ),
     )  # fmt: skip
 
 
@@ -248,19 +264,28 @@ async def test_a_damaged_index_is_rebuilt_from_starter_and_journal(mesh: Mesh) -
     )
 
 
+@pytest.mark.req("RAG-11")
+async def test_a_token_of_the_node_opens_personal_to_nobody_else(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
+    async with running(mesh) as bus, await mesh.guest_bus() as guest:
+        await ingest(bus, "personal", cid)
+        token, other = lent(bus, guest.peer.node_id), await put(mesh, b"bread")
+        body = {"params": {"corpus": "personal"}, "input": {"doc_cid": other}}
+        yes = approval_until(bus, guest.peer.node_id, body, now_ms() + SKEW_MS)
+        error = await refusal(guest.call("rag.ingest@1.0", body, token=token, approval=yes))
+        assert (error.code, error.details) == ("unauthorized", {"path": "/params/corpus"})
+        listed = await guest.call("rag.list_corpora@1.0", {"params": {}, "input": {}}, token=token)
+        assert [corpus["name"] for corpus in listed.output["corpora"]] == ["system"]
+
+
 async def test_an_approval_that_is_too_old_adds_nothing(mesh: Mesh) -> None:
     cid = await put(mesh, SOUP)
-    service = RagService()
-    async with running(mesh, service):
-        old = approval_until(mesh.identity, now_ms() - 2 * SKEW_MS)
-        call = call_by(mesh.identity, "rag.ingest@1.0", CorpusParams("home"), IngestInput(cid), approval=old)
-        error = await refusal(service.ingest(call))
+    async with running(mesh) as bus:
+        body, node = {"params": {"corpus": "home"}, "input": {"doc_cid": cid}}, bus.peer.node_id
+        old, fresh = (approval_until(bus, node, body, now_ms() + later) for later in (-2 * SKEW_MS, SKEW_MS))
+        error = await refusal(bus.call("rag.ingest@1.0", body, token=lent(bus, node), approval=old))
         assert error.code == "expired"
-        fresh = approval_until(mesh.identity, now_ms() + SKEW_MS)
-        call = call_by(
-            mesh.identity, "rag.ingest@1.0", CorpusParams("home"), IngestInput(cid), approval=fresh
-        )
-        assert (await service.ingest(call)).output["chunks_indexed"] == 1
+        assert (await bus.call("rag.ingest@1.0", body, token=lent(bus, node), approval=fresh)).output
 
 
 async def test_stop_before_a_start_does_nothing() -> None:
