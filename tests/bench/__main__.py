@@ -58,7 +58,7 @@ def machine() -> str:
     when = datetime.now(UTC).date().isoformat()
     return (
         f"{when}, {os.cpu_count()} cores ({model}), Python {platform.python_version()}, "
-        f"load {load:.1f} when it ended; {ROUNDS} rounds in turns, medians."
+        f"load {load:.1f} when it ended; {ROUNDS} rounds in turns, medians of their quickest batches."
     )
 
 

@@ -1,4 +1,4 @@
-"""How the benchmark measures: side by side in one run, alternating, medians."""
+"""How the benchmark measures: side by side in one run, in turns, medians of rounds."""
 
 from __future__ import annotations
 
@@ -30,15 +30,24 @@ class Figure(NamedTuple):
 
 
 def microseconds(work: Mapping[str, Callable[[], object]], *, number: int) -> dict[str, float]:
-    """The median cost of each piece of work in us.
+    """The cost of each piece of work in us: the median over the rounds of each round's quickest batch.
 
-    The pieces take turns, `number` runs at a time, so that what else the machine does meets all alike.
+    The pieces take turns, `number` runs a batch, so that what else the machine does meets all alike; the
+    quickest batch of a round is the one that it met least.
     """
-    samples: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(ROUNDS * _BATCHES):
-        for name, function in work.items():
-            began = time.perf_counter()
-            for _ in range(number):
-                function()
-            samples[name].append((time.perf_counter() - began) / number * 1e6)
-    return {name: statistics.median(values) for name, values in samples.items()}
+    rounds: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(ROUNDS):
+        batches: dict[str, list[float]] = {name: [] for name in work}
+        for _ in range(_BATCHES):
+            for name, function in work.items():
+                batches[name].append(_seconds(function, number) / number * 1e6)
+        for name, costs in batches.items():
+            rounds[name].append(min(costs))
+    return {name: statistics.median(costs) for name, costs in rounds.items()}
+
+
+def _seconds(function: Callable[[], object], number: int) -> float:
+    began = time.perf_counter()
+    for _ in range(number):
+        function()
+    return time.perf_counter() - began
