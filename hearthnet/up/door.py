@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.trust.roster import Roster
 from hearthnet.up.server_config import BusLogin
 from hearthnet.up.system import Session, System
 
@@ -24,13 +25,25 @@ class Admitted(NamedTuple):
     invites: tuple[BusLogin, ...]
 
 
+def admitted_by(roster: Roster, now_ms: int) -> Admitted:
+    """Whom `roster` lets in: its members, and the keys of invites that are open at `now_ms`."""
+    return Admitted(
+        tuple(BusLogin(member.node_id, member.login) for member in roster.members),
+        tuple(
+            BusLogin(invite.invite_key, invite.login)
+            for invite in roster.invites
+            if invite.expires_at > now_ms
+        ),
+    )
+
+
 class Door:
     """Who is admitted, less who was shut out for what their server did. The own login is always in."""
 
-    def __init__(self, own: BusLogin, members: Iterable[BusLogin], news: Callable[[str], None]) -> None:
+    def __init__(self, own: BusLogin, wanted: Admitted, news: Callable[[str], None]) -> None:
         self._own = own
         self._news = news
-        self._wanted = Admitted(tuple(members), ())
+        self._wanted = wanted
         self._shut_out: set[str] = set()
 
     @property

@@ -19,10 +19,12 @@ import msgspec
 from hearthnet.bus.link import Link
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServerState
+from hearthnet.times import now_ms
 from hearthnet.trust.keys import Login
 from hearthnet.up import streams
 from hearthnet.up.backoff import Backoff
-from hearthnet.up.door import Admitted, Door
+from hearthnet.up.door import Admitted, Door, admitted_by
+from hearthnet.up.ending import heed_cancelling
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.leaf import Leaf
@@ -52,7 +54,7 @@ class Server:
         self._leaf = Leaf(prepared)
         self._door = Door(
             BusLogin(prepared.identity.node_id, prepared.identity.login().public),
-            (BusLogin(each.node_id, each.login) for each in prepared.roster.members),
+            admitted_by(prepared.roster, now_ms()),
             news,
         )
         self._changing = asyncio.Lock()
@@ -89,6 +91,7 @@ class Server:
         backoff = Backoff(random.random)
         began = time.monotonic()
         while True:
+            heed_cancelling()
             if self._nats.running:
                 code = await self._nats.ended()
                 _log.error("%s %s", NAME, ending(code, self._log_file.last_line()))
@@ -135,6 +138,7 @@ class Server:
         if self._system is not None:
             await self._system.on_leaf_link(arrived.set)
         while True:
+            heed_cancelling()
             await arrived.wait()
             arrived.clear()
             try:

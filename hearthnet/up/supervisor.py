@@ -24,6 +24,7 @@ from hearthnet.errors import INTERRUPTED, OK
 from hearthnet.node_state import NodeState, ServiceState
 from hearthnet.times import now_ms
 from hearthnet.up.child import Child
+from hearthnet.up.community import Community
 from hearthnet.up.disk import Disk
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
@@ -58,6 +59,7 @@ class Supervisor:
         self._signals = 0
         self._stop = asyncio.Event()
         self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news)
+        self._community = Community(prepared, self._server.admit, self._server_news)
         # Nobody writes into this pipe: what matters is that its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
         self._children = tuple(
@@ -106,6 +108,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
             tasks.create_task(self._server.guard())
+            tasks.create_task(self._community.follow(self._server.state.url))
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
@@ -127,7 +130,9 @@ class Supervisor:
         if self._ready_file is not None:
             self._ready_file.remove()
         await asyncio.gather(
-            *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children), self._server.close()
+            *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children),
+            self._community.close(),
+            self._server.close(),
         )
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:

@@ -1,0 +1,144 @@
+"""The supervisor follows its community: what the others tell goes to the disk, and to the server's door.
+
+    bus (membership) --> roster --> roster.json
+                               `--> server: who may log in, who has to go
+
+It does so for every event within moments, when an invite runs out, and again until it worked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from hearthnet import ids
+from hearthnet.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust.roster import Roster
+from hearthnet.up.door import Admitted, admitted_by
+from hearthnet.up.ending import heed_cancelling
+from hearthnet.up.first_run import Prepared
+from hearthnet.up.roster_file import RosterFile
+from hearthnet.up.server_config import BusLogin
+
+RETRY_SECONDS: Final = 1.0
+LINGER_MS: Final = 5_000
+"""So long an invite that was used stays connected: the answer to who joined by it is on its way."""
+_REST_SECONDS: Final = 0.1
+_log = logging.getLogger(__name__)
+Admit = Callable[[Admitted], Awaitable[None]]
+
+
+class Community:
+    """Keeps file and server at what the community is. `news` takes a line when somebody has to know of it."""
+
+    def __init__(self, prepared: Prepared, admit: Admit, news: Callable[[str], None]) -> None:
+        self._prepared = prepared
+        self._own = prepared.identity.node_id
+        self._file = RosterFile(prepared.home.roster, prepared.identity)
+        self._admit = admit
+        self._news = news
+        self._bus: Bus | None = None
+        self._told = ""
+        self._known = {member.node_id for member in prepared.roster.members}
+        self._admitted: Admitted | None = None
+        self._lingering: dict[BusLogin, int] = {}
+
+    async def follow(self, url: str) -> None:
+        """Joins the bus at `url` and follows until cancelled; the connection comes back by itself."""
+        self._bus = await self._join(url)
+        changed = asyncio.Event()
+        changed.set()
+        membership = self._bus.peer.membership
+        membership.on_change(changed.set)
+        while True:
+            heed_cancelling()
+            changed.clear()
+            began = time.monotonic()
+            wait = await self._take(membership.roster)
+            # A flood of events must not keep the disk and the server busy all the time.
+            await asyncio.sleep(max(_REST_SECONDS, time.monotonic() - began))
+            heed_cancelling()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), wait)
+
+    async def close(self) -> None:
+        """Leaves the bus."""
+        if self._bus is not None:
+            await self._bus.close()
+
+    async def _join(self, url: str) -> Bus:
+        while True:
+            heed_cancelling()
+            try:
+                return await Bus.join(self._prepared.home, url, "up")
+            except HearthNetError as error:
+                self._tell([error])
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self, roster: Roster) -> float | None:
+        """Brings file and server to `roster`; after how many seconds to do so again at the latest."""
+        problems = []
+        try:
+            roster = await asyncio.to_thread(self._file.keep, roster)
+        except HearthNetError as error:
+            problems.append(error)
+        now = now_ms()
+        wanted = self._wanted(roster, now)
+        if wanted != self._admitted:
+            try:
+                await self._admit(wanted)
+                self._admitted = wanted
+            except HearthNetError as error:
+                problems.append(error)
+        self._tell(problems)
+        self._tell_of_members(roster)
+        return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
+
+    def _wanted(self, roster: Roster, now: int) -> Admitted:
+        """Who is to be let in: members and open invites, and for a moment those that were just used."""
+        wanted = admitted_by(roster, now)
+        held = {invite.invite_key for invite in roster.invites}
+        here = self._admitted.invites if self._admitted is not None else ()
+        self._lingering = {
+            invite: self._lingering.get(invite, now + LINGER_MS)
+            for invite in here
+            if invite.node_id not in held
+        }
+        lingering = (invite for invite, end in self._lingering.items() if end > now)
+        return wanted._replace(invites=(*wanted.invites, *lingering))
+
+    def _tell(self, problems: list[HearthNetError]) -> None:
+        """Says once what is wrong, however often it is met."""
+        text = "; ".join(problem.message for problem in problems)
+        if text and text != self._told:
+            _log.error("%s", text)
+            self._news(text)
+        self._told = text
+
+    def _tell_of_members(self, roster: Roster) -> None:
+        members = {member.node_id for member in roster.members}
+        for node in sorted(members - self._known):
+            self._news(f"{ids.short_id(node)} belongs to the community now")
+        for node in sorted(self._known - members):
+            who = "this node" if node == self._own else ids.short_id(node)
+            self._news(f"{who} does not belong to the community any more")
+        self._known = members
+
+
+def _ends(wanted: Admitted, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
+    """When someone who is let in now is not to be any more, in milliseconds."""
+    let_in = {invite.node_id for invite in wanted.invites}
+    yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)
+    yield from (end for invite, end in lingering.items() if invite.node_id in let_in)
+
+
+def _until(ends: Iterable[int], now: int) -> float | None:
+    """Seconds until the first of `ends`, None where there is none."""
+    first = min(ends, default=None)
+    return None if first is None else max(0.0, (first - now) / 1000)

@@ -1,0 +1,48 @@
+"""`community/roster.json`: written by the supervisor alone, and never with less than it held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hearthnet.bus import keyring
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import roster as rosters
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.up.files import file_errors, write_whole
+
+
+class RosterFile:
+    """The roster of one home on its disk, under the seal of its own node."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path = path
+        self._identity = identity
+
+    def keep(self, roster: Roster) -> Roster:
+        """Writes what `roster` has and the file lacks, durably and in one step; returns both together.
+
+        Raises what is wrong with a damaged file, by name, and `unauthorized` for one of another community;
+        neither is written over. `capacity_exceeded` for a full disk: the file stays as it was.
+        """
+        held = self._held()
+        if held is not None and held.community_id != roster.community_id:
+            raise HearthNetError(
+                "unauthorized",
+                f"{self._path} became that of another community while the node ran; restart the node",
+            )
+        if held is not None and roster.lacks(held.heads()):
+            roster = rosters.merge(roster, held.events)
+        if held is None or held.lacks(roster.heads()):
+            with file_errors(self._path):
+                content = rosters.encode(rosters.seal(roster, self._identity))
+                write_whole(self._path, content, durable=True)
+        return roster
+
+    def _held(self) -> Roster | None:
+        try:
+            return keyring.load_roster(self._path, self._identity.node_id)
+        except HearthNetError as error:
+            if error.code == "not_found":
+                return None
+            raise
