@@ -21,6 +21,7 @@ _COMMANDS: Final = (
     "members",
     "revoke",
     "token",
+    "audit",
     "logs",
     "models",
     "version",

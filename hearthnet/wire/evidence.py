@@ -56,7 +56,7 @@ def _differences(entry: Entry, frame: Frame) -> str:
         ("standing grant", _grant(header), (entry.grant, entry.use)),
     ):
         if said != kept:
-            return f"the caller's frame is for another {what}"
+            return f"the caller's frame says otherwise: {what}"
     return ""
 
 

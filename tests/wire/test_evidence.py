@@ -145,7 +145,7 @@ def test_an_entry_and_its_evidence_agree() -> None:
     ],
 )
 def test_an_entry_that_says_something_else_is_told(changes: dict[str, Any], what: str) -> None:
-    assert evidence.problem(entry(**changes)) == f"the caller's frame is for another {what}"
+    assert evidence.problem(entry(**changes)) == f"the caller's frame says otherwise: {what}"
 
 
 @pytest.mark.req("AUDIT-3")

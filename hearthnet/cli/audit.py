@@ -1,0 +1,152 @@
+"""`hearthnet audit`: what was done here with side effects, for whom, and the proof of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import counted, one_line
+
+if TYPE_CHECKING:
+    from hearthnet.cli.audit_trail import Call, Verdict
+    from hearthnet.config import Home
+    from hearthnet.trust.roster import Roster
+
+_HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")
+
+
+@click.group("audit", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """What was done here with side effects, for whom, and the proof of it.
+
+    \b
+    hearthnet audit list
+    hearthnet audit export log.jsonl
+    hearthnet audit verify log.jsonl
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("list")
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="How many calls, the newest (20).")
+@home_option
+@json_option
+def list_calls(limit: int, home: Home, json: bool) -> None:
+    """Show the newest calls with side effects, newest last."""
+    import asyncio
+
+    from hearthnet.cli.audit_trail import newest
+    from hearthnet.cli.who import roster_of
+
+    calls = asyncio.run(newest(home, limit))
+    if json:
+        terminal.json_page([call.as_json() for call in calls])
+    elif calls:
+        _show(calls, roster_of(home))
+    else:
+        terminal.line("nothing with side effects was called here yet")
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@home_option
+@json_option
+def export(file: Path, home: Home, json: bool) -> None:
+    """Write the whole log to FILE (`-` for stdout), with a signed head.
+
+    Whoever has it can verify it without this node.
+    """
+    from hearthnet.cli.audit_trail import export_to
+
+    count = export_to(home, file)
+    if str(file) == "-":
+        return
+    if json:
+        terminal.json_page({"path": str(file), "entries": count})
+    else:
+        entries = f"{count} {'entry' if count == 1 else 'entries'}"
+        terminal.line(f"{entries} in {one_line(str(file))}; see: hearthnet audit verify FILE")
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--roster",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The members of the community that an exported log is from. Default: those of this home.",
+)
+@home_option
+@json_option
+def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> None:
+    """Prove that the log is whole: of the running node, or the exported one in FILE, without any node.
+
+    What is wrong is named with its entry, and the exit code is 4.
+    """
+    import asyncio
+
+    from hearthnet.bus.keyring import load_roster
+    from hearthnet.cli.audit_trail import verify_file, verify_running
+    from hearthnet.cli.who import roster_of
+
+    if file is None:
+        members = roster_of(home)
+        verdict = asyncio.run(verify_running(home, members))
+    else:
+        members = load_roster(roster or home.roster)
+        verdict = verify_file(file, members)
+    if json:
+        terminal.json_page(verdict.as_json())
+    else:
+        _tell(verdict, members)
+
+
+def _show(calls: list[Call], roster: Roster) -> None:
+    from hearthnet.cli.moments import moment
+    from hearthnet.times import now_ms
+
+    now = now_ms()
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                str(call.began.sequence),
+                moment(call.began.time, now),
+                one_line(call.began.capability),
+                _named(call.began.principal, roster),
+                call.consent,
+                call.outcome,
+            )
+            for call in calls
+        ],
+    )
+
+
+def _named(principal: str, roster: Roster) -> str:
+    """Who that is: a member by its name, a guest by the name it has at its gateway, or a short id."""
+    from hearthnet import ids
+    from hearthnet.cli.who import shown_name
+
+    node, _, guest = principal.partition("/")
+    member = roster.member(node)
+    name = ids.short_id(node) if member is None else shown_name(member.display_name)
+    return f"{one_line(guest)} of {name}" if guest else name
+
+
+def _tell(verdict: Verdict, roster: Roster) -> None:
+    from hearthnet.cli.moments import moment
+    from hearthnet.times import now_ms
+
+    now = now_ms()
+    calls = counted(verdict.calls, "call")
+    until = "" if verdict.as_of is None else f", as it was {moment(verdict.as_of, now)}"
+    terminal.line(f"whole: {verdict.entries} entries of {calls}, by {_named(verdict.node, roster)}{until}")
+    for began in verdict.open:
+        what = f"{one_line(began.capability)} for {_named(began.principal, roster)}"
+        terminal.line(f"entry {began.sequence}: {what} began {moment(began.time, now)} and has not ended")
