@@ -24,7 +24,7 @@ _TOP_P: Final = 0.95
 """The contract's defaults: this vendor demands the first, and newer models refuse the second beside a
 temperature."""
 _MODES: Final[dict[str, str]] = {"on": "enabled", "auto": "adaptive", "off": "disabled"}
-_SHOWN: Final[dict[str, str]] = {"summary": "summarized", "hidden": "omitted"}
+_SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted"}
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
@@ -52,7 +52,7 @@ def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
         **messages.write(request.messages, spelling.get("empty_result", "absent")),
         "max_tokens": _MAX_TOKENS if request.max_tokens is None else request.max_tokens,
         **_sampling(request),
-        **without_nones(stop_sequences=request.stop or None),
+        **without_nones(stop_sequences=request.stop),
         **_tools(request, spelling.get("tool_type", "none")),
         **_output(request, spelling.get("structured", "output_config")),
         **cached(request.cache),

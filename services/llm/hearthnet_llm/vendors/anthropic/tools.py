@@ -23,13 +23,17 @@ _SCREEN: Final[dict[str, str]] = {
     "height": "display_height_px",
     "number": "display_number",
 }
+_MCP: Final = "mcp_toolset"
+"""All tools of one MCP server that the vendor calls itself."""
+_MCP_NAME: Final = "mcp_server_name"
 _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def write(tool: Tool, spelling: str) -> Json:
     """The native tool; `spelling` "custom" says of a declared one that it is one."""
     if tool.server is not None:
-        body = {"name": tool.name, **_write_server(tool.server)}
+        named = _MCP_NAME if tool.server.kind == _MCP else "name"
+        body = {named: tool.name, **_write_server(tool.server)}
     else:
         typed = {"type": "custom"} if spelling == "custom" else {}
         body = {**typed, "name": tool.name, "input_schema": tool.schema}
@@ -50,8 +54,9 @@ def read(native: Json, where: str) -> Tool:
     """The tool of a native one."""
     kind = native.get("type") or "custom"
     schema = native.get("input_schema")
+    named = _MCP_NAME if kind == _MCP else "name"
     return Tool(
-        text(native.get("name"), f"{where}.name"),
+        text(native.get(named), f"{where}.{named}"),
         native.get("description"),
         schema if schema is None else fields(schema, f"{where}.input_schema"),
         native.get("strict"),

@@ -21,6 +21,7 @@ from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": bedrock_paths.SPELLING,
     "inference": ("absent", "empty"),
+    "more": ("absent", "empty"),
     "thinking": (
         "thinking",
         "reasoning_config",
@@ -55,7 +56,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
         ("outputConfig", _output(request, target)),
         (_MORE, _more(request, target)),
     ):
-        if value:
+        if value or (name == _MORE and target.spelling.get("more") == "empty"):
             body[name] = value
     return HttpRequest("POST", target.base + path, body)
 
@@ -67,6 +68,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     body = native.body
     inference = body.get("inferenceConfig")
     spelling["inference"] = "absent" if inference is None else "empty"
+    spelling["more"] = "absent" if body.get(_MORE) is None else "empty"
     declared, choice = _read_tools(body)
     thinking, top_k = _read_more(body, spelling)
     request = ChatRequest(

@@ -14,8 +14,9 @@ import msgspec
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import CallPart, JsonPart, Part, TextPart, ThinkingPart
 from hearthnet_llm.request import Message
-from hearthnet_llm.vendors.calls import CallIds, is_made_up
+from hearthnet_llm.vendors.calls import is_made_up
 from hearthnet_llm.vendors.gemini import parts
+from hearthnet_llm.vendors.pairing import Pairing
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
 from hearthnet_llm.vendors.wire import Json
@@ -43,13 +44,18 @@ class Writer:
         if system:
             role = self._spelling.get("system_role", "none")
             native = [self._thought(parts.write(part)) for one in system for part in said(one)]
-            body["systemInstruction"] = {**({} if role == "none" else {"role": role}), "parts": native}
+            named = {} if role == "none" else {"role": role}
+            body["systemInstruction"] = {**named, "parts": self._listed(native, "system_parts")}
         return body
+
+    def _listed(self, native: list[Json], choice: str) -> list[Json] | Json:
+        """A list of one may be written as the one."""
+        return native[0] if len(native) == 1 and self._spelling.get(choice) == "one" else native
 
     def _content(self, turn: list[Message]) -> Json:
         made = [self._thought(part) for message in turn for part in self._parts(message)]
         role = self._role(turn[0])
-        return {**({} if role == "none" else {"role": role}), "parts": made}
+        return {**({} if role == "none" else {"role": role}), "parts": self._listed(made, "contents_parts")}
 
     def _role(self, message: Message) -> str:
         if message.role == "assistant":
@@ -112,8 +118,7 @@ class Reader:
 
     def __init__(self, spelling: dict[str, str]) -> None:
         self._spelling = spelling
-        self._ids = CallIds()
-        self._waiting: list[ToolCall] = []
+        self._pairing = Pairing()
         self._signed = True
 
     def read(self, body: Json) -> list[Message]:
@@ -122,7 +127,7 @@ class Reader:
         if body.get("systemInstruction") is not None:
             system = fields(body["systemInstruction"], "systemInstruction")
             self._spelling["system_role"] = str(system.get("role") or "none")
-            native = self._listed(system.get("parts"), "systemInstruction.parts")
+            native = self._listed(system.get("parts"), "systemInstruction.parts", "system_parts")
             read = [parts.read(part, "systemInstruction.parts") for part in native]
             made.append(Message(role="system", content=read))
         contents = objects(body.get("contents"), "contents")
@@ -130,7 +135,10 @@ class Reader:
         self._spelling["unsigned"] = "marked" if self._signed else "plain"
         return made
 
-    def _listed(self, native: Any, where: str) -> list[Json]:
+    def _listed(self, native: Any, where: str, choice: str) -> list[Json]:
+        if isinstance(native, dict):
+            self._spelling[choice] = "one"
+            native = [native]
         found = objects(native, where)
         if any(part.get("thought") is False for part in found):
             self._spelling["thought"] = "always"
@@ -138,7 +146,7 @@ class Reader:
 
     def _turn(self, native: Json, where: str) -> list[Message]:
         role = native.get("role")
-        listed = self._listed(native.get("parts"), f"{where}.parts")
+        listed = self._listed(native.get("parts"), f"{where}.parts", "contents_parts")
         match role:
             case "model":
                 return [self._model(listed, f"{where}.parts")]
@@ -178,19 +186,10 @@ class Reader:
         return Message(
             role="tool",
             content=content,
-            tool_call_id=self._answered(native.get("id"), name),
+            tool_call_id=self._pairing.answered(native.get("id"), name),
             is_error=True if isinstance(content, str) else None,
             name=name,
         )
-
-    def _answered(self, given: Any, name: str) -> str:
-        """The id of the call that a result answers: its own, else that of the first one of its tool."""
-        if isinstance(given, str) and given:
-            return given
-        for place, call in enumerate(self._waiting):
-            if call.name == name:
-                return self._waiting.pop(place).id
-        return self._ids.take(None)
 
     def _model(self, listed: list[Json], where: str) -> Message:
         read: list[Part] = []
@@ -204,12 +203,12 @@ class Reader:
                 read.append(parts.read(part, f"{where}[{place}]"))
         if calls and not any(call.signature for call in calls):
             self._signed = False
-        self._waiting = [call for call in calls if is_made_up(call.id)]
+        self._pairing.asked(calls)
         said_first = unplaced(read)
         content = None if calls and not said_first else said_first
         return Message(role="assistant", content=content, tool_calls=calls)
 
     def _call(self, native: Json, signature: Any, where: str) -> ToolCall:
         name = text(native.get("name"), f"{where}.functionCall.name")
-        made = ToolCall(self._ids.take(native.get("id")), name, native.get("args") or {})
+        made = ToolCall(self._pairing.called(native.get("id")), name, native.get("args") or {})
         return msgspec.structs.replace(made, signature=signature)

@@ -33,6 +33,7 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
         "toolCall": "ServerCall",
         "toolResponse": "ServerCall",
         "videoMetadata": "Video",
+        "mediaResolution": "",
     },
     "Response": {"parts": "ResponsePart"},
     "ResponsePart": {"inlineData": "Blob", "fileData": "File"},

@@ -75,6 +75,8 @@ def _media(part: Media) -> Json:
 
 
 def _film(part: Media) -> Json:
+    if isinstance(part, ImagePart) and part.detail is not None:
+        return {"mediaResolution": {"level": part.detail}}
     if not isinstance(part, VideoPart):
         return {}
     about = without_nones(startOffset=part.start, endOffset=part.end, fps=part.fps)
@@ -91,6 +93,9 @@ def read_media(native: Json, where: str) -> Media:
     for kind in _MEDIA:
         if kind.__struct_config__.tag == family:
             about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")
+            closely = fields(native.get("mediaResolution") or {}, f"{where}.mediaResolution")
+            if kind is ImagePart:
+                found |= without_nones(detail=closely.get("level"))
             if kind is VideoPart:
                 found |= without_nones(
                     start=about.get("startOffset"), end=about.get("endOffset"), fps=about.get("fps")

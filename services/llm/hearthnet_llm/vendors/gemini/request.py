@@ -17,12 +17,16 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "generation": ("absent", "empty"),
     "parameters": ("parametersJsonSchema", "parameters"),
     "response_schema": ("responseJsonSchema", "responseSchema"),
+    "mime": ("auto", "text/plain", "text/x.enum"),
     "types": schema.TYPES,
     "mode": ("name", "number"),
     "auto": ("AUTO", "VALIDATED"),
+    "tool_config": ("absent", "empty", "calling"),
     "tools": ("apart", "together"),
     "functions": ("together", "apart"),
     "thought": ("when_so", "always"),
+    "contents_parts": ("list", "one"),
+    "system_parts": ("list", "one"),
     "system_role": ("none", "user", "model", "system"),
     "user_role": ("user", "none"),
     "result_role": ("user", "function", "none"),
@@ -98,22 +102,22 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     made = without_nones(**{its: getattr(request, ours) for ours, its in _PLAIN.items()})
-    if request.stop == []:
-        del made["stopSequences"]
-    if request.response_schema is not None:
+    mime = spelling.get("mime", "auto")
+    if mime != "auto":
+        made["responseMimeType"] = mime
+    elif request.response_schema is not None:
         made["responseMimeType"] = _JSON
+    if request.response_schema is not None:
         given = request.response_schema.schema
         if given is not None and spelling.get("response_schema") == "responseSchema":
             made["responseSchema"] = schema.write(given, spelling.get("types", schema.TYPES[0]))
         elif given is not None:
             made["responseJsonSchema"] = given
-    thinking = _thinking(request.thinking)
-    return {**made, **({"thinkingConfig": thinking} if thinking else {})}
+    thinking = {} if request.thinking is None else {"thinkingConfig": _thinking(request.thinking)}
+    return {**made, **thinking}
 
 
-def _thinking(thinking: Thinking | None) -> Json:
-    if thinking is None:
-        return {}
+def _thinking(thinking: Thinking) -> Json:
     budget = {"off": 0, "auto": _AS_NEEDED}.get(str(thinking.mode), thinking.budget_tokens)
     shown = None if thinking.show is None else _SHOWN.get(thinking.show)
     return without_nones(includeThoughts=shown, thinkingBudget=budget, thinkingLevel=thinking.effort)
@@ -138,6 +142,9 @@ def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema |
         spelling["response_schema"] = "responseSchema"
         where = "generationConfig.responseSchema"
         given = schema.read(fields(generation["responseSchema"], where), spelling)
-    if given is None and generation.get("responseMimeType") != _JSON:
+    mime = generation.get("responseMimeType")
+    if mime in SPELLINGS["mime"]:
+        spelling["mime"] = mime
+    if given is None and mime != _JSON:
         return None
     return ResponseSchema(schema=given)

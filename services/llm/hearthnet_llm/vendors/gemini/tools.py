@@ -37,6 +37,8 @@ def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     config = _config(request, spelling)
     if config and request.tools:
         body["toolConfig"] = config
+    elif (stands := spelling.get("tool_config", "absent")) != "absent":
+        body["toolConfig"] = {"functionCallingConfig": {}} if stands == "calling" else {}
     return body
 
 
@@ -101,9 +103,13 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     if body.get("tools") is not None:
         made["tools"] = _read_tools(objects(body["tools"], "tools"), spelling)
     config = fields(body.get("toolConfig") or {}, "toolConfig")
+    if body.get("toolConfig") == {}:
+        spelling["tool_config"] = "empty"
     if config.get("includeServerSideToolInvocations") is not None:
         made["show_server_tools"] = config["includeServerSideToolInvocations"]
-    if config.get("functionCallingConfig") is not None:
+    if config.get("functionCallingConfig") == {}:
+        spelling["tool_config"] = "calling"
+    elif config.get("functionCallingConfig") is not None:
         calling = fields(config["functionCallingConfig"], "toolConfig.functionCallingConfig")
         made["tool_choice"] = _read_choice(calling, spelling)
     return made

@@ -1,0 +1,89 @@
+"""Ollama's answers back into frames, without I/O: a line for each piece, or one object for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hearthnet_llm.frames import Done, Frame, StopReason, Thinking, Thought, Token, ToolCall
+from hearthnet_llm.parts import ThinkingPart
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
+from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+
+_STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
+_FORMAT: Final = "ollama"
+
+
+def decoder(heard: Heard) -> Decoder:
+    """For one answer, streamed or in one piece."""
+    return Decoding(TextPieces(heard.name), Content(heard))
+
+
+class Content:
+    """What the objects of one answer add up to (`pieces.Content`)."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._ids = CallIds()
+        self._thought: list[str] = []
+        self._last: Json | None = None
+        self._called = False
+        self._size = 0
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """The frames of one object; raises what `failures` makes of an error in its place."""
+        if value.get("error"):
+            raise failures.inside(self._heard.name, value["error"])
+        message = value.get("message")
+        if not isinstance(message, dict) and not value.get("done"):
+            raise failures.no_answer(self._heard.name, "")
+        if message:
+            yield from self._said(message)
+        if value.get("done"):
+            self._last = value
+
+    def finish(self) -> Iterator[Frame]:
+        """As `pieces.Content.finish`."""
+        if self._last is None:
+            raise failures.broken(self._heard.name)
+        yield from self._end_thought()
+        yield self._done(self._last)
+
+    def _said(self, message: Json) -> Iterator[Frame]:
+        thought, text = message.get("thinking"), message.get("content")
+        if thought:
+            self._size += len(thought)
+            self._thought.append(thought)
+            yield Thinking(thought)
+        if text:
+            yield from self._end_thought()
+            self._size += len(text)
+            yield Token(text)
+        for native in message.get("tool_calls") or ():
+            yield from self._end_thought()
+            yield self._call(native)
+
+    def _call(self, native: Json) -> Frame:
+        function = native.get("function") or {}
+        identity = self._ids.take(native.get("id"))
+        made = call(self._heard.name, identity, function.get("name"), function.get("arguments"))
+        self._called = self._called or isinstance(made, ToolCall)
+        return made
+
+    def _end_thought(self) -> Iterator[Frame]:
+        if self._thought:
+            text, self._thought = "".join(self._thought), []
+            yield Thought(ThinkingPart(text, format=_FORMAT))
+
+    def _done(self, last: Json) -> Done:
+        reason = stop_reason(_STOPS.get(str(last.get("done_reason")), "end"), self._called)
+        read = _count(last.get("prompt_eval_count"), self._heard.prompt_size)
+        return Done(reason, read, _count(last.get("eval_count"), self._size), "native")
+
+
+def _count(given: Any, characters: int) -> int:
+    """What is reported; a prompt that the server still knows is not."""
+    return int(given) if isinstance(given, int) else tokens(characters)

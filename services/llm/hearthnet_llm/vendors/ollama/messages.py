@@ -1,0 +1,142 @@
+"""Messages in both directions: text and images apart, thoughts in a field, calls whose ids may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.parts import DocumentPart, ImagePart, JsonPart, Part, RefusalPart, TextPart, ThinkingPart
+from hearthnet_llm.request import Message
+from hearthnet_llm.vendors.calls import is_made_up
+from hearthnet_llm.vendors.pairing import Pairing
+from hearthnet_llm.vendors.reading import fields, objects, refuse, text
+from hearthnet_llm.vendors.turns import said
+from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.wire import Json
+
+ERROR_MARK: Final = "ERROR: "
+_ROLES: Final = ("system", "user", "assistant", "tool")
+_LEFT_OUT: Final = ("call", "server_call", "server_result", "tool_reference", "thinking")
+
+
+def write(messages: list[Message], spelling: Mapping[str, str]) -> list[Json]:
+    """The native messages."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    return [_write(message, names, spelling) for message in messages]
+
+
+def _write(message: Message, names: dict[str, str], spelling: Mapping[str, str]) -> Json:
+    parts = said(message)
+    thought = "".join(part.text or "" for part in parts if isinstance(part, ThinkingPart) and _is_plain(part))
+    body: Json = {"role": message.role, **_content(message, parts)}
+    if thought:
+        body["thinking"] = thought
+    if message.role == "tool":
+        body |= _answer(message, names, spelling)
+    if message.tool_calls or (message.role == "assistant" and spelling.get("no_calls") == "empty"):
+        body["tool_calls"] = [_call(call, place, spelling) for place, call in enumerate(message.tool_calls)]
+    return body
+
+
+def _content(message: Message, parts: list[Part]) -> Json:
+    if message.content is None:
+        return {}
+    texts = [text for part in parts if (text := _text(part)) is not None]
+    content = "\n".join(texts)
+    images = [_image(part) for part in parts if isinstance(part, ImagePart)]
+    marked = ERROR_MARK + content if message.role == "tool" and message.is_error else content
+    return {"content": marked, **({"images": images} if images else {})}
+
+
+def _text(part: Part) -> str | None:
+    """The words of a part; None for one that has its own field, or is of another vendor."""
+    if isinstance(part, TextPart | RefusalPart):
+        return part.text
+    if isinstance(part, JsonPart):
+        return as_text(part.value)
+    if isinstance(part, DocumentPart) and part.text is not None:
+        return part.text
+    kind = str(part.__struct_config__.tag)
+    if isinstance(part, ImagePart) or kind in _LEFT_OUT:
+        return None
+    refuse("/input/messages", f"Ollama takes no {kind}")
+
+
+def _image(part: ImagePart) -> str:
+    if part.data is None:
+        refuse("/input/messages", "Ollama takes images as bytes alone")
+    return part.data
+
+
+def _is_plain(part: ThinkingPart) -> bool:
+    return part.data is None and part.kind in (None, "text")
+
+
+def _answer(message: Message, names: dict[str, str], spelling: Mapping[str, str]) -> Json:
+    """Whose result it is: by the tool's name, and by the call's id where the vendor gave one."""
+    known = str(message.tool_call_id)
+    name = message.name or names.get(known)
+    field = spelling.get("result_name", "tool_name")
+    named = {} if field == "none" or name is None else {field: name}
+    return named if is_made_up(known) else {**named, "tool_call_id": known}
+
+
+def _call(call: ToolCall, place: int, spelling: Mapping[str, str]) -> Json:
+    kind = {"type": "function"} if spelling.get("call_type") == "function" else {}
+    identity = {} if is_made_up(call.id) else {"id": call.id}
+    index = {"index": place} if spelling.get("call_index") == "index" else {}
+    return {**kind, **identity, "function": {**index, "name": call.name, "arguments": call.arguments}}
+
+
+def read(native: Any, spelling: dict[str, str]) -> list[Message]:
+    """The messages of a native body; notes in `spelling` how they stood."""
+    pairing = Pairing()
+    listed = objects(native, "messages")
+    return [_read(one, f"messages[{place}]", pairing, spelling) for place, one in enumerate(listed)]
+
+
+def _read(native: Json, where: str, pairing: Pairing, spelling: dict[str, str]) -> Message:
+    role = text(native.get("role"), f"{where}.role")
+    if role not in _ROLES:
+        refuse(f"{where}.role", f"{role!r} is no role of this wire")
+    calls = [
+        _read_call(one, f"{where}.tool_calls[{place}]", pairing, spelling)
+        for place, one in enumerate(objects(native.get("tool_calls"), f"{where}.tool_calls"))
+    ]
+    if native.get("tool_calls") == []:
+        spelling["no_calls"] = "empty"
+    if role == "assistant":
+        pairing.asked(calls)
+    thought = native.get("thinking")
+    field = next((one for one in ("tool_name", "name") if native.get(one) is not None), "none")
+    name = native.get(field) if role == "tool" else None
+    if role == "tool":
+        spelling["result_name"] = field
+    return Message(
+        role=role,  # type: ignore[arg-type]
+        content=_read_content(native, where),
+        tool_calls=calls,
+        tool_call_id=pairing.answered(native.get("tool_call_id"), name) if role == "tool" else None,
+        name=name,
+        thinking=None if thought is None else [ThinkingPart(text(thought, f"{where}.thinking"))],
+    )
+
+
+def _read_content(native: Json, where: str) -> str | list[Part] | None:
+    content = native.get("content")
+    images = native.get("images")
+    if not images:
+        return content if content is None else text(content, f"{where}.content")
+    parts: list[Part] = [TextPart(content)] if content else []
+    return [*parts, *(ImagePart(text(image, f"{where}.images")) for image in images)]
+
+
+def _read_call(native: Json, where: str, pairing: Pairing, spelling: dict[str, str]) -> ToolCall:
+    function = fields(native.get("function"), f"{where}.function")
+    if native.get("type") is not None:
+        spelling["call_type"] = "function"
+    if function.get("index") is not None:
+        spelling["call_index"] = "index"
+    name = text(function.get("name"), f"{where}.function.name")
+    return ToolCall(pairing.called(native.get("id")), name, function.get("arguments") or {})

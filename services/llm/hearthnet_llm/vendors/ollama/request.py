@@ -1,0 +1,139 @@
+"""The whole request in both directions (Ollama API, "Generate a chat completion").
+
+This vendor has no tool choice: none leaves the tools out, and the others are left to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
+from hearthnet_llm.vendors.ollama import messages
+from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
+
+SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "options": ("absent", "empty"),
+    "no_format": ("absent", "empty"),
+    "think": ("think", "options.think"),
+    "no_calls": ("absent", "empty"),
+    "call_type": ("none", "function"),
+    "call_index": ("none", "index"),
+    "result_name": ("tool_name", "name", "none"),
+}
+_PATH: Final = "/api/chat"
+_OPTIONS: Final[dict[str, str]] = {
+    "max_tokens": "num_predict",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "seed": "seed",
+    "stop": "stop",
+    "repetition_penalty": "repeat_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+_PLAIN: Final = ("stream", "logprobs", "top_logprobs")
+_JSON: Final = "json"
+
+
+def encode(request: ChatRequest, target: Target) -> HttpRequest:
+    """POST /api/chat."""
+    spelling = target.spelling
+    body: Json = {"model": target.model, "messages": messages.write(request.messages, spelling)}
+    options = without_nones(**{its: getattr(request, ours) for ours, its in _OPTIONS.items()})
+    thinking = _thinking(request.thinking)
+    if thinking is not None and spelling.get("think") == "options.think":
+        options["think"] = thinking
+    elif thinking is not None:
+        body["think"] = thinking
+    if options or spelling.get("options") == "empty":
+        body["options"] = options
+    declared = _allowed(request)
+    if declared is not None:
+        body["tools"] = [_tool(tool) for tool in declared]
+    form = _format(request.response_schema)
+    if form is not None or spelling.get("no_format") == "empty":
+        body["format"] = form or ""
+    body |= without_nones(**{name: getattr(request, name) for name in _PLAIN})
+    return HttpRequest("POST", target.base + _PATH, body)
+
+
+def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
+    """As `Wire.read`."""
+    spelling: dict[str, str] = {}
+    if not native.url.endswith(_PATH):
+        refuse("path", f"must end in {_PATH}")
+    body = native.body
+    options = body.get("options")
+    spelling["options"] = "absent" if options is None else "empty"
+    options = fields(options or {}, "options")
+    declared = body.get("tools")
+    tools = [_read_tool(tool, f"tools[{place}]") for place, tool in enumerate(objects(declared, "tools"))]
+    request = ChatRequest(
+        messages=messages.read(body.get("messages"), spelling),
+        tools=None if declared is None else tools,
+        response_schema=_read_format(body.get("format"), spelling),
+        thinking=_read_thinking(body, options, spelling),
+        **{ours: options.get(its) for ours, its in _OPTIONS.items()},
+        **{name: body.get(name) for name in _PLAIN},
+    )
+    target = Target(text(body.get("model"), "model"), native.url.removesuffix(_PATH), vendor, "", spelling)
+    return checked(request), target
+
+
+def _allowed(request: ChatRequest) -> list[Tool] | None:
+    """The tools that may be called at all."""
+    choice = request.tool_choice
+    if request.tools is None or choice == "none":
+        return None
+    if isinstance(choice, Named):
+        return [tool for tool in request.tools if tool.name in (choice.name, *choice.others)]
+    return request.tools
+
+
+def _tool(tool: Tool) -> Json:
+    if tool.server is not None:
+        refuse("/input/tools", f"Ollama runs no tools of its own; leave {tool.name} out")
+    function = {"name": tool.name, **without_nones(description=tool.description), "parameters": tool.schema}
+    return {"type": "function", "function": function}
+
+
+def _read_tool(native: Json, where: str) -> Tool:
+    function = fields(native.get("function"), f"{where}.function")
+    name = text(function.get("name"), f"{where}.function.name")
+    return Tool(name, function.get("description"), function.get("parameters"))
+
+
+def _thinking(thinking: Thinking | None) -> bool | str | None:
+    if thinking is None or (thinking.mode == "auto" and thinking.effort is None):
+        return None
+    if thinking.mode == "off":
+        return False
+    return thinking.effort or (True if thinking.mode == "on" else None)
+
+
+def _read_thinking(body: Json, options: Json, spelling: dict[str, str]) -> Thinking | None:
+    given: Any = body.get("think")
+    if given is None and options.get("think") is not None:
+        spelling["think"] = "options.think"
+        given = options["think"]
+    if isinstance(given, str):
+        return Thinking(effort=given)
+    return None if given is None else Thinking("on" if given else "off")
+
+
+def _format(schema: ResponseSchema | None) -> str | Json | None:
+    if schema is None:
+        return None
+    return _JSON if schema.schema is None else schema.schema
+
+
+def _read_format(given: Any, spelling: dict[str, str]) -> ResponseSchema | None:
+    if given == "":
+        spelling["no_format"] = "empty"
+    if not given:
+        return None
+    return ResponseSchema() if given == _JSON else ResponseSchema(schema=fields(given, "format"))
