@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -38,7 +37,13 @@ if TYPE_CHECKING:
 @click.option("--token", default="", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
 @click.pass_context
 def command(
-    context: click.Context, name: str, body: str, home: Home, json: bool, timeout: float | None, token: str
+    context: click.Context,
+    name: str,
+    body: str,
+    home: Home,
+    json: bool,
+    timeout: float | None,
+    token: str | None,
 ) -> None:
     """Call a capability and print its reply, or its frames as they come.
 
@@ -50,6 +55,7 @@ def command(
     import asyncio
 
     from hearthnet.bus import find_contract
+    from hearthnet.cli.token import read_token
 
     request = read_body(body)
     contract = find_contract(name)
@@ -57,7 +63,7 @@ def command(
     contract.check_request(request)
     if made:
         terminal.aside(f"client_id {made} (the same one again has no second effect)")
-    how: _How = {"timeout_seconds": timeout, "token": token_of(token)}
+    how: _How = {"timeout_seconds": timeout, "token": "" if token is None else read_token(token)}
     if streams(contract, request):
         settings_of(context).frames = json
         asyncio.run(_stream(home, name, request, how, json))
@@ -71,20 +77,6 @@ class _How(TypedDict):
 
     timeout_seconds: float | None
     token: str
-
-
-def token_of(text: str) -> str:
-    """The token in `text`, or in the file that it names after an `@`; `not_found` where that is not there."""
-    from hearthnet.errors import HearthNetError
-
-    if not text.startswith("@"):
-        return text.strip()
-    try:
-        return Path(text[1:]).read_text("utf-8").strip()
-    except FileNotFoundError as error:
-        raise HearthNetError("not_found", f"there is no file {one_line(text[1:])}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise HearthNetError("bad_request", f"cannot read a token from {one_line(text[1:])}") from error
 
 
 def streams(contract: Contract, request: dict[str, Any]) -> bool:

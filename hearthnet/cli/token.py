@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hearthnet.trust.token import Claims
 
 _DAY: Final = 86_400
+_LONGEST: Final = 4096
 _REASONS: Final = ("manual", "policy", "compromise")
 
 
@@ -72,9 +74,12 @@ def issue(
 
     It carries no more authority than this node has, and whoever shows it must be the node it is for.
     """
+    from hearthnet.bus import find_contract
     from hearthnet.cli.own import ask_own
     from hearthnet.cli.who import find, members, roster_of
 
+    for name in capabilities:
+        find_contract(name)
     subject = find(to, members(roster_of(home)))
     limits = {"rate_limit_per_minute": per_minute, "max_calls_total": calls, "max_effects": effects}
     scope: dict[str, Any] = {
@@ -106,16 +111,16 @@ def issue(
 def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) -> None:
     """Make a token worthless before its time, at every node.
 
-    TOKEN is the token itself, its id, or - to read it from stdin. Those of others can be revoked with level
-    trusted.
+    TOKEN is the token itself, its id, a file that holds the token (@FILE), or - to read it from stdin. Those
+    of others can be revoked with level trusted.
     """
     from hearthnet.cli.own import ask_own
     from hearthnet.cli.who import find, members, roster_of
+    from hearthnet.ids import is_ulid
 
-    text = _token_text(token)
-    given = {"token_id": text, "reason": reason}
-    if text.startswith("hntoken:"):
-        claims = _claims(text)
+    given = {"token_id": token, "reason": reason}
+    if not is_ulid(token):
+        claims = _claims(read_token(token))
         given |= {"token_id": claims.jti, "issuer": claims.iss}
     elif issuer is not None:
         given["issuer"] = find(issuer, members(roster_of(home))).node_id
@@ -133,11 +138,11 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
 def show(token: str, home: Home, json: bool) -> None:
     """Say what a token allows, and whether it can still be used.
 
-    TOKEN is the token itself, or - to read it from stdin.
+    TOKEN is the token itself, a file that holds it (@FILE), or - to read it from stdin.
     """
     from hearthnet.cli.own import ask_own
 
-    output = ask_own(home, "auth.token.introspect@1.0", {"token": _token_text(token)})
+    output = ask_own(home, "auth.token.introspect@1.0", {"token": read_token(token)})
     if json:
         terminal.json_page(output)
     else:
@@ -178,8 +183,30 @@ def _constraints(only: tuple[str, ...]) -> dict[str, list[str]]:
     return found
 
 
-def _token_text(token: str) -> str:
-    return sys.stdin.readline(4096).strip() if token == "-" else token.strip()
+def read_token(text: str) -> str:
+    """The token in `text`, in the file that it names after an `@`, or on stdin for `-`.
+
+    `bad_request` for what is none, `not_found` where there is no such file.
+    """
+    from hearthnet.trust.token import SCHEME
+
+    found = _read(text)
+    if not found.startswith(SCHEME):
+        raise HearthNetError("bad_request", f"this is no token; one begins with {SCHEME}")
+    return found
+
+
+def _read(text: str) -> str:
+    if text == "-":
+        return sys.stdin.readline(_LONGEST).strip()
+    if not text.startswith("@"):
+        return text.strip()
+    try:
+        return Path(text[1:]).read_text("ascii").strip()
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"there is no file {one_line(text[1:])}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HearthNetError("bad_request", f"there is no token in {one_line(text[1:])}") from error
 
 
 def _claims(text: str) -> Claims:
