@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     metavar="S",
     help="Seconds to wait. Default: what the contract says.",
 )
-@click.option("--token", default="", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
+@click.option("--token", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
 @click.pass_context
 def command(
     context: click.Context,

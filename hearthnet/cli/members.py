@@ -44,6 +44,8 @@ def _report(home: Home, json: bool) -> None:
         terminal.json_page(_as_json(roster, own, running))
         return
     _show(roster, own)
+    if roster.is_revoked(own):
+        terminal.aside("this node was put out: only a new invite for its id brings it back")
     if not running:
         terminal.aside("no node runs here: this is what it knew when it last ran")
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 _DAY: Final = 86_400
 _LONGEST: Final = 4096
+_LIMITS: Final = {
+    "max_calls_total": "calls at each node",
+    "max_effects": "of which change something",
+    "rate_limit_per_minute": "calls a minute",
+}
 _REASONS: Final = ("manual", "policy", "compromise")
 
 
@@ -156,9 +161,11 @@ def _show(output: dict[str, Any], home: Home) -> None:
     if output.get("principal"):
         rows["principal"] = one_line(str(output["principal"]))
     rows["valid"] = f"{_when(str(output['not_before']))} until {_when(str(output['expires_at']))}"
-    scope = {name: value for name, value in output["scope"].items() if value not in (None, {}, [])}
-    rows["covers"] = ", ".join(one_line(str(name)) for name in scope.pop("capabilities"))
-    rows |= {one_line(name).replace("_", " "): as_json(value) for name, value in scope.items()}
+    scope = output["scope"]
+    rows["covers"] = ", ".join(one_line(str(name)) for name in scope["capabilities"])
+    for name, allowed in scope.get("params_constraints", {}).items():
+        rows[f"only {one_line(name)}"] = " or ".join(as_json(value) for value in allowed)
+    rows |= {words: str(scope[name]) for name, words in _LIMITS.items() if scope.get(name) is not None}
     width = max(map(len, rows))
     for name, value in rows.items():
         terminal.line(f"  {name.ljust(width)}  {value}")
