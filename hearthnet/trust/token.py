@@ -267,8 +267,16 @@ def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> No
     `unauthorized`, `invalid_signature`.
     """
     now = now_ms // 1000
-    if not claims.nbf - SKEW_SECONDS <= now < claims.exp + SKEW_SECONDS:
-        raise HearthNetError("token_expired", "the token is outside its life; ask its issuer for a new one")
+    if now < claims.nbf - SKEW_SECONDS:
+        raise HearthNetError(
+            "token_expired",
+            "the token is not valid yet: its issuer's clock is ahead of ours; set the one that is wrong",
+            details={"now": now_ms},
+        )
+    if now >= claims.exp + SKEW_SECONDS:
+        raise HearthNetError(
+            "token_expired", "the token's life is over; ask its issuer for a new one", details={"now": now_ms}
+        )
     if claims.aud != community:
         raise HearthNetError("unauthorized", "the token is for another community")
     if claims.sub == BEARER:
