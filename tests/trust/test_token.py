@@ -442,7 +442,7 @@ def test_outside_its_life_its_community_or_its_holder_it_is_nothing(
 
 @pytest.mark.req("TRUST-5")
 def test_too_early_is_told_from_too_late_with_our_time() -> None:
-    for now, says in ((NOW - 300, "set the clock"), (NOW + 600, "ask its issuer for a new one")):
+    for now, says in ((NOW - 300, "set the one that is wrong"), (NOW + 600, "ask its issuer for a new one")):
         with pytest.raises(HearthNetError, match=says) as caught:
             use(now)
         assert (caught.value.code, caught.value.details) == ("token_expired", {"now": now * 1000})
