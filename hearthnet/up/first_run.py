@@ -99,6 +99,12 @@ def _found_community(home: Home, identity: Identity, display_name: str, tell: Te
 def _own_roster(path: Path, identity: Identity) -> Roster:
     """The roster in `path`, which must have this node in it with the login that follows from its key."""
     roster = keyring.load_roster(path, identity.node_id)
+    if roster.is_revoked(identity.node_id):
+        raise HearthNetError(
+            "revoked",
+            f"this node was put out of the community in {path}; join one with a new invite (hearthnet invite "
+            "redeem TEXT), or move that file away to found a new community",
+        )
     entry = roster.member(identity.node_id)
     if entry is None or entry.login != identity.login().public:
         raise HearthNetError(

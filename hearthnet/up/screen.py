@@ -16,7 +16,7 @@ from rich.text import Text
 
 from hearthnet import ids
 from hearthnet.config import HOME_VARIABLE, Home
-from hearthnet.node_state import NodeState, ServiceState
+from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.up.program import program
 
 QUESTIONS: Final = (
@@ -125,12 +125,21 @@ def _state_words(service: ServiceState) -> str:
     return f"{words} (restarted {service.restarts} x)" if service.restarts else words
 
 
+def _homes(server: ServerState) -> str:
+    """How other homes and this one reach each other."""
+    if server.upstream:
+        return f"{'' if server.upstream == 'linked' else 'not '}linked to the one at {server.address}"
+    where = "" if server.fingerprint else " (from this computer only; [community] in hearthnet.toml opens it)"
+    return f"{server.address}{where}"
+
+
 def _footer(home: Home, state: NodeState) -> list[str]:
     # As another shell needs it: that one has no HEARTHNET_HOME, whatever this process was given.
     where = "" if home == Home.default() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
     name = shlex.quote(program())
     return [
         f"address   {state.server.url}",
+        f"homes     {_homes(state.server)}",
         f"data      {home.path}",
         f"logs      {home.logs} ({where}{name} logs NAME)",
         "",

@@ -5,6 +5,7 @@ follow the roster while it runs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import re
@@ -27,7 +28,8 @@ from hearthnet.up.door import Admitted, Door, admitted_by
 from hearthnet.up.ending import heed_cancelling
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
-from hearthnet.up.leaf import Leaf
+from hearthnet.up.leaf import Leaf, linked
+from hearthnet.up.link_watch import LinkWatch
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.nats_process import NAME, NatsProcess
 from hearthnet.up.process import ending
@@ -35,6 +37,7 @@ from hearthnet.up.server_config import ANY_PORT, BusLogin, ServerSettings, rende
 from hearthnet.up.system import System
 
 _NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)
+LINK_LOOK_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -146,6 +149,22 @@ class Server:
             except HearthNetError as error:
                 _log.error("%s", error.message)
 
+    async def watch_link(self) -> None:
+        """Tells when the link to the home that took this one in is there, and when it is lost; until
+        cancelled. There is nothing to watch in a home of its own.
+        """
+        if self._leaf.upstream is None or self._system is None:
+            return
+        watch = LinkWatch(self._leaf.upstream.address, self._log_file.tail)
+        while True:
+            heed_cancelling()
+            # Where the server does not answer it is being started again, and that is told already.
+            with contextlib.suppress(HearthNetError):
+                if news := watch.look(await linked(self._system), time.monotonic()):
+                    self.state = msgspec.structs.replace(self.state, upstream=watch.state)
+                    self._news(news)
+            await asyncio.sleep(LINK_LOOK_SECONDS)
+
     @property
     def met_full_disk(self) -> bool:
         """Whether this server could not write something. It does not get over that, even with room again."""
@@ -215,7 +234,11 @@ class Server:
         leaf_port = await self._system.leaf_port()
         address, fingerprint = self._leaf.reachable(leaf_port)
         self.state = msgspec.structs.replace(
-            self.state, leaf_port=leaf_port, address=address, fingerprint=fingerprint
+            self.state,
+            leaf_port=leaf_port,
+            address=address,
+            fingerprint=fingerprint,
+            upstream="" if self._leaf.upstream is None else "lost",
         )
         store = await Link.connect(self.state.url, identity.store_login(), "up")
         try:

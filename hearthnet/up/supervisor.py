@@ -108,6 +108,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
             tasks.create_task(self._server.guard())
+            tasks.create_task(self._server.watch_link())
             tasks.create_task(self._community.follow(self._server.state.url))
             tasks.create_task(self._watch_disk())
             for child in self._children:

@@ -97,7 +97,8 @@ class Street:
         news: list[str] = []
         server = Server(prepared, LogFile(home.log("nats-server")), news.append)
         await server.start()
-        tasks = [asyncio.create_task(work()) for work in (server.keep, server.guard)]
+        works = (server.keep, server.guard, server.watch_link)
+        tasks = [asyncio.create_task(work()) for work in works]
         house = House(prepared, server, news)
         try:
             yield house

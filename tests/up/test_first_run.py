@@ -8,6 +8,9 @@ import pytest
 
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
+from hearthnet.times import now_ms
+from hearthnet.trust import acts
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.keys import Identity
 from hearthnet.up.first_run import Prepared, make_folders, prepare
@@ -106,6 +109,23 @@ def test_a_roster_of_others_is_refused(prepared: Prepared) -> None:
     prepared.home.roster.write_bytes(rosters.encode(theirs))
     with pytest.raises(HearthNetError, match="does not have this node") as caught:
         again(prepared.home)
+    assert caught.value.exit_status == 4
+
+
+@pytest.mark.req("UP-54")
+def test_a_node_that_was_put_out_is_told_so(prepared: Prepared) -> None:
+    me, anchor, now = prepared.identity, Identity.generate(), now_ms()
+    root = Identity.from_text(prepared.home.community_key.read_text())
+    held = prepared.roster
+    asking = acts.invite(held, me, anchor, display_name="", expires_at=now + 60_000, now_ms=now)
+    held = rosters.merge(held, [asking])
+    out = acts.revoke(held, root, me.node_id, "gone", client_id=new_ulid(), now_ms=now)
+    prepared.home.roster.write_bytes(rosters.encode(rosters.merge(held, [out])))
+    with pytest.raises(
+        HearthNetError, match=r"this node was put out of the community in .*invite redeem"
+    ) as caught:
+        again(prepared.home)
+    assert caught.value.code == "revoked"
     assert caught.value.exit_status == 4
 
 

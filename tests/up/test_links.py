@@ -20,6 +20,7 @@ from hearthnet.up import guest as guest_module
 from hearthnet.up import server_config
 from hearthnet.up.guest import guest_server
 from hearthnet.up.leaf import linked
+from hearthnet.up.server_config import ANY_PORT
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -91,7 +92,8 @@ async def hosting(house: House) -> AsyncIterator[ProbeService]:
     """A service at that house."""
     service = ProbeService()
     server = cast("NatsServer", house.server.state)  # of which only the address is asked for
-    async with Mesh(house.home, house.home, server, house.identity).hosting(service):
+    settings = house.server._settings(ANY_PORT, ANY_PORT)
+    async with Mesh(house.home, house.home, server, house.identity, settings).hosting(service):
         yield service
 
 
@@ -227,8 +229,9 @@ async def test_a_revoked_home_is_cut_off_and_stays_out(founder: House, bob: Hous
     await me.settle()
     assert me.heard == []
     assert me.cut == 0
-    # Its own home goes on.
+    # Its own home goes on, and its people are told why it is alone.
     assert at_bob.cut == 0
+    assert bob.news[0] == f"linked to the home at {founder.server.state.address}"
 
 
 @pytest.mark.req("UP-42")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -12,11 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from hearthnet.bus import event_frames
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.keyring import load_identity, load_roster
 from hearthnet.config import DEFAULT_CONFIG, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
 from hearthnet.node_state import read_node_state
-from tests.helpers.waiting import wait_for_sync
+from hearthnet.times import now_ms
+from hearthnet.trust import acts
+from tests.helpers.neighbourhood import settle_in
+from tests.helpers.waiting import wait_for, wait_for_sync
 from tests.up.conftest import Node, living
+from tests.up.houses import Visitor
 
 Start = Callable[..., Node]
 
@@ -240,3 +249,31 @@ def test_a_ready_file_that_is_something_else_is_left_alone(start: Start, place: 
     assert node.process.wait(10) == 2
     assert f"{letter} exists and is no ready-file" in node.said()
     assert letter.read_text() == "dear diary"
+
+
+@pytest.mark.req("UP-30", "UP-50")
+def test_a_node_that_runs_puts_out_who_is_revoked(start: Start, place: Home, tmp_path: Path) -> None:
+    street = settle_in(tmp_path / "street", "bob", services=())
+    street.founder.config_file.write_text(place.config_file.read_text())
+    bob = load_identity(street.home("bob").device_key)
+    node = start("market=", home=street.founder)
+    url = node.ready().server.url
+
+    async def seconds_until_cut() -> float:
+        founder = await Bus.join(street.founder, url, "auth")
+        victim = await Visitor.connect(url, bob.login())
+        peer, now = founder.peer, now_ms()
+        event = acts.revoke(peer.roster, peer.identity, bob.node_id, "gone", client_id=new_ulid(), now_ms=now)
+        began = time.monotonic()
+        for body in event_frames.batches([event], ()):
+            await event_frames.publish(peer, event_frames.LOG, body)
+        await wait_for(lambda: victim.cut, 5, "the revoked node to be cut")
+        took = time.monotonic() - began
+        await victim.client.close()
+        await founder.close()
+        return took
+
+    assert asyncio.run(seconds_until_cut()) < 2
+    wait_for_sync(lambda: "does not belong to the community any more" in node.said(), 5, "people to be told")
+    assert node.end() == 0
+    assert load_roster(street.founder.roster).is_revoked(bob.node_id)

@@ -25,6 +25,7 @@ from hearthnet.up import child as children
 from hearthnet.up import launch
 from hearthnet.up.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS, Backoff
 from hearthnet.up.child import Child
+from hearthnet.up.link_watch import LinkWatch
 from hearthnet.up.log_file import LogFile, LogHandler
 from hearthnet.up.process import Process, ending
 from hearthnet.up.program import program
@@ -370,3 +371,51 @@ def test_a_ready_file_where_none_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HearthNetError, match="cannot write"):
         ReadyFile(tmp_path / "file" / "ready.json").clear()
+
+
+@pytest.mark.req("UP-3", "UP-53")
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({"address": "127.0.0.1:7422"}, "homes     127.0.0.1:7422 (from this computer only;"),
+        ({"address": "kitchen:7422", "fingerprint": "ab"}, "homes     kitchen:7422\n"),
+        ({"address": "kitchen:7422", "upstream": "linked"}, "homes     linked to the one at kitchen:7422\n"),
+        (
+            {"address": "kitchen:7422", "upstream": "lost"},
+            "homes     not linked to the one at kitchen:7422\n",
+        ),
+    ],
+)
+def test_the_table_says_how_other_homes_are_reached(
+    tmp_path: Path, server: dict[str, str], words: str
+) -> None:
+    out = io.StringIO()
+    state = msgspec.structs.replace(STATE, server=msgspec.structs.replace(STATE.server, **server))
+    Screen(out).table(Home(tmp_path), state)
+    assert words in out.getvalue()
+
+
+@pytest.mark.req("UP-53")
+def test_a_link_that_is_lost_is_told_once_with_the_reason() -> None:
+    log: list[str] = []
+    watch = LinkWatch("kitchen:7422", lambda: "\n".join(log))
+    assert watch.look(there=False, now=0.0) == ""
+    assert (watch.look(there=True, now=1.0), watch.state) == ("linked to the home at kitchen:7422", "linked")
+    # What is back at once was not lost.
+    assert watch.look(there=False, now=2.0) == ""
+    assert watch.look(there=True, now=3.0) == ""
+    assert watch.look(there=False, now=4.0) == ""
+    for said, reason in (
+        ("Leafnode Error 'Authorization Violation'", "it refuses this node"),
+        ("tls: failed to verify certificate: x509", "another server than the one that was joined"),
+        ("dial tcp: connect: connection refused", "no node runs there"),
+        ("", "no answer"),
+    ):
+        log[:] = [said]
+        text = watch.look(there=False, now=10.0)
+        assert text.startswith("no link to the home at kitchen:7422 (")
+        assert reason in text
+        assert "works alone" in text
+        assert (watch.state, watch.look(there=False, now=99.0)) == ("lost", "")
+        assert watch.look(there=True, now=99.0)
+        watch.look(there=False, now=4.0)
