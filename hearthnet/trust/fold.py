@@ -68,13 +68,19 @@ def fold(history: History) -> Folded:
 
 def _next(removals: list[Removal]) -> list[Removal]:
     """Those to be decided upon now."""
-    by_target: dict[str, set[str]] = {}
+    by_target: dict[str, list[Removal]] = {}
     for removal in removals:
-        by_target.setdefault(removal.content.target_node_id, set()).add(removal.event.author)
+        by_target.setdefault(removal.content.target_node_id, []).append(removal)
     safe = [removal for removal in removals if not _threatened(removal, by_target)]
     return safe or [min(removals, key=lambda one: (one.weight, one.place))]
 
 
-def _threatened(removal: Removal, by_target: dict[str, set[str]]) -> bool:
-    """Whether somebody else's removal has one of its signers, or one of their sponsors, for its target."""
-    return any(by_target.get(node, set()) - {removal.event.author} for node in removal.relies_on)
+def _threatened(removal: Removal, by_target: dict[str, list[Removal]]) -> bool:
+    """Whether another removal has one of its signers, or one of their sponsors, for its target, and did not
+    know of it.
+    """
+    return any(
+        rival is not removal and removal.event.hash not in rival.known
+        for node in removal.relies_on
+        for rival in by_target.get(node, ())
+    )

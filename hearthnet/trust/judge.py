@@ -71,12 +71,14 @@ class Gone(msgspec.Struct, frozen=True):
 class Removal(NamedTuple):
     """A revocation or demotion that is allowed. Of two that exclude each other the lighter stands.
 
-    `relies_on` are its signers and those whose promotions made them trusted, up to the founder.
+    `known` are the target's events that it leaves as they are; `relies_on` its signers and those whose
+    promotions made them trusted, up to the founder.
     """
 
     place: int
     event: CommunityEvent
     content: Demoted | Revoked
+    known: frozenset[str]
     weight: tuple[int, ...]
     relies_on: frozenset[str]
 
@@ -105,8 +107,8 @@ class Judge:
         self._open: Counter[str] = Counter()
         self._asked: dict[str, tuple[Joined, OpenInvite]] = {}
         self._decided = {removal.event.hash for removal in decided}
-        self._limits = _limits(history, decided)
-        self._known: dict[tuple[int, str], frozenset[str]] = {}
+        self._limits = _limits(decided)
+        self._covered: dict[tuple[int, str], frozenset[str]] = {}
         self._policies = [
             (place, event.content)
             for place, event in enumerate(history.events)
@@ -163,10 +165,10 @@ class Judge:
         return policy
 
     def _known_at(self, place: int, author: str, update: PolicyUpdated) -> frozenset[str]:
-        known = self._known.get((place, author))
+        known = self._covered.get((place, author))
         if known is None:
             known = self._history.below(author, update.heads.get(author, ()))
-            self._known[place, author] = known
+            self._covered[place, author] = known
         return known
 
     def _may_invite(self, place: int, event: CommunityEvent) -> int:
@@ -215,10 +217,10 @@ class Judge:
 
     def _admitted(self, place: int, event: CommunityEvent, content: Admitted) -> None:
         self._may_invite(place, event)
-        if content.joined_event_hash not in self._asked:
+        request = self._asked.get(content.joined_event_hash)
+        if request is None or request[0].member.node_id != content.node_id:
             raise _Flaw("nobody asked to join by that event, or the request does not count")
-        joined, invite = self._asked[content.joined_event_hash]
-        entry = joined.member
+        entry, invite = request[0].member, request[1]
         if self._rank(entry.node_id):
             raise _Flaw("that node is a member already")
         if entry.login in self._logins:
@@ -261,12 +263,14 @@ class Judge:
         self._check_target(content)
         signers = self._signers(place, event, content)
         weight, relies_on = self._weigh(signers)
-        self.removals.append(Removal(place, event, content, weight, relies_on))
+        known = _known(self._history, event, content)
+        self.removals.append(Removal(place, event, content, known, weight, relies_on))
 
     def _remove(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
         target = self.members.get(content.target_node_id)
         if isinstance(content, Demoted):
             if target is not None and target.rank > RANK[content.new_level]:
+                self._keep_an_anchor(target)
                 target.rank = RANK[content.new_level]
                 target.depth = target.depth if target.rank >= _TRUSTED else _FAR
             return
@@ -285,7 +289,11 @@ class Judge:
                 raise _Flaw("the target is no member")
         elif target is None or target.rank <= RANK[content.new_level]:
             raise _Flaw(f"the target is no member above {content.new_level}")
-        elif target.rank == _ANCHOR and sum(one.rank == _ANCHOR for one in self.members.values()) == 1:
+        else:
+            self._keep_an_anchor(target)
+
+    def _keep_an_anchor(self, target: Standing) -> None:
+        if target.rank == _ANCHOR and sum(one.rank == _ANCHOR for one in self.members.values()) == 1:
             raise _Flaw("the last anchor stays one")
 
     def _signers(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> set[str]:
@@ -338,7 +346,13 @@ def _recalls(invite: OpenInvite, node: str, gone: Gone) -> bool:
     return invite.content.invitee_node_id == node and invite.rank >= _TRUSTED and invite.place > gone.place
 
 
-def _limits(history: History, decided: Iterable[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
+def _known(history: History, event: CommunityEvent, content: Demoted | Revoked) -> frozenset[str]:
+    # Who leaves has done what it had done: else it could take back whom it let in.
+    leaving = event.author == content.target_node_id
+    return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
+
+
+def _limits(decided: Iterable[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
     """For each target of a removal: up to where its events have no more than which rank behind them, other
     than those that the removal knew.
     """
@@ -346,6 +360,5 @@ def _limits(history: History, decided: Iterable[Removal]) -> dict[str, list[tupl
     for removal in decided:
         content = removal.content
         rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
-        known = history.below(content.target_node_id, content.target_heads)
-        found.setdefault(content.target_node_id, []).append((removal.place, known, rank))
+        found.setdefault(content.target_node_id, []).append((removal.place, removal.known, rank))
     return found

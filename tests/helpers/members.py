@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from hearthnet import times
-from hearthnet.trust import acts, invite, roster
-from hearthnet.trust.community import Level
+from hearthnet import ids, times
+from hearthnet.trust import acts, community, invite, roster
+from hearthnet.trust.community import CommunityEvent, CoSigner, Level
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
 
 DAY_MS = 86_400_000
+NOW = 1_795_292_100_000
+"""2026-11-21T20:15:00Z"""
 
 
 def take_in(
@@ -29,4 +31,27 @@ def raise_to(held: Roster, by: Identity, target: Identity, level: Level, now_ms:
     client_id = f"raise {target.node_id} to {level}"
     return roster.merge(
         held, [acts.promote(held, by, target.node_id, level, client_id=client_id, now_ms=now)]
+    )
+
+
+def act(
+    held: Roster,
+    author: Identity,
+    event_type: str,
+    content: community.Data,
+    place: tuple[int, str, int] | None = None,
+    now_ms: int = NOW,
+) -> CommunityEvent:
+    """An event that `author` really signed, whether it is allowed or not."""
+    at = held.next(author.node_id) if place is None else place
+    return community.write(author, held.community_id, event_type, content, place=at, now_ms=now_ms)
+
+
+def agreeing(
+    held: Roster, event_type: str, target: Identity, what: str, client_id: str, *signers: Identity
+) -> tuple[CoSigner, ...]:
+    """The signatures of `signers` under what is to happen to `target`."""
+    agreed = community.agreement(event_type, held.community_id, target.node_id, what, client_id)
+    return tuple(
+        CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
     )

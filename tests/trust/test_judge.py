@@ -1,0 +1,681 @@
+"""Who may do what in a community, and what those can do who mean it ill (docs/decisions/0040)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import acts, community, invite, roster, signed
+from hearthnet.trust.community import (
+    Admitted,
+    CommunityEvent,
+    Created,
+    Joined,
+    Level,
+    Policy,
+    PolicyUpdated,
+    Promoted,
+    Withdrawn,
+)
+from hearthnet.trust.judge import MAX_LEAP, MAX_OPEN_INVITES
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from tests.helpers.members import DAY_MS, NOW, act, agreeing, raise_to, take_in
+from tests.trust.town import (
+    EVE,
+    FOUNDER,
+    MALLORY,
+    MAX,
+    NORA,
+    QUINN,
+    ROOT,
+    SAM,
+    TILDA,
+    UMA,
+    early,
+    founded,
+    levels,
+    promoted,
+    raising,
+    removal,
+    town,
+    with_events,
+)
+
+KEY = Identity(bytes([99]) * 32)
+STRICT = Policy(default_member_can_invite=False)
+
+
+def invited(
+    held: Roster,
+    by: Identity,
+    key: Identity = KEY,
+    place: tuple[int, str, int] | None = None,
+    expires_at: int = NOW + DAY_MS,
+    invitee: str = "",
+) -> CommunityEvent:
+    """An invite, whether allowed or not."""
+    content = community.invited(
+        held.community_id, by.node_id, key, display_name="", expires_at=expires_at, invitee=invitee
+    )
+    return act(held, by, community.INVITED, content, place)
+
+
+def admitted(
+    held: Roster, by: Identity, joined: CommunityEvent, place: tuple[int, str, int] | None = None
+) -> CommunityEvent:
+    """A newcomer let in, whether allowed or not."""
+    content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
+    return act(held, by, community.ADMITTED, content, place)
+
+
+def asked(held: Roster, who: Identity, key: Identity = KEY, now_ms: int = NOW) -> CommunityEvent:
+    """A request to join under an open invite."""
+    return invite.ask(held, key, who, "newcomer", now_ms)
+
+
+def flaw(held: Roster, event: CommunityEvent) -> str:
+    """Why `event` does not count once it is kept; members and rules are as before."""
+    larger = with_events(held, event)
+    reason = larger.flaw(event)
+    if reason:
+        assert (larger.members, larger.policy, larger.revoked) == (held.members, held.policy, held.revoked)
+    return reason
+
+
+@pytest.mark.req("COMM-5")
+def test_a_community_grows_by_its_events() -> None:
+    assert levels(town()) == {
+        "founder": "anchor",
+        **dict.fromkeys(("tilda", "quinn", "sam", "uma"), "trusted"),
+        **dict.fromkeys(("max", "nora"), "member"),
+    }
+    assert not town().folded.flaws
+    assert town().version == 1 + 6 * 3 + 4
+
+
+# Invites and joining
+
+
+@pytest.mark.req("COMM-2")
+def test_who_may_invite_is_a_matter_of_policy() -> None:
+    assert flaw(town(), invited(town(), MAX)) == ""
+    strict = with_events(town(), acts.set_policy(town(), ROOT, STRICT, NOW))
+    assert "takes level trusted" in flaw(strict, invited(strict, MAX))
+    assert flaw(strict, invited(strict, TILDA)) == ""
+    assert flaw(strict, invited(strict, ROOT)) == ""
+
+
+@pytest.mark.req("COMM-2")
+def test_an_open_invite_is_a_level_of_its_own_until_it_ends() -> None:
+    held = with_events(town(), invited(town(), MAX))
+    assert held.level(KEY.node_id) == "unknown"
+    assert held.level(KEY.node_id, NOW) == "invited"
+    assert held.level(KEY.node_id, NOW + DAY_MS) == "unknown"
+    (open_invite,) = held.invites
+    assert held.invite(KEY.node_id) == open_invite
+    assert (open_invite.inviter, open_invite.login) == (MAX.node_id, KEY.login().public)
+    for by, allowed in ((NORA, False), (MAX, True), (TILDA, True), (ROOT, True)):
+        gone = act(held, by, community.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
+        after = with_events(held, gone)
+        assert (after.flaw(gone) == "") is allowed
+        assert (after.level(KEY.node_id, NOW) == "unknown") is allowed
+        assert (after.invites == ()) is allowed
+    twice = with_events(held, acts.withdraw(held, MAX, open_invite.event_id, NOW))
+    again = act(twice, TILDA, community.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
+    assert "no such open invite" in flaw(twice, again)
+
+
+@pytest.mark.req("COMM-2")
+def test_one_member_has_so_many_open_invites_and_no_more() -> None:
+    events = []
+    sequence, previous, lamport = town().next(MAX.node_id)
+    for number in range(MAX_OPEN_INVITES + 1):
+        key = Identity(number.to_bytes(4, "big") * 8)
+        event = invited(town(), MAX, key, (sequence + number, previous, lamport + number))
+        previous = event.hash
+        events.append(event)
+    held = with_events(town(), *events)
+    assert len(held.invites) == MAX_OPEN_INVITES
+    assert "withdraw some" in held.flaw(events[-1])
+    fewer = with_events(held, acts.withdraw(held, MAX, held.invites[0].event_id, NOW))
+    assert flaw(fewer, invited(fewer, MAX)) == ""
+    assert flaw(held, invited(held, NORA)) == ""
+
+
+@pytest.mark.req("COMM-3")
+def test_who_asked_is_in_once_somebody_who_may_invite_lets_it_in() -> None:
+    held = with_events(town(), invited(town(), MAX))
+    request = asked(held, EVE)
+    waiting = with_events(held, request)
+    assert waiting.flaw(request) == ""
+    assert waiting.level(EVE.node_id) == "unknown"
+    assert "takes level member" in flaw(waiting, admitted(waiting, EVE, request))
+    for by in (MAX, NORA, TILDA, ROOT):
+        inside = with_events(waiting, admitted(waiting, by, request))
+        assert inside.level(EVE.node_id) == "member"
+        assert inside.invites == ()
+        assert inside.level(KEY.node_id, NOW) == "unknown"
+    strict = with_events(waiting, acts.set_policy(waiting, ROOT, STRICT, NOW))
+    assert "takes level trusted" in flaw(strict, admitted(strict, MAX, request))
+
+
+@pytest.mark.req("COMM-3")
+def test_a_request_counts_only_as_its_invite_says() -> None:
+    bound = with_events(town(), invited(town(), MAX, invitee=EVE.node_id))
+    assert flaw(bound, asked(bound, EVE)) == ""
+    assert "for another node" in flaw(bound, asked(bound, MALLORY))
+    held = with_events(town(), invited(town(), MAX))
+    late = msgspec.structs.replace(held.invites[0], expires_at=NOW + 3 * DAY_MS)
+    trick = msgspec.structs.replace(held, invites=(late,))
+    after_its_end = asked(trick, EVE, now_ms=NOW + 2 * DAY_MS)
+    assert "had expired" in flaw(held, after_its_end)
+    kept = with_events(held, after_its_end)
+    assert "the request does not count" in flaw(kept, admitted(kept, MAX, after_its_end))
+    strict = with_events(town(), acts.set_policy(town(), ROOT, STRICT, NOW))
+    void = with_events(strict, invited(strict, MAX))
+    assert void.invites == ()
+    shown = msgspec.structs.replace(void, invites=held.invites)
+    request = asked(shown, EVE)
+    assert "does not count" not in request.event_type
+    moved = msgspec.structs.replace(held.invites[0], event_hash=void.events[-1].hash)
+    request = asked(msgspec.structs.replace(void, invites=(moved,)), EVE)
+    assert "its invite does not count" in flaw(void, request)
+
+
+@pytest.mark.req("COMM-3")
+def test_nobody_is_let_in_twice_and_nobody_under_anothers_name() -> None:
+    held = with_events(town(), invited(town(), MAX))
+    request = asked(held, EVE)
+    waiting = with_events(held, request)
+    other = act(
+        waiting, MAX, community.ADMITTED, Admitted(joined_event_hash=request.hash, node_id=NORA.node_id)
+    )
+    assert "nobody asked" in flaw(waiting, other)
+    inside = with_events(waiting, admitted(waiting, MAX, request))
+    assert "a member already" in flaw(inside, admitted(inside, NORA, request))
+    own = with_events(held, asked(held, NORA))
+    assert "a member already" in flaw(own, admitted(own, MAX, own.events[-1]))
+
+
+@pytest.mark.req("COMM-3", "TRUST-3")
+def test_no_login_serves_two() -> None:
+    """Two nodes of one owner, who alone can prove the login for both: the second stays out."""
+    held = with_events(town(), invited(town(), FOUNDER))
+    login = MAX.login()
+    entry = community.Entry(
+        EVE.node_id,
+        "x",
+        login.public,
+        ids.b64(EVE.sign(community.LOGIN_PURPOSE, login.public.encode())),
+        ids.b64(login.sign(community.PROOF_PURPOSE, EVE.node_id.encode())),
+    )
+    bare = Joined(
+        invite_event_hash=held.invites[0].event_hash,
+        invite_key=KEY.node_id,
+        member=entry,
+        invite_signature="",
+    )
+    signature = KEY.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+    content = msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
+    request = act(held, EVE, community.JOINED, content)
+    waiting = with_events(held, request)
+    assert "another member's" in flaw(waiting, admitted(waiting, FOUNDER, request))
+
+
+@pytest.mark.req("COMM-3", "TRUST-3")
+def test_a_servers_configuration_never_gets_one_login_twice() -> None:
+    """Who holds an invite may enrol its login as a member's, or invite with the same key."""
+    first = with_events(town(), invited(town(), FOUNDER))
+    second = with_events(first, invited(first, MAX))
+    assert [one.inviter for one in second.invites] == [FOUNDER.node_id]
+    other_key = Identity(bytes([98]) * 32)
+    third = with_events(second, invited(second, MAX, other_key))
+    as_member = with_events(third, asked(third, KEY, other_key))
+    inside = with_events(as_member, admitted(as_member, MAX, as_member.events[-1]))
+    assert inside.level(KEY.node_id, NOW) == "member"
+    assert inside.invites == ()
+    logins = [one.login for one in (*inside.members, *inside.invites)]
+    assert len(logins) == len(set(logins))
+
+
+@pytest.mark.req("COMM-3")
+def test_no_member_is_pushed_out_by_an_event_that_claims_to_be_earlier() -> None:
+    """Max invited Eve; both his second thoughts and his accomplice's claims come too late."""
+    held = with_events(town(), invited(town(), MAX))
+    inviting = held.events[-1]
+    held = with_events(held, asked(held, EVE))
+    held = with_events(held, admitted(held, TILDA, held.events[-1]))
+    held = raise_to(held, TILDA, EVE, "trusted", NOW)
+    assert held.level(EVE.node_id) == "trusted"
+    withdrawn = act(
+        held,
+        MAX,
+        community.WITHDRAWN,
+        Withdrawn(invite_event_hash=inviting.hash),
+        early(held, MAX),
+    )
+    assert withdrawn.lamport < held.events[-1].lamport
+    assert with_events(held, withdrawn).level(EVE.node_id) == "trusted"
+    rival = msgspec.structs.replace(
+        held,
+        invites=(
+            roster.Invite(
+                event_id=inviting.event_id,
+                event_hash=inviting.hash,
+                invite_key=KEY.node_id,
+                login="",
+                display_name="",
+                invitee_node_id="",
+                inviter=MAX.node_id,
+                expires_at=NOW + DAY_MS,
+            ),
+        ),
+    )
+    request = invite.ask(rival, KEY, MALLORY, "rival", NOW)
+    earlier = msgspec.structs.replace(request, lamport=inviting.lamport + 1)
+    earlier = signed.sign(earlier, MALLORY, community.PURPOSE)
+    place = (inviting.sequence + 1, inviting.hash, inviting.lamport + 2)
+    letting_in = admitted(held, MAX, earlier, place)
+    both = with_events(held, earlier, letting_in)
+    assert both.level(EVE.node_id) == "trusted"
+    assert both.level(MALLORY.node_id) == "member"  # whom Max could have invited as well
+
+
+# Levels and rules
+
+
+@pytest.mark.req("COMM-5")
+def test_nobody_gives_a_level_that_it_has_not() -> None:
+    for by, target, level, allowed in (
+        (FOUNDER, MAX, "trusted", True),
+        (FOUNDER, MAX, "anchor", True),
+        (TILDA, MAX, "trusted", True),
+        (TILDA, MAX, "anchor", False),
+        (TILDA, TILDA, "anchor", False),
+        (MAX, NORA, "trusted", False),
+        (MAX, MAX, "trusted", False),
+        (EVE, MAX, "trusted", False),
+        (ROOT, MAX, "anchor", True),
+    ):
+        content = Promoted(target_node_id=target.node_id, new_level=level, client_id="x")  # type: ignore[arg-type]
+        event = act(town(), by, community.PROMOTED, content)
+        larger = roster.merge(town(), [event])
+        assert (larger.level(target.node_id) == level) is allowed
+    stranger = Promoted(target_node_id=EVE.node_id, new_level="trusted", client_id="x")
+    assert "no member" in flaw(town(), act(town(), FOUNDER, community.PROMOTED, stranger))
+
+
+@pytest.mark.req("COMM-5")
+def test_a_promotion_below_the_level_that_somebody_has_lowers_nothing() -> None:
+    held = with_events(town(), promoted(town(), FOUNDER, TILDA, "anchor"))
+    content = Promoted(target_node_id=TILDA.node_id, new_level="trusted", client_id="x")
+    assert with_events(held, act(held, QUINN, community.PROMOTED, content)).level(TILDA.node_id) == "anchor"
+
+
+@pytest.mark.req("COMM-5")
+def test_events_of_those_who_were_never_in_are_not_even_kept() -> None:
+    event = act(
+        town(),
+        EVE,
+        community.PROMOTED,
+        Promoted(target_node_id=EVE.node_id, new_level="trusted", client_id="x"),
+    )
+    assert roster.merge(town(), [event]) is town()
+
+
+@pytest.mark.req("COMM-1")
+def test_a_community_is_founded_once() -> None:
+    held = founded()
+    again = act(
+        held,
+        ROOT,
+        community.CREATED,
+        Created(name="Eschenweg", founder=community.entry_of(EVE, "eve")),
+        (1, "", 1),
+    )
+    larger = with_events(held, again)
+    first, second = sorted((held.events[0], again), key=lambda event: event.order)
+    assert larger.flaw(first) == ""
+    assert "founded already" in larger.flaw(second)
+    assert len(larger.members) == 1
+
+
+@pytest.mark.req("COMM-5")
+def test_no_event_uses_up_the_numbers_that_order_them() -> None:
+    sequence, previous, lamport = town().next(MAX.node_id)
+    far = invited(town(), MAX, place=(sequence, previous, 2**53 - 1))
+    held = with_events(town(), far)
+    assert "far beyond" in held.flaw(far)
+    assert held.head_lamport == town().head_lamport
+    assert held.invites == ()
+    after = promoted(held, FOUNDER, NORA)
+    assert after.lamport == lamport
+    near = invited(town(), MAX, place=(sequence, previous, town().head_lamport + MAX_LEAP))
+    assert flaw(town(), near) == ""
+    with pytest.raises((HearthNetError, msgspec.ValidationError)):
+        community.decode(community.encode(msgspec.structs.replace(far, lamport=2**53)))
+
+
+@pytest.mark.req("COMM-7")
+def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> None:
+    old = with_events(town(), invited(town(), MAX))
+    strict = with_events(old, acts.set_policy(old, ROOT, STRICT, NOW))
+    assert strict.policy == STRICT
+    assert len(strict.invites) == 1, "made before, and known"
+    late = invited(strict, MAX, Identity(bytes([97]) * 32), early(strict, MAX))
+    assert late.lamport <= strict.events[-1].lamport
+    assert "takes level trusted" in flaw(strict, late)
+    fork = invited(strict, NORA, Identity(bytes([97]) * 32), early(strict, NORA))
+    assert "takes level trusted" in flaw(strict, fork)
+    again = with_events(strict, acts.set_policy(strict, ROOT, Policy(), NOW))
+    assert flaw(again, invited(again, NORA)) == ""
+    assert "takes level trusted" not in flaw(again, late)
+    with pytest.raises(HearthNetError, match="root alone"):
+        community.check(
+            act(town(), FOUNDER, community.POLICY, PolicyUpdated(policy=STRICT, heads={})),
+            town().community_id,
+        )
+
+
+# Removals
+
+
+@pytest.mark.req("COMM-6")
+def test_a_removal_takes_as_many_trusted_signers_as_the_policy_says() -> None:
+    signers = (QUINN, SAM, UMA)
+    for number, allowed in ((1, False), (2, False), (3, True)):
+        author, *others = signers[:number]
+        held = with_events(town(), removal(town(), author, TILDA, *others))
+        assert held.is_revoked(TILDA.node_id) is allowed
+        assert (held.level(TILDA.node_id) == "unknown") is allowed
+        lower = with_events(town(), removal(town(), author, TILDA, *others, level="member"))
+        assert (lower.level(TILDA.node_id) == "member") is allowed
+
+
+@pytest.mark.req("COMM-6")
+@pytest.mark.parametrize(
+    ("author", "co_signers"),
+    [
+        (QUINN, (SAM, SAM, SAM)),
+        (QUINN, (QUINN, QUINN)),
+        (QUINN, (SAM, TILDA)),
+        (QUINN, (SAM, MAX, NORA)),
+        (QUINN, (SAM, EVE, MALLORY)),
+        (MAX, (QUINN, SAM, UMA)),
+        (EVE, (QUINN, SAM, UMA)),
+    ],
+    ids=[
+        "one three times",
+        "the author",
+        "the target",
+        "members",
+        "strangers",
+        "by a member",
+        "by a stranger",
+    ],
+)
+def test_whose_signatures_do_not_count(author: Identity, co_signers: tuple[Identity, ...]) -> None:
+    held = roster.merge(town(), [removal(town(), author, TILDA, *co_signers)])
+    assert not held.is_revoked(TILDA.node_id)
+    assert levels(held) == levels(town())
+
+
+@pytest.mark.req("COMM-6")
+def test_a_small_community_can_remove_too() -> None:
+    two = raise_to(take_in(founded(), FOUNDER, TILDA, "tilda", NOW), FOUNDER, TILDA, "trusted", NOW)
+    assert with_events(two, removal(two, FOUNDER, TILDA)).is_revoked(TILDA.node_id)
+    three = raise_to(take_in(two, FOUNDER, QUINN, "quinn", NOW), FOUNDER, QUINN, "trusted", NOW)
+    assert "takes 2 signatures" in flaw(three, removal(three, FOUNDER, TILDA))
+    assert with_events(three, removal(three, FOUNDER, TILDA, QUINN)).is_revoked(TILDA.node_id)
+
+
+@pytest.mark.req("COMM-6")
+def test_the_founder_is_removed_by_the_root_or_by_itself() -> None:
+    everybody = (SAM, UMA, TILDA)
+    assert "founder is removed" in flaw(town(), removal(town(), QUINN, FOUNDER, *everybody))
+    held = with_events(town(), promoted(town(), FOUNDER, TILDA, "anchor"))
+    lower = removal(held, QUINN, FOUNDER, *everybody, level="member")
+    assert "founder is removed" in flaw(held, lower)
+    for by in (ROOT, FOUNDER):
+        assert with_events(town(), removal(town(), by, FOUNDER)).is_revoked(FOUNDER.node_id)
+
+
+@pytest.mark.req("COMM-6")
+def test_the_last_anchor_stays_one_and_may_leave() -> None:
+    for by in (ROOT, FOUNDER):
+        assert "last anchor" in flaw(town(), removal(town(), by, FOUNDER, level="trusted"))
+    two = with_events(town(), promoted(town(), FOUNDER, TILDA, "anchor"))
+    assert (
+        with_events(two, removal(two, FOUNDER, FOUNDER, level="trusted")).level(FOUNDER.node_id) == "trusted"
+    )
+
+
+@pytest.mark.req("COMM-6")
+def test_a_removal_needs_somebody_to_remove() -> None:
+    everybody = (SAM, UMA)
+    assert "no member" in flaw(town(), removal(town(), QUINN, EVE, *everybody))
+    for target, level in ((EVE, "member"), (MAX, "member"), (TILDA, "trusted")):
+        event = removal(town(), QUINN, target, *everybody, level=level)  # type: ignore[arg-type]
+        assert "no member above" in flaw(town(), event)
+
+
+@pytest.mark.req("COMM-6")
+def test_everybody_may_leave_and_the_root_may_do_it_alone() -> None:
+    for by, target in ((MAX, MAX), (ROOT, MAX), (ROOT, TILDA), (TILDA, TILDA)):
+        assert with_events(town(), removal(town(), by, target)).is_revoked(target.node_id)
+    assert with_events(town(), removal(town(), TILDA, TILDA, level="member")).level(TILDA.node_id) == "member"
+
+
+@pytest.mark.req("COMM-8")
+def test_who_is_put_out_takes_its_open_invites_along_and_comes_back_only_by_name() -> None:
+    held = with_events(town(), invited(town(), TILDA))
+    out = with_events(held, removal(held, QUINN, TILDA, SAM, UMA))
+    assert out.invites == ()
+    assert [(one.node_id, one.reason) for one in out.revoked] == [(TILDA.node_id, "other")]
+    for by, invitee, allowed in (
+        (MAX, "", False),
+        (MAX, TILDA.node_id, False),
+        (SAM, "", False),
+        (SAM, TILDA.node_id, True),
+        (ROOT, TILDA.node_id, True),
+    ):
+        again = with_events(out, invited(out, by, Identity(bytes([96]) * 32), invitee=invitee))
+        request = asked(again, TILDA, Identity(bytes([96]) * 32))
+        waiting = with_events(again, request)
+        back = with_events(waiting, admitted(waiting, by, request))
+        assert (back.level(TILDA.node_id) == "member") is allowed
+        assert back.is_revoked(TILDA.node_id) is not allowed
+
+
+@pytest.mark.req("COMM-8")
+def test_an_invite_from_before_brings_nobody_back() -> None:
+    held = with_events(town(), invited(town(), SAM, invitee=TILDA.node_id))
+    request = asked(held, TILDA)
+    out = with_events(held, removal(held, QUINN, TILDA, SAM, UMA), request)
+    assert "comes back only" in flaw(out, admitted(out, SAM, request))
+
+
+@pytest.mark.req("COMM-8")
+def test_a_revoked_nodes_events_of_before_stay() -> None:
+    held = take_in(town(), TILDA, EVE, "eve", NOW)
+    held = raise_to(held, TILDA, EVE, "trusted", NOW)
+    out = with_events(held, removal(held, QUINN, TILDA, SAM, UMA))
+    assert out.level(EVE.node_id) == "trusted"
+    assert not out.folded.flaws
+    without_them = removal(held, QUINN, TILDA, SAM, UMA, known=())
+    assert with_events(held, without_them).level(EVE.node_id) == "unknown"
+
+
+@pytest.mark.req("COMM-8")
+@pytest.mark.parametrize("level", [None, "member"])
+def test_who_leaves_takes_nobody_along_and_cannot_date_anything_back(level: Level | None) -> None:
+    held = raise_to(take_in(town(), TILDA, EVE, "eve", NOW), TILDA, EVE, "trusted", NOW)
+    held = with_events(held, removal(held, TILDA, MAX, SAM, UMA))
+    left = with_events(held, removal(held, TILDA, TILDA, known=(), level=level))
+    assert levels(left) == {
+        name: "member" if name == "tilda" else rank
+        for name, rank in levels(held).items()
+        if level or name != "tilda"
+    }
+    assert left.is_revoked(MAX.node_id)
+    for after in (0, 1):
+        late = act(left, TILDA, community.PROMOTED, raising(NORA), early(left, TILDA, after))
+        assert "takes that level" in flaw(left, late)
+
+
+@pytest.mark.req("COMM-8")
+def test_a_revoked_node_cannot_date_anything_back() -> None:
+    held = with_events(town(), invited(town(), TILDA))
+    out = with_events(held, removal(held, QUINN, TILDA, SAM, UMA))
+    for after in (0, 1):
+        place = early(out, TILDA, after)
+        late = act(
+            out,
+            TILDA,
+            community.PROMOTED,
+            Promoted(target_node_id=MAX.node_id, new_level="trusted", client_id="x"),
+            place,
+        )
+        assert late.lamport <= out.events[-1].lamport
+        assert "takes that level" in flaw(out, late)
+        revenge = removal(out, TILDA, QUINN, known=(), place=place)
+        assert flaw(out, revenge) != ""
+        leaving = removal(out, TILDA, TILDA, known=(), place=place)
+        assert flaw(out, leaving) != ""
+
+
+@pytest.mark.req("COMM-8")
+def test_a_demoted_node_cannot_date_anything_back_and_may_act_again_when_raised_again() -> None:
+    out = with_events(town(), removal(town(), QUINN, TILDA, SAM, UMA, level="member"))
+    content = Promoted(target_node_id=MAX.node_id, new_level="trusted", client_id="x")
+    late = act(out, TILDA, community.PROMOTED, content, early(out, TILDA))
+    assert "takes that level" in flaw(out, late)
+    assert flaw(out, invited(out, TILDA, place=early(out, TILDA))) == "", "as a member may"
+    again = raise_to(with_events(out, late), QUINN, TILDA, "trusted", NOW)
+    assert again.level(MAX.node_id) == "member"
+    assert raise_to(again, TILDA, MAX, "trusted", NOW).level(MAX.node_id) == "trusted"
+
+
+def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEvent]:
+    """What a trusted member can make alone, claiming the lowest lamport at which it was trusted, forgetting
+    most of its own events: two accomplices in, raised, and with their signatures everybody else out.
+    """
+    place = early(held, by, 1)
+    events: list[CommunityEvent] = []
+    pretended = held
+
+    def add(event: CommunityEvent) -> CommunityEvent:
+        nonlocal pretended
+        events.append(event)
+        pretended = roster.merge(pretended, [event])
+        return event
+
+    for accomplice in (EVE, MALLORY):
+        inviting = add(invited(held, by, KEY, place))
+        content = Joined(
+            invite_event_hash=inviting.hash,
+            invite_key=KEY.node_id,
+            member=community.entry_of(accomplice, "x"),
+            invite_signature="",
+        )
+        signature = KEY.sign(community.INVITE_PURPOSE, community.request(held.community_id, content))
+        content = msgspec.structs.replace(content, invite_signature=ids.b64(signature))
+        joining = add(act(held, accomplice, community.JOINED, content, (1, "", inviting.lamport + 1)))
+        letting_in = add(admitted(held, by, joining, (place[0] + 1, inviting.hash, inviting.lamport + 2)))
+        lifting = add(
+            act(
+                held,
+                by,
+                community.PROMOTED,
+                Promoted(target_node_id=accomplice.node_id, new_level="trusted", client_id="x"),
+                (place[0] + 2, letting_in.hash, inviting.lamport + 3),
+            )
+        )
+        place = (place[0] + 3, lifting.hash, inviting.lamport + 4)
+    for victim in victims:
+        first = next(one for one in held.events if one.author == victim.node_id)
+        out = add(removal(held, by, victim, EVE, MALLORY, known=(first.hash,), place=place))
+        place = (place[0] + 1, out.hash, out.lamport + 1)
+    return events
+
+
+@pytest.mark.req("COMM-8")
+@pytest.mark.parametrize("author", [QUINN, FOUNDER], ids=["by a peer", "by the founder"])
+def test_a_removed_member_does_not_undo_its_removal_however_it_dates_and_whom_it_brings(
+    author: Identity,
+) -> None:
+    """Tilda was trusted before her removers wrote anything: by order alone all her events come first."""
+    held = with_events(town(), invited(town(), TILDA, Identity(bytes([95]) * 32)))
+    hostile = takeover(held, TILDA, QUINN, SAM, UMA)
+    out = with_events(held, removal(held, author, TILDA, *(one for one in (SAM, UMA) if one is not author)))
+    assert out.is_revoked(TILDA.node_id)
+    after = with_events(out, *hostile)
+    assert levels(after) == levels(out)
+    assert after.revoked == out.revoked
+    assert after.invites == out.invites
+    before = with_events(with_events(held, *hostile), out.events[-1])
+    assert before == after, "whichever came first"
+
+
+@pytest.mark.req("COMM-8")
+def test_one_who_is_trusted_and_not_removed_can_do_harm_until_the_root_or_the_founder_says_no() -> None:
+    """Said in the threat model: by the rules of promotion one trusted member can make others."""
+    held = with_events(town(), invited(town(), TILDA, Identity(bytes([95]) * 32)))
+    harmed = with_events(held, *takeover(held, TILDA, QUINN, SAM, UMA))
+    assert harmed.is_revoked(QUINN.node_id)
+    known = tuple(tip.hash for tip in held.history.tips[TILDA.node_id])
+    mended = with_events(harmed, removal(harmed, ROOT, TILDA, known=known))
+    assert levels(mended) == {name: level for name, level in levels(held).items() if name != "tilda"}
+
+
+@pytest.mark.req("COMM-8")
+def test_of_two_removals_that_exclude_each_other_the_one_with_more_independent_signers_stands() -> None:
+    by_three = removal(town(), QUINN, TILDA, SAM, UMA, known=())
+    by_two = act(
+        town(),
+        TILDA,
+        community.REVOKED,
+        community.Revoked(
+            target_node_id=QUINN.node_id,
+            reason="other",
+            client_id="x",
+            co_signers=agreeing(town(), community.REVOKED, QUINN, "other", "x", SAM, FOUNDER),
+        ),
+    )
+    by_four = act(
+        town(),
+        TILDA,
+        community.REVOKED,
+        community.Revoked(
+            target_node_id=QUINN.node_id,
+            reason="other",
+            client_id="x",
+            co_signers=agreeing(town(), community.REVOKED, QUINN, "other", "x", SAM, UMA, FOUNDER),
+        ),
+    )
+    nearer = with_events(town(), by_three, by_two)
+    assert nearer.is_revoked(QUINN.node_id), "as many, but with the founder"
+    assert not nearer.is_revoked(TILDA.node_id)
+    assert with_events(town(), by_two, by_three) == nearer
+    more = with_events(town(), by_three, by_four)
+    assert more.is_revoked(QUINN.node_id)
+    assert not more.is_revoked(TILDA.node_id)
+    rooted = with_events(more, removal(town(), ROOT, TILDA, known=()))
+    assert rooted.is_revoked(TILDA.node_id)
+    assert not rooted.is_revoked(QUINN.node_id)
+
+
+@pytest.mark.req("COMM-8")
+def test_removals_that_do_not_touch_each_other_all_stand() -> None:
+    events = [removal(town(), QUINN, MAX, SAM, UMA), removal(town(), TILDA, NORA, SAM, UMA)]
+    held = with_events(town(), *events)
+    assert [NAME for NAME in ("max", "nora") if NAME in levels(held)] == []
+    twice = with_events(held, removal(held, FOUNDER, MAX, SAM, UMA))
+    assert not twice.folded.flaws, "put out once more, for what it did meanwhile"
+    one_by_one = town()
+    for event in events:
+        one_by_one = with_events(one_by_one, event)
+    assert one_by_one == held

@@ -1,0 +1,307 @@
+"""Merging as a property: whatever a community's members do, well-meant or not, in whatever order it arrives
+(docs/decisions/0040).
+
+The events are drawn as what three parted nodes see: each one's members act on what it knows, some of
+them with a second event in one place, a low lamport, or no regard for what they may do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import community, roster
+from hearthnet.trust.community import (
+    Admitted,
+    CommunityEvent,
+    Joined,
+    Policy,
+    PolicyUpdated,
+    Promoted,
+    Withdrawn,
+)
+from hearthnet.trust.fold import fold
+from hearthnet.trust.history import History
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from tests.helpers.members import DAY_MS, NOW, act
+from tests.trust.town import (
+    EVE,
+    FOUNDER,
+    MALLORY,
+    MAX,
+    NORA,
+    QUINN,
+    ROOT,
+    SAM,
+    TILDA,
+    UMA,
+    early,
+    levels,
+    removal,
+    town,
+    with_events,
+)
+
+PEOPLE = (FOUNDER, TILDA, QUINN, SAM, UMA, MAX, NORA, EVE, MALLORY, ROOT)
+KEYS = [Identity(bytes([number]) * 32) for number in range(60, 64)]
+KINDS = ("invite", "ask", "admit", "promote", "demote", "revoke", "withdraw", "policy", "sync")
+
+
+class Step(NamedTuple):
+    """Something that somebody does, at one of three parted nodes."""
+
+    at: int
+    kind: str
+    who: Identity
+    whom: Identity
+    chance: int
+    """Draws what is left to choose."""
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        at=st.integers(0, 2),
+        kind=st.sampled_from(KINDS),
+        who=st.sampled_from(PEOPLE),
+        whom=st.sampled_from(PEOPLE),
+        chance=st.integers(0, 2**32),
+    ),
+    max_size=25,
+)
+
+
+def content(held: Roster, step: Step, draw: random.Random) -> tuple[str, community.Data] | None:
+    """What the step says, None where there is nothing to say it about."""
+    new = [event for event in held.events if town().history.get(event.hash) is None]
+    invites = [event for event in new if event.event_type == community.INVITED]
+    requests = [event for event in new if event.event_type == community.JOINED]
+    if (step.kind in ("ask", "withdraw") and not invites) or (step.kind == "admit" and not requests):
+        return None
+    match step.kind:
+        case "invite":
+            key, whose = draw.choice(KEYS), draw.choice(["", "", "", step.whom.node_id])
+            said = community.invited(
+                held.community_id,
+                step.who.node_id,
+                key,
+                display_name="x",
+                expires_at=NOW + DAY_MS,
+                invitee=whose,
+            )
+            return community.INVITED, said
+        case "ask":
+            return community.JOINED, joined(held, step.who, draw.choice(invites))
+        case "admit":
+            one = draw.choice(requests)
+            return community.ADMITTED, Admitted(joined_event_hash=one.hash, node_id=one.author)
+        case "promote":
+            level: Any = draw.choice(["trusted", "anchor"])
+            return community.PROMOTED, Promoted(
+                target_node_id=step.whom.node_id, new_level=level, client_id="x"
+            )
+        case "withdraw":
+            return community.WITHDRAWN, Withdrawn(invite_event_hash=draw.choice(invites).hash)
+        case "policy":
+            policy = Policy(
+                default_member_can_invite=draw.random() < 0.5, min_signatures_to_revoke=draw.choice([1, 2, 3])
+            )
+            heads = {
+                author: tuple(tip.hash for tip in tips)
+                for author, tips in held.history.tips.items()
+                if draw.random() < 0.8
+            }
+            return community.POLICY, PolicyUpdated(policy=policy, heads=heads)
+        case _:
+            return None
+
+
+def joined(held: Roster, who: Identity, inviting: CommunityEvent) -> Joined:
+    """A request to join under an invite that one of the known keys was made for."""
+    invited_as = inviting.data["invite_key"]
+    key = next((one for one in KEYS if one.node_id == invited_as), KEYS[0])
+    bare = Joined(
+        invite_event_hash=inviting.hash,
+        invite_key=key.node_id,
+        member=community.entry_of(who, "x"),
+        invite_signature="",
+    )
+    signature = key.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+    return msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
+
+
+def made(held: Roster, step: Step, friends: Sequence[Identity] = PEOPLE) -> CommunityEvent | None:
+    """The event of a step, allowed or not; co-signers are some of `friends`."""
+    draw = random.Random(step.chance)
+    place = held.next(step.who.node_id)
+    if draw.random() < 0.4 and held.history.tips.get(step.who.node_id):
+        place = early(held, step.who, draw.choice([0, 1, 2]))
+    if step.kind in ("demote", "revoke"):
+        level: Any = draw.choice(["member", "trusted"]) if step.kind == "demote" else None
+        co_signers = draw.sample(friends, draw.randint(0, min(6, len(friends))))
+        known: tuple[str, ...] | None = None if draw.random() < 0.6 else ()
+        return removal(held, step.who, step.whom, *co_signers, known=known, level=level, place=place)
+    said = content(held, step, draw)
+    return None if said is None else act(held, step.who, said[0], said[1], place)
+
+
+def lives(steps: Sequence[Step]) -> tuple[Roster, Roster, Roster]:
+    """What three nodes know after `steps`."""
+    nodes = [town(), town(), town()]
+    for step in steps:
+        if step.kind == "sync":
+            other = step.chance % 3
+            nodes[step.at] = roster.merge(nodes[step.at], nodes[other].events)
+            continue
+        event = made(nodes[step.at], step)
+        if event is not None:
+            nodes[step.at] = roster.merge(nodes[step.at], [event])
+    return nodes[0], nodes[1], nodes[2]
+
+
+@pytest.mark.req("COMM-4")
+@settings(deadline=None, max_examples=40)
+@given(STEPS)
+def test_merging_is_commutative_associative_idempotent_and_loses_nothing(steps: list[Step]) -> None:
+    one, two, three = lives(steps)
+    both = roster.merge(one, two.events)
+    assert both == roster.merge(two, one.events)
+    assert roster.merge(both, three.events) == roster.merge(one, roster.merge(two, three.events).events)
+    assert roster.merge(both, one.events) is both
+    assert roster.merge(both, both.events) is both
+    for part in (one, two):
+        assert set(part.history.heads()) <= set(both.history.heads())
+        assert all(both.history.get(event.hash) == event for event in part.events)
+        roster.refuse_older(part, both)
+        if part.version < both.version:
+            with pytest.raises(HearthNetError, match="older"):
+                roster.refuse_older(both, part)
+    assert roster.decode(roster.encode(both)) == both
+
+
+@pytest.mark.req("COMM-4")
+@settings(deadline=None, max_examples=40)
+@given(STEPS, st.randoms(use_true_random=False))
+def test_any_order_of_arrival_ends_in_the_same_roster(steps: list[Step], order: random.Random) -> None:
+    everything = [event for part in lives(steps) for event in part.events]
+    expected = roster.derive(town().community_id, everything)
+    order.shuffle(everything)
+    held = town()
+    while everything:
+        event = everything.pop(0)
+        if held.missing_before([event]):
+            everything.append(event)
+        held = roster.merge(held, [event])
+    assert held == expected
+    assert sorted(held.folded.flaws.items()) == sorted(expected.folded.flaws.items())
+
+
+@pytest.mark.req("COMM-4")
+@settings(deadline=None, max_examples=40)
+@given(STEPS)
+def test_nodes_that_compare_heads_come_to_know_the_same(steps: list[Step]) -> None:
+    one, two, _ = lives(steps)
+    for _ in range(2):
+        one = roster.merge(one, two.missing(one.heads()))
+        two = roster.merge(two, one.missing(two.heads()))
+    assert one == two
+    assert not one.lacks(two.heads())
+    assert one.heads() == two.heads()
+    assert one.missing(two.heads()) == ()
+
+
+@pytest.mark.req("COMM-5")
+@settings(deadline=None, max_examples=40)
+@given(STEPS.map(lambda steps: [step for step in steps if step.kind not in ("demote", "revoke")]))
+def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
+    """All events that do not count are blanked: same places, same chains, nothing said."""
+    whole = everything(steps)
+    flaws = whole.folded.flaws
+    blanked = [_blank(event) if event.hash in flaws else event for event in whole.events]
+    state = fold(History(whole.community_id, blanked))
+    assert state._replace(flaws={}) == whole.folded._replace(flaws={})
+    assert state.flaws.keys() == flaws.keys()
+
+
+@pytest.mark.req("COMM-5", "TRUST-3")
+@settings(deadline=None, max_examples=40)
+@given(STEPS)
+def test_nobody_has_a_level_that_no_event_that_counts_gave_it(steps: list[Step]) -> None:
+    whole = everything(steps)
+    counting = [event for event in whole.events if not whole.flaw(event)]
+    let_in = {event.data["node_id"] for event in counting if event.event_type == community.ADMITTED}
+    raised = {
+        (event.data["target_node_id"], event.data["new_level"])
+        for event in counting
+        if event.event_type == community.PROMOTED
+    }
+    for one in whole.members:
+        assert one.node_id in let_in | {FOUNDER.node_id}
+        if one.level != "member":
+            given_ = {level for node, level in raised if node == one.node_id}
+            assert one.node_id == FOUNDER.node_id or one.level in given_ or "anchor" in given_
+        assert not whole.is_revoked(one.node_id)
+        assert whole.member(one.node_id) == one
+    logins = [one.login for one in whole.members] + [one.login for one in whole.invites]
+    assert len(logins) == len(set(logins))
+
+
+def everything(steps: Sequence[Step]) -> Roster:
+    """What the three nodes come to once they have met."""
+    one, two, three = lives(steps)
+    return roster.merge(one, (*two.events, *three.events))
+
+
+def _blank(event: CommunityEvent) -> CommunityEvent:
+    blank = msgspec.structs.replace(event, data=dict(event.data))
+    CommunityEvent.hash.put(blank, event.hash)
+    CommunityEvent.content.put(blank, None)
+    return blank
+
+
+@pytest.mark.req("COMM-8")
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.builds(
+            Step,
+            at=st.just(0),
+            kind=st.sampled_from(KINDS[:7]),
+            who=st.sampled_from((TILDA, TILDA, EVE, MALLORY)),
+            whom=st.sampled_from(PEOPLE),
+            chance=st.integers(0, 2**32),
+        ),
+        max_size=25,
+    ),
+    st.sampled_from((QUINN, FOUNDER, ROOT)),
+)
+def test_nothing_that_a_revoked_author_and_its_friends_write_afterwards_counts(
+    steps: list[Step], by: Identity
+) -> None:
+    """Tilda is put out; then she and two strangers write whatever they can, at whatever place they like."""
+    start = with_events(town(), act(town(), TILDA, community.INVITED, _invite()))
+    out = with_events(start, removal(start, by, TILDA, *(one for one in (SAM, UMA) if by is not ROOT)))
+    held = out
+    for step in steps:
+        event = made(held, step, friends=(TILDA, EVE, MALLORY))
+        if event is not None:
+            held = roster.merge(held, [event])
+    assert levels(held) == levels(out)
+    assert held.revoked == out.revoked
+    assert held.policy == out.policy
+    assert held.invites == out.invites
+
+
+def _invite() -> community.Invited:
+    return community.invited(
+        town().community_id, TILDA.node_id, KEYS[0], display_name="x", expires_at=NOW + DAY_MS
+    )

@@ -1,0 +1,120 @@
+"""A community for tests of its rules: a founder, four trusted members and two plain ones, at a fixed time."""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal
+
+from hearthnet.trust import acts, community, roster
+from hearthnet.trust.community import CommunityEvent, Demoted, Level, Promoted, Revoked
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from tests.helpers.members import NOW, act, agreeing, raise_to, take_in
+
+ROOT, FOUNDER, TILDA, QUINN, SAM, UMA, MAX, NORA, EVE, MALLORY = (
+    Identity(bytes([number]) * 32) for number in range(11, 21)
+)
+NAMES = {
+    one.node_id: name
+    for one, name in (
+        (ROOT, "root"),
+        (FOUNDER, "founder"),
+        (TILDA, "tilda"),
+        (QUINN, "quinn"),
+        (SAM, "sam"),
+        (UMA, "uma"),
+        (MAX, "max"),
+        (NORA, "nora"),
+        (EVE, "eve"),
+        (MALLORY, "mallory"),
+    )
+}
+TRUSTED = (TILDA, QUINN, SAM, UMA)
+
+
+def founded() -> Roster:
+    """The community of its founder alone."""
+    return roster.found(ROOT, roster.member(FOUNDER, "anchor", "founder", NOW), "Ahornweg", NOW)
+
+
+@functools.cache
+def town() -> Roster:
+    """The founder, four whom it promoted to trusted, and Max and Nora."""
+    held = founded()
+    for one in (*TRUSTED, MAX, NORA):
+        held = take_in(held, FOUNDER, one, NAMES[one.node_id], NOW)
+    for one in TRUSTED:
+        held = raise_to(held, FOUNDER, one, "trusted", NOW)
+    return held
+
+
+def levels(held: Roster) -> dict[str, str]:
+    """Everybody by name."""
+    return {NAMES.get(one.node_id, "somebody"): one.level for one in held.members}
+
+
+def with_events(held: Roster, *events: CommunityEvent) -> Roster:
+    """`held` with `events`, each of which has its place and is kept."""
+    larger = roster.merge(held, events)
+    assert all(larger.history.get(event.hash) is not None for event in events)
+    return larger
+
+
+def removal(
+    held: Roster,
+    by: Identity,
+    target: Identity,
+    *co_signers: Identity,
+    known: tuple[str, ...] | None = None,
+    level: Level | None = None,
+    place: tuple[int, str, int] | None = None,
+) -> CommunityEvent:
+    """`by` revokes `target`, or demotes it to `level`; `known` instead of all of its events."""
+    client_id = f"{by.node_id} {target.node_id}"
+    ends = held.history.tips.get(target.node_id, ())
+    heads = tuple(tip.hash for tip in ends) if known is None else known
+    if level is None:
+        signatures = agreeing(held, community.REVOKED, target, "other", client_id, *co_signers)
+        content: community.Data = Revoked(
+            target_node_id=target.node_id,
+            reason="other",
+            client_id=client_id,
+            co_signers=signatures,
+            target_heads=heads,
+        )
+        return act(held, by, community.REVOKED, content, place)
+    signatures = agreeing(held, community.DEMOTED, target, level, client_id, *co_signers)
+    content = Demoted(
+        target_node_id=target.node_id,
+        new_level="trusted" if level == "trusted" else "member",
+        client_id=client_id,
+        co_signers=signatures,
+        target_heads=heads,
+    )
+    return act(held, by, community.DEMOTED, content, place)
+
+
+def early(held: Roster, author: Identity, after: int = 0) -> tuple[int, str, int]:
+    """A place after `author`'s last event, with the lowest lamport at which all have their levels.
+
+    With `after`, right after its event of this sequence: a second event in one place.
+    """
+    ends = held.history.tips.get(author.node_id, ())
+    if not ends:
+        return 1, "", town().head_lamport
+    last = ends[-1]
+    while after and last.sequence > after:
+        before = held.history.get(last.previous)
+        assert before is not None
+        last = before
+    return last.sequence + 1, last.hash, max(last.lamport + 1, town().head_lamport)
+
+
+def promoted(held: Roster, by: Identity, target: Identity, level: Level = "trusted") -> CommunityEvent:
+    """A promotion that is allowed."""
+    return acts.promote(held, by, target.node_id, level, client_id="p", now_ms=NOW)
+
+
+def raising(target: Identity, level: Literal["trusted", "anchor"] = "trusted") -> Promoted:
+    """What a promotion says."""
+    return Promoted(target_node_id=target.node_id, new_level=level, client_id="x")
