@@ -35,6 +35,8 @@ from hearthnet.up.newcomer import Newcomer
 from hearthnet.up.upstream import Upstream, save_upstream
 
 _LONGEST_NAME: Final = 64
+_SETTLED_SECONDS: Final = 1.5
+"""By then a server follows what its node knows."""
 _EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
 """Where JetStream keeps the events of the community, below its folder."""
 
@@ -78,6 +80,7 @@ class _Joining:
         self._name = config.display_name[:_LONGEST_NAME]
         self._identity = identity
         self._invite = invite
+        self._inside = False
 
     async def run(self, held: Roster | None, new: bool, tell: Tell) -> Joined:
         """Asks, then writes."""
@@ -108,23 +111,40 @@ class _Joining:
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, new: bool, tell: Tell) -> Roster:
-        """The community's roster with this node in it."""
+        """The community's roster with this node in it; `new` where this node's key was made just now."""
         if known is not None and known.member(self._identity.node_id) is not None:
             tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
             return await self._as_member(upstream, known)
         try:
-            async with self._at_the_door(upstream, self._invite.key()) as newcomer:
-                roster = await newcomer.roster(known)
-                if roster.member(self._identity.node_id) is not None:
-                    return roster
-                return await newcomer.join(roster, self._identity, self._name)
+            return await self._asked_twice(upstream, known)
         except HearthNetError as refused:
-            if new or refused.code != "unauthorized":
-                raise
-            # It may have let us in before, and only its answer was lost.
-            with contextlib.suppress(HearthNetError):
-                return await self._as_member(upstream, known)
+            if not new and (self._inside or refused.code == "unauthorized"):
+                # It may have let us in before, and only its answer was lost.
+                with contextlib.suppress(HearthNetError):
+                    return await self._as_member(upstream, known)
             raise
+
+    async def _asked_twice(self, upstream: Upstream, known: Roster | None) -> Roster:
+        """As `_asked`. An invite that was closed just now still opens the server, while its node does not
+        answer it any more: a moment later the server refuses it, which says more.
+        """
+        try:
+            return await self._asked(upstream, known)
+        except HearthNetError as unanswered:
+            if not (self._inside and unanswered.code == "partition"):
+                raise
+        await asyncio.sleep(_SETTLED_SECONDS)
+        return await self._asked(upstream, known)
+
+    async def _asked(self, upstream: Upstream, known: Roster | None) -> Roster:
+        """Asks with the invite; `_inside` says whether it opened the door at least."""
+        self._inside = False
+        async with self._at_the_door(upstream, self._invite.key()) as newcomer:
+            self._inside = True
+            roster = await newcomer.roster(known)
+            if roster.member(self._identity.node_id) is not None:
+                return roster
+            return await newcomer.join(roster, self._identity, self._name)
 
     async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
         """The roster as a member gets it; `unauthorized` where this node is none."""

@@ -26,6 +26,7 @@ from hearthnet.trust.roster import Member, Policy, Roster
 
 _MOST_PAGES: Final = 1000
 _NOT_THERE: Final = frozenset({"not_found", "partition", "timeout"})
+"""It does not run, or it does not answer this invite any more; the server behind it tells which (join.py)."""
 
 
 class Newcomer:

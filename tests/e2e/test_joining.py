@@ -1,0 +1,200 @@
+"""Two homes on one computer become one community, and part again, by what the README says.
+
+Real processes on both sides: `hearthnet up` twice, and every step a command that a person types.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.node_state import read_node_state
+from hearthnet.trust.keys import Identity
+from tests.helpers.household import make_home
+from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for_sync
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+CUT_SECONDS = 2.0
+POST = {"category": "offer", "title": "Ladder to lend", "body": "4 m, ring twice."}
+QUERY = {"params": {"corpus": "system"}, "input": {"query": "rainwater safe to drink", "k": 1}}
+
+
+@dataclass
+class Homes:
+    """The home that invites, its node running; one that joins, and an empty one."""
+
+    hearth: Shell
+    cellar: Shell
+    third: Shell
+
+    def invite(self, *options: str) -> str:
+        """A new invite of the first home."""
+        text: str = self.hearth.json("invite", "create", "--json", *options)["invite"]
+        return text
+
+
+def a_home(folder: Path, name: str, *services: str) -> Shell:
+    """A home with these services alone, not started yet."""
+    listed = ", ".join(f'"{service}"' for service in services)
+    return Shell(make_home(folder / name, name, f"[{listed}]").path)
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
+    """Three homes; the first one's node runs, with its documents."""
+    folder = tmp_path_factory.mktemp("joining")
+    homes = Homes(
+        a_home(folder, "hearth", "auth", "rag"),
+        a_home(folder, "cellar", "auth", "market"),
+        a_home(folder, "third", "auth"),
+    )
+    with homes.hearth.node():
+        yield homes
+
+
+def call(shell: Shell, name: str, body: dict[str, Any], *options: str) -> Any:
+    """The reply of a call that must succeed."""
+    return shell.json("call", name, "--body", json.dumps(body), "--json", *options)
+
+
+def names(shell: Shell) -> list[str]:
+    """Who belongs to the community, as this home knows it."""
+    return [one["display_name"] for one in shell.json("members", "--json")["members"]]
+
+
+def links(shell: Shell) -> int:
+    """How many leaf links of other homes the server of this one has accepted and not closed."""
+    log = (shell.home / "logs" / "nats-server.log").read_text()
+    return log.count("Leafnode connection created") - log.count("Leafnode connection closed")
+
+
+@pytest.mark.req("JOIN-1", "JOIN-5", "JOIN-6", "MEMBERS-4")
+def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
+    hearth, cellar = homes.hearth, homes.cellar
+    with cellar.node():  # alone first: it makes a post and an invite in a community of its own
+        call(cellar, "market.post", {"params": {}, "input": POST})
+        cellar.json("invite", "create", "--json")
+    invite = homes.invite("--name", "Cellar")
+    done = cellar.run("invite", "redeem", "--json", stdin=invite)
+    assert done.returncode == 0, done.stderr
+    joined = json.loads(done.stdout)
+    assert joined["members"] == 2
+    assert {"roster.json", "community.key", "COMMUNITY"} == {
+        path.name for path in Path(joined["moved_aside"]).iterdir()
+    }
+    assert "no node runs here" in cellar.run("members").stderr
+
+    with cellar.node() as state:
+        assert names(hearth) == names(cellar) == ["hearth", "cellar"]
+        _each_uses_what_the_other_offers(homes)
+        _the_newcomer_is_a_member_like_others(homes)
+
+        # A used invite opens nothing, not even for its own maker's computer.
+        again = homes.third.run("invite", "redeem", invite, "--json")
+        assert (again.returncode, json.loads(again.stdout)["error"]) == (4, "unauthorized")
+        assert "it was used, withdrawn or has expired" in again.stderr
+
+        before = links(hearth)
+        said = hearth.run("revoke", "cellar", "--reason", "inactive", "--yes").stdout
+        began = time.monotonic()
+        assert said.startswith(f"cellar ({ids.short_id(state['node_id'])}) is put out")
+        wait_for_sync(lambda: links(hearth) < before, CUT_SECONDS, "the end of the link")
+        assert time.monotonic() - began < CUT_SECONDS
+        refused = cellar.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
+        assert refused.returncode != 0
+        assert state["node_id"] not in {offer["node"] for offer in hearth.json("caps", "--json")}
+        page = hearth.json("members", "--json")
+        assert [one["reason"] for one in page["revoked"]] == ["inactive"]
+
+
+def _each_uses_what_the_other_offers(homes: Homes) -> None:
+    """Calls across, in both directions, and under a token."""
+    hearth, cellar = homes.hearth, homes.cellar
+    own = [shell.json("status", "--json")["node_id"] for shell in (hearth, cellar)]
+    wait_for_sync(
+        lambda: {offer["node"] for offer in cellar.json("caps", "--json")} == set(own), 5.0, "both homes"
+    )
+    (found,) = call(cellar, "rag.query", QUERY)["output"]["chunks"]
+    assert "ain" in found["text"]
+    (post,) = call(hearth, "market.list", {"params": {}, "input": {}})["output"]["posts"]
+    assert post["author"] == own[1]
+    issued = hearth.json(
+        "token", "issue", "--to", "cellar", "--cap", "rag.query", "--corpus", "system", "--json"
+    )
+    assert call(cellar, "rag.query", QUERY, "--token", issued["token"])["output"]["chunks"]
+    assert cellar.json("token", "show", issued["token"], "--json")["active"] is True
+    hearth.json("token", "revoke", issued["token"], "--json")
+    late = cellar.run("call", "rag.query", "--body", json.dumps(QUERY), "--token", issued["token"], "--json")
+    assert (late.returncode, json.loads(late.stdout)["error"]) == (4, "token_revoked")
+
+
+def _the_newcomer_is_a_member_like_others(homes: Homes) -> None:
+    """It invites in its turn, though its log held an invite of its earlier community at the same place."""
+    text = homes.cellar.json("invite", "create", "--json")
+    (heard,) = wait_for_sync(
+        lambda: [
+            one
+            for one in homes.hearth.json("invite", "list", "--json")
+            if one["event_id"] == text["event_id"]
+        ],
+        5.0,
+        "the invite at the other home",
+    )
+    assert heard["inviter"] == homes.cellar.json("members", "--json")["node_id"]
+    homes.cellar.json("invite", "withdraw", text["invite"], "--json")
+
+
+@pytest.mark.req("JOIN-4")
+def test_a_withdrawn_invite_and_one_for_another_node_are_refused(homes: Homes) -> None:
+    withdrawn = homes.invite("--name", "Attic")
+    homes.hearth.json("invite", "withdraw", "Attic", "--json")
+    foreign = homes.invite("--for", Identity.generate().node_id)
+    for text in (withdrawn, foreign):
+        done = homes.third.run("invite", "redeem", "--json", stdin=text)
+        assert (done.returncode, json.loads(done.stdout)["error"]) == (4, "unauthorized")
+        assert done.stderr.splitlines()[-1].startswith("hearthnet: ")
+    assert not (homes.third.home / "community" / "roster.json").exists()
+    assert not (homes.third.home / "run" / "joining").exists()
+
+
+@pytest.mark.req("JOIN-2", "JOIN-3")
+def test_an_invite_on_a_terminal_and_in_a_pipe(homes: Homes) -> None:
+    done = homes.hearth.run("invite", "create", "--expires", "2h")
+    assert done.stdout.startswith("hninvite://v1/")
+    assert done.stdout.count("\n") == 1
+    assert "good for one home, 2 h long" in done.stderr
+    assert "only homes on this computer can use it" in done.stderr
+    with homes.hearth.terminal("invite", "create") as screen:
+        screen.expect("hninvite://v1/")
+        screen.expect("\u2580")
+        screen.expect("hearthnet invite withdraw ")
+        assert screen.end() == 0
+
+
+@pytest.mark.req("JOIN-7")
+def test_the_answer_that_was_lost_does_no_harm(homes: Homes) -> None:
+    """Let in, but cut off before anything was written: the same invite completes it."""
+    text = homes.invite()
+    shell = homes.third
+    shell.json("invite", "redeem", text, "--json")
+    for name in ("roster.json", "upstream.json"):
+        (shell.home / "community" / name).unlink()
+
+    def completed() -> dict[str, Any] | None:
+        # For a second the invite is used up at the inviter's node, and its server does not know us yet.
+        done = shell.run("invite", "redeem", text, "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    assert wait_for_sync(completed, 10.0, "the second try")["members"] == len(names(homes.hearth))
+    assert "third" in names(shell)
+    upstream = json.loads((shell.home / "community" / "upstream.json").read_text())
+    state = read_node_state(make_home(homes.hearth.home, "hearth", '["auth", "rag"]'))
+    assert upstream["address"] == state.server.address
