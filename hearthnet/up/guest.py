@@ -52,7 +52,13 @@ async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> As
         system = await System.connect(nats.url, system_login)
         try:
             await _wait_for_link(system, log, upstream)
-            yield nats.url
+            try:
+                yield nats.url
+            except HearthNetError as error:
+                # A link that is being refused looks like one for a moment.
+                if error.code == "partition" and _REFUSED in log.tail():
+                    raise _refused(upstream) from error
+                raise
         finally:
             await system.close()
     finally:
@@ -63,11 +69,7 @@ async def _wait_for_link(system: System, log: LogFile, upstream: Upstream) -> No
     end = time.monotonic() + LINK_SECONDS
     while not await linked(system):
         if _REFUSED in log.tail():
-            raise HearthNetError(
-                "unauthorized",
-                f"the home at {upstream.address} does not accept this invite: it was used, withdrawn or has "
-                "expired; ask for a new one",
-            )
+            raise _refused(upstream)
         if time.monotonic() >= end:
             raise HearthNetError(
                 "partition",
@@ -75,3 +77,11 @@ async def _wait_for_link(system: System, log: LogFile, upstream: Upstream) -> No
                 "running, and its port open to this computer?",
             )
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def _refused(upstream: Upstream) -> HearthNetError:
+    return HearthNetError(
+        "unauthorized",
+        f"the home at {upstream.address} does not accept this invite: it was used, withdrawn or has expired; "
+        "ask for a new one",
+    )

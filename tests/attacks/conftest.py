@@ -55,7 +55,7 @@ class Victim:
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """One node for all attacks: it has to survive them."""
     folder: Path = tmp_path_factory.mktemp("victim")
-    neighbourhood = settle_in(folder, "mallory", "carol", "gateway", services=("market", "rag"))
+    neighbourhood = settle_in(folder, "mallory", "carol", "gateway", services=("market", "auth"))
     home = neighbourhood.founder
     with Shell(home.path).node() as state:
         yield Victim(home, str(state["server"]["url"]), load_identity(home.device_key), neighbourhood)

@@ -138,7 +138,7 @@ async def test_a_scope_that_does_not_cover_the_call_is_not_enough(
 @pytest.mark.req("ATTACK-12")
 async def test_a_token_adds_no_level_to_its_issuer(victim: Victim, mallory: Attacker, forge: Forge) -> None:
     # carol is a member: what her token says of revoking members is worth no more than she is.
-    auth = await mallory.target("community.revoke@1.0", victim.node)
+    auth = await mallory.target("community.sync@1.0", victim.node)
     body = {
         "params": {},
         "input": {"client_id": ids.new_ulid(), "target_node_id": victim.node, "reason": "other"},
@@ -150,7 +150,7 @@ async def test_a_token_adds_no_level_to_its_issuer(victim: Victim, mallory: Atta
 
 @pytest.mark.req("ATTACK-11")
 async def test_a_token_issues_no_token(victim: Victim, mallory: Attacker, forge: Forge) -> None:
-    auth = await mallory.target("auth.token.introspect@1.0", victim.node)
+    auth = await mallory.target("community.sync@1.0", victim.node)
     body = {
         "params": {},
         "input": {

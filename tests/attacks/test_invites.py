@@ -1,0 +1,77 @@
+"""Invites that were used, bent, taken back or led to another door; by the command that everyone has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hearthnet.trust import invite as invites
+from hearthnet.trust.keys import Identity
+from tests.attacks.conftest import Victim
+from tests.helpers.shell import Shell
+
+REFUSED = 4
+NOT_FOUND = 5
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path) -> Callable[[str], Shell]:
+    """Empty homes by name."""
+    return lambda name: Shell(tmp_path / name)
+
+
+def _invite(victim: Victim, *more: str) -> str:
+    return str(Shell(victim.home.path).json("invite", "create", "--json", *more)["invite"])
+
+
+@pytest.mark.req("ATTACK-22")
+def test_an_invite_lets_in_one_home(victim: Victim, newcomer: Callable[[str], Shell]) -> None:
+    text = _invite(victim)
+    first, second = newcomer("first"), newcomer("second")
+    first.json("invite", "redeem", text, "--json")
+    refused = second.run("invite", "redeem", text)
+    assert refused.returncode in (REFUSED, NOT_FOUND), refused.stderr
+    assert refused.stderr.splitlines()[-1].count("invite") >= 1, refused.stderr
+    assert not (second.home / "community" / "roster.json").exists()
+
+
+@pytest.mark.req("ATTACK-22")
+def test_an_invite_that_was_taken_back_lets_in_nobody(
+    victim: Victim, newcomer: Callable[[str], Shell]
+) -> None:
+    text, late = _invite(victim), newcomer("late")
+    Shell(victim.home.path).json("invite", "withdraw", text, "--json")
+    assert late.run("invite", "redeem", text).returncode in (REFUSED, NOT_FOUND)
+    assert not (late.home / "community" / "roster.json").exists()
+
+
+@pytest.mark.req("ATTACK-22")
+@pytest.mark.parametrize("what", ["a letter", "its key", "its community"])
+def test_an_invite_that_was_altered_lets_in_nobody(
+    victim: Victim, newcomer: Callable[[str], Shell], what: str
+) -> None:
+    text, thief = _invite(victim), newcomer("thief")
+    if what == "a letter":
+        middle = len(text) // 2
+        bent = text[:middle] + ("A" if text[middle] != "A" else "B") + text[middle + 1 :]
+    else:
+        other = Identity.generate()
+        bent = _bent(text, what, other)
+    refused = thief.run("invite", "redeem", bent)
+    assert refused.returncode not in (0, 3), refused.stdout
+    assert refused.stderr.splitlines()[-1].count("invite") >= 1, refused.stderr
+    assert not (thief.home / "community" / "roster.json").exists()
+
+
+def _bent(text: str, what: str, other: Identity) -> str:
+    """The invite with one member replaced and its check made good again, as one who knows the form would."""
+    import msgspec
+
+    invite = invites.decode(text)
+    field, value = {
+        "its key": ("seed", other.to_text().split()[1]),
+        "its community": ("community_id", other.node_id),
+    }[what]
+    return invites.encode(msgspec.structs.replace(invite, **{field: value}))
