@@ -17,7 +17,9 @@ from typing import Final
 
 from hearthnet import ids
 from hearthnet.bus import Bus
+from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
+from hearthnet.service.community_log import Memory
 from hearthnet.times import now_ms
 from hearthnet.trust.roster import Roster
 from hearthnet.up.door import Admitted, admitted_by
@@ -43,7 +45,7 @@ class Community:
         self._file = RosterFile(prepared.home.roster, prepared.identity)
         self._admit = admit
         self._news = news
-        self._bus: Bus | None = None
+        self._held = contextlib.AsyncExitStack()
         self._told = ""
         self._known = {member.node_id for member in prepared.roster.members}
         self._admitted: Admitted | None = None
@@ -51,10 +53,9 @@ class Community:
 
     async def follow(self, url: str) -> None:
         """Joins the bus at `url` and follows until cancelled; the connection comes back by itself."""
-        self._bus = await self._join(url)
+        membership = (await self._join(url)).peer.membership
         changed = asyncio.Event()
         changed.set()
-        membership = self._bus.peer.membership
         membership.on_change(changed.set)
         while True:
             heed_cancelling()
@@ -69,16 +70,25 @@ class Community:
 
     async def close(self) -> None:
         """Leaves the bus."""
-        if self._bus is not None:
-            await self._bus.close()
+        await self._held.aclose()
 
     async def _join(self, url: str) -> Bus:
+        """The bus, when all is known that the own node has on its disk."""
+        home = self._prepared.home
         while True:
             heed_cancelling()
             try:
-                return await Bus.join(self._prepared.home, url, "up")
+                bus = await Bus.join(home, url, "up")
+                self._held.push_async_callback(bus.close)
+                store = await Store.join(home, url, "up")
+                self._held.push_async_callback(store.close)
+                memory = Memory(_always(store), home, bus.peer)
+                self._held.push_async_callback(memory.close)
+                await memory.open()
+                return bus
             except HearthNetError as error:
                 self._tell([error])
+                await self._held.aclose()
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, roster: Roster) -> float | None:
@@ -129,6 +139,13 @@ class Community:
             who = "this node" if node == self._own else ids.short_id(node)
             self._news(f"{who} does not belong to the community any more")
         self._known = members
+
+
+def _always(store: Store) -> Callable[[], Awaitable[Store]]:
+    async def given() -> Store:
+        return store
+
+    return given
 
 
 def _ends(wanted: Admitted, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:

@@ -17,8 +17,10 @@ import pytest_asyncio
 from hearthnet import ids
 from hearthnet.bus import event_frames, keyring
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid
+from hearthnet.service.community_log import CommunityLog
 from hearthnet.times import now_ms
 from hearthnet.trust import acts
 from hearthnet.trust import invite as invites
@@ -78,16 +80,24 @@ class Village:
 async def village(tmp_path: Path) -> AsyncIterator[Village]:
     """A founder, two members, and one house."""
     street = Street.build(tmp_path, "bob", "carol")
-    async with street.open("founder") as house:
-        community = Community(house.prepared, house.server.admit, house.news.append)
-        following = asyncio.create_task(community.follow(house.url))
+    async with street.open("founder") as house, followed(house) as community:
         bus = await Bus.join(house.home, house.url, "auth")
-        await wait_for(lambda: community._admitted, 10, "the door to be set")
         yield Village(house, street, community, bus)
+        await bus.close()
+
+
+@contextlib.asynccontextmanager
+async def followed(house: House) -> AsyncIterator[Community]:
+    """The community of a house, followed from when its door is set."""
+    community = Community(house.prepared, house.server.admit, house.news.append)
+    following = asyncio.create_task(community.follow(house.url))
+    try:
+        await wait_for(lambda: community._admitted, 10, "the door to be set")
+        yield community
+    finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await community.close()
-        await bus.close()
 
 
 @pytest_asyncio.fixture
@@ -186,6 +196,25 @@ async def test_what_happens_while_the_server_is_away_counts_when_it_is_back(
         return bool(victim.cut)
 
     await wait_for(gone, 10, "the revoked node to be cut")
+
+
+@pytest.mark.req("UP-50")
+async def test_what_was_recorded_before_a_power_cut_counts_at_the_next_start(
+    tmp_path: Path, callers: Callers
+) -> None:
+    street = Street.build(tmp_path, "bob")
+    bob = street.key("bob")
+    async with street.open("founder") as house:
+        store = await Store.join(house.home, house.url, "auth")
+        out = acts.revoke(
+            house.prepared.roster, house.identity, bob.node_id, "gone", client_id=new_ulid(), now_ms=now_ms()
+        )
+        await CommunityLog(store, house.home).claim(out)
+        await store.close()
+        victim = await callers.connect(house.url, bob.login())
+        async with followed(house):
+            await wait_for(lambda: victim.cut, 5, "the revoked node to be cut")
+    assert keyring.load_roster(house.home.roster).is_revoked(bob.node_id)
 
 
 @pytest.mark.req("UP-52")
