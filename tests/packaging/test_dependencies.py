@@ -48,7 +48,9 @@ def distributions_used(project: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_declared_is_what_is_imported(project: Path) -> None:
-    texts = tomllib.loads((project / "pyproject.toml").read_text())["project"]["dependencies"]
+    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    extras = {name: texts for name, texts in about.get("optional-dependencies", {}).items() if name != "dev"}
+    texts = [*about["dependencies"], *(text for wanted in extras.values() for text in wanted)]
     declared = {str(canonicalize_name(Requirement(text).name)) for text in texts}
     used = distributions_used(project)
     undeclared = {name: file for name, file in used.items() if name not in declared}

@@ -1,0 +1,35 @@
+"""What each wire takes of images, as its reference has it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+_MIB: Final = 1 << 20
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Of one image: media types, bytes (before base64), pixels of the longer side; how many in one request,
+    and the bytes of all of them. `urls`: whether the vendor fetches images itself.
+    """
+
+    types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
+    most_bytes: int = 5 * _MIB
+    longest_side: int = 2048
+    most_images: int = 20
+    all_bytes: int = 20 * _MIB
+    urls: bool = False
+
+
+LIMITS: Final[dict[str, Limits]] = {
+    "anthropic": Limits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568, urls=True),
+    "bedrock-anthropic": Limits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568),
+    "bedrock-converse": Limits(most_bytes=15 * _MIB // 4, longest_side=1568),
+    "gemini": Limits(
+        ("image/jpeg", "image/png", "image/webp"), most_bytes=7 * _MIB, longest_side=3072, all_bytes=14 * _MIB
+    ),
+    "ollama": Limits(("image/jpeg", "image/png"), longest_side=1536, most_images=8),
+    "openai": Limits(most_bytes=10 * _MIB, longest_side=2048, urls=True),
+}
+"""By the name of the wire. The longer sides are those above which the vendor scales down anyway."""

@@ -1,0 +1,80 @@
+"""All images of a request, fetched and made to fit its target (tools.md, seed 003, "images normalised")."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.media.image import MOST_BYTES, fitted
+from hearthnet_llm.media.limits import Limits
+from hearthnet_llm.parts import ImagePart, Part
+from hearthnet_llm.request import ChatRequest, Message
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""The blob of a content hash; raises `not_found`."""
+
+
+async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRequest:
+    """The request with its images in it, as bytes within `limits`.
+
+    Raises `bad_request` for too many images, for one that cannot be read, and for one behind a URL that the
+    vendor does not fetch: nothing is fetched from the internet for a caller here.
+    """
+    count = sum(isinstance(part, ImagePart) for message in request.messages for part in _parts(message))
+    if not count:
+        return request
+    if count > limits.most_images:
+        raise _refusal(
+            "/input/messages", f"{count} images; this model takes at most {limits.most_images} in one request"
+        )
+    share = min(limits.most_bytes, limits.all_bytes // count)
+    within = msgspec.structs.replace(limits, most_bytes=share)
+    messages = [await _message(place, one, within, fetch) for place, one in enumerate(request.messages)]
+    return msgspec.structs.replace(request, messages=messages)
+
+
+async def _message(place: int, message: Message, limits: Limits, fetch: Fetch) -> Message:
+    if not message.has_images:
+        return message
+    parts: list[Part] = []
+    for number, part in enumerate(_parts(message)):
+        if isinstance(part, ImagePart):
+            path = f"/input/messages/{place}/content/{number}"
+            parts.append(await _image(part, limits, fetch, path))
+        else:
+            parts.append(part)
+    return msgspec.structs.replace(message, content=parts)
+
+
+async def _image(part: ImagePart, limits: Limits, fetch: Fetch, path: str) -> ImagePart:
+    if part.file_id is not None or (part.url is not None and limits.urls):
+        return part
+    if part.url is not None:
+        raise _refusal(path, "this model's server fetches no images; store it and give image_cid")
+    data = await fetch(part.image_cid) if part.image_cid is not None else _decoded(part.data or "", path)
+    small, kind = await asyncio.to_thread(fitted, data, limits, path)
+    return ImagePart(
+        data=base64.b64encode(small).decode(), media_type=kind, cache=part.cache, detail=part.detail
+    )
+
+
+def _decoded(text: str, path: str) -> bytes:
+    if len(text) > MOST_BYTES * 4 // 3 + 4:
+        raise _refusal(path, f"the image is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _refusal(path, "data must be base64") from error
+
+
+def _parts(message: Message) -> list[Part]:
+    return message.content if isinstance(message.content, list) else []
+
+
+def _refusal(path: str, why: str) -> HearthNetError:
+    return HearthNetError("bad_request", f"{path}: {why}", details={"path": path})

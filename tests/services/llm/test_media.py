@@ -1,0 +1,208 @@
+"""Images on their way to a model: kept, turned, scaled, transcoded, bounded, or refused."""
+
+from __future__ import annotations
+
+import base64
+import random
+import struct
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+from zlib import crc32
+
+import pytest
+from PIL import Image
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.media.image import fitted
+from hearthnet_llm.media.limits import LIMITS, Limits
+from hearthnet_llm.media.prepare import prepared
+from hearthnet_llm.parts import CacheHint, ImagePart, TextPart
+from hearthnet_llm.request import ChatRequest, Message
+from hearthnet_llm.vendors import WIRES
+
+pytestmark = pytest.mark.req("LLM-34")
+CID = "blake3:" + "0" * 64
+
+
+def picture(width: int = 40, height: int = 20, form: str = "PNG", mode: str = "RGB", **saved: Any) -> bytes:
+    """A picture that is red on its left and blue on its right."""
+    image = Image.new(mode, (width, height), "blue")
+    image.paste("red", (0, 0, width // 2, height))
+    return written(image, form, **saved)
+
+
+def written(image: Image.Image, form: str, **saved: Any) -> bytes:
+    """The image as a file."""
+    data = BytesIO()
+    image.save(data, form, **saved)
+    return data.getvalue()
+
+
+def noise(width: int, height: int, mode: str = "RGB") -> bytes:
+    """A picture that no form makes small."""
+    chooser = random.Random(4)
+    size = width * height * len(mode)
+    return written(Image.frombytes(mode, (width, height), chooser.randbytes(size)), "PNG")
+
+
+def opened(data: bytes) -> Image.Image:
+    """The image of a file."""
+    return Image.open(BytesIO(data))
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
+def test_what_fits_is_left_as_it_is(form: str) -> None:
+    data = picture(form=form)
+    assert fitted(data, Limits(), "/x") == (data, f"image/{form.lower()}")
+
+
+def test_what_is_too_large_is_scaled_and_keeps_its_shape() -> None:
+    data, kind = fitted(picture(1200, 600), Limits(longest_side=600), "/x")
+    assert (opened(data).size, kind) == ((600, 300), "image/jpeg")
+
+
+@pytest.mark.parametrize("form", ["BMP", "TIFF", "WEBP", "GIF"])
+def test_a_form_that_the_target_does_not_take_becomes_another(form: str) -> None:
+    limits = Limits(types=("image/jpeg", "image/png"))
+    data, kind = fitted(picture(form=form), limits, "/x")
+    assert kind == "image/jpeg"
+    made = opened(data)
+    red, _, blue = made.convert("RGB").getpixel((5, 10))  # type: ignore[misc]
+    assert (made.format, red > blue) == ("JPEG", True)
+
+
+def test_what_is_transparent_stays_so_where_the_target_takes_it() -> None:
+    clear = written(Image.new("RGBA", (900, 900), (0, 0, 0, 0)), "PNG")
+    data, kind = fitted(clear, Limits(longest_side=300), "/x")
+    assert (kind, opened(data).getpixel((5, 5))) == ("image/png", (0, 0, 0, 0))
+    data, kind = fitted(clear, Limits(types=("image/jpeg",)), "/x")
+    assert (kind, opened(data).getpixel((5, 5))) == ("image/jpeg", (255, 255, 255))
+
+
+def test_a_picture_taken_with_the_camera_on_its_side_is_turned_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned to the right
+    data, _ = fitted(picture(form="JPEG", exif=exif), Limits(), "/x")
+    made = opened(data)
+    top = made.convert("RGB").getpixel((10, 4))
+    assert (made.size, top[0] > top[2]) == ((20, 40), True)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("most", [60_000, 9_000])
+def test_bytes_are_bounded_whatever_is_in_the_picture(mode: str, most: int) -> None:
+    data, _ = fitted(noise(400, 300, mode), Limits(most_bytes=most), "/x")
+    assert len(data) <= most
+    assert max(opened(data).size) >= 64
+
+
+def test_a_picture_that_cannot_be_made_small_enough_is_refused() -> None:
+    with pytest.raises(HearthNetError, match="as small as 100 bytes"):
+        fitted(noise(80, 80), Limits(most_bytes=100), "/x")
+
+
+def header(width: int, height: int) -> bytes:
+    """The beginning of a PNG that says how large it is."""
+    chunks = b"IHDR" + struct.pack("!IIBBBBB", width, height, 8, 2, 0, 0, 0), b"IDAT"
+    framed = (struct.pack("!I", len(one) - 4) + one + struct.pack("!I", crc32(one)) for one in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"<html></html>", "no image"),
+        (b"", "no image"),
+        (header(60_000, 60_000), ""),
+        (header(10_000, 8_000), "10000 x 8000"),
+        (picture(900, 900)[:600], "damaged"),
+        (bytes((32 << 20) + 1), "MiB"),
+    ],
+    ids=["html", "nothing", "bomb", "large", "cut", "heavy"],
+)
+def test_what_is_no_image_is_refused_with_its_place(data: bytes, said: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        fitted(data, Limits(longest_side=100), "/input/messages/1/content/0")
+    assert (caught.value.code, caught.value.details["path"]) == ("bad_request", "/input/messages/1/content/0")
+    assert said in caught.value.message
+
+
+def test_each_wire_has_its_limits() -> None:
+    assert LIMITS.keys() == WIRES.keys()
+
+
+def asked(*parts: ImagePart | TextPart) -> ChatRequest:
+    """A question with images."""
+    return ChatRequest(messages=[Message("system", "x"), Message("user", list(parts))])
+
+
+def blobs(**known: bytes) -> Callable[[str], Any]:
+    """Fetches what is known."""
+
+    async def fetch(cid: str) -> bytes:
+        if cid not in known:
+            raise HearthNetError("not_found", f"no blob {cid}")
+        return known[cid]
+
+    return fetch
+
+
+@pytest.mark.asyncio
+async def test_images_are_fetched_by_hash_and_put_in() -> None:
+    data = picture()
+    hint = CacheHint()
+    request = asked(
+        TextPart("?"), ImagePart(image_cid=CID, cache=hint), ImagePart(base64.b64encode(data).decode())
+    )
+    made = await prepared(request, Limits(), blobs(**{CID: data}))
+    text = base64.b64encode(data).decode()
+    assert made.messages[1].content == [
+        TextPart("?"),
+        ImagePart(text, media_type="image/png", cache=hint),
+        ImagePart(text, media_type="image/png"),
+    ]
+    assert made.messages[0] == request.messages[0]
+
+
+@pytest.mark.asyncio
+async def test_all_images_of_a_request_share_its_bytes() -> None:
+    request = asked(*[ImagePart(base64.b64encode(noise(200, 200)).decode())] * 4)
+    made = await prepared(request, Limits(all_bytes=40_000), blobs())
+    parts = made.messages[1].content
+    assert isinstance(parts, list)
+    sizes = [len(base64.b64decode(part.data or "")) for part in parts if isinstance(part, ImagePart)]
+    assert len(sizes) == 4
+    assert max(sizes) <= 10_000
+
+
+@pytest.mark.asyncio
+async def test_an_image_behind_a_url_goes_only_to_vendors_that_fetch_it() -> None:
+    request = asked(ImagePart(url="https://example.org/x.png"))
+    assert await prepared(request, Limits(urls=True), blobs()) == request
+    with pytest.raises(HearthNetError, match="image_cid"):
+        await prepared(request, Limits(), blobs())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("parts", "code", "said"),
+    [
+        ([ImagePart("AA==")] * 21, "bad_request", "at most 20"),
+        ([ImagePart("not base64")], "bad_request", "base64"),
+        ([ImagePart(image_cid=CID)], "not_found", CID),
+        ([ImagePart("A" * 50_000_000)], "bad_request", "larger"),
+    ],
+    ids=["many", "text", "lost", "heavy"],
+)
+async def test_images_that_cannot_be_sent_are_refused(parts: list[ImagePart], code: str, said: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        await prepared(asked(*parts), Limits(), blobs())
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+@pytest.mark.asyncio
+async def test_a_request_without_images_stays_the_same() -> None:
+    request = asked(TextPart("?"))
+    assert await prepared(request, Limits(), blobs()) is request
