@@ -131,9 +131,9 @@ class LlmService(Service):
 
 
 def _connect(model: ModelConfig) -> Backend:
-    from hearthnet_llm.openai_compatible.backend import OpenAICompatible
+    from hearthnet_llm.remote import Remote
 
-    return OpenAICompatible(model)
+    return Remote(model)
 
 
 def _offers(backend: Backend) -> list[Offer]:

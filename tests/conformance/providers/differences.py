@@ -29,7 +29,7 @@ class Differ(msgspec.Struct, frozen=True):
 
 def allowed(table: dict[str, tuple[Differ, ...]], vendor: str) -> tuple[Differ, ...]:
     """The list for one vendor; ValueError for one that is longer or wider than it may be."""
-    found = (*table.get("", ()), *table.get(vendor, ()))
+    found = (*table.get("", ()), *(table.get(vendor, ()) if vendor else ()))
     if len(found) > MOST:
         raise ValueError(f"{vendor}: {len(found)} fields may differ; at most {MOST} are allowed")
     for one in found:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -42,7 +44,7 @@ def problems(recording: Recording) -> tuple[str, list[str]]:
     except HearthNetError as error:
         refused = error.code == "bad_request" and recording.response.status in UNREADABLE
         return ("refused" if refused else "failed"), [f"not read: {error.message}"]
-    found = [*undeclared(carried), *misspelled(target, known)]
+    found = [*undeclared(carried), *misspelled(target, known), *overloaded(target, native)]
     again = msgspec.convert(carried["input"], ChatRequest)
     if again != request:
         found.append("the canonical request does not survive JSON")
@@ -71,6 +73,17 @@ def misspelled(target: Target, known: Wire) -> list[str]:
         for choice, value in target.spelling.items()
         if value not in known.SPELLINGS.get(choice, ())
     ]
+
+
+def overloaded(target: Target, native: HttpRequest) -> list[str]:
+    """What of the target is neither address, nor the name of the model, nor a version."""
+    address = native.url + unquote(native.url)
+    fits = {
+        "base": target.base in address,
+        "model": target.model in address or target.model == native.body.get("model"),
+        "api_version": re.fullmatch(r"[\w.&=-]{0,40}", target.api_version) is not None,
+    }
+    return [f"the target's {name} holds {getattr(target, name)!r}" for name, fit in fits.items() if not fit]
 
 
 def undeclared(body: Any) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -100,8 +101,8 @@ def content_problems(parsed: Parsed, expected: Expected) -> list[str]:
     if expected.failed:
         if parsed.error is None or any(isinstance(one, Done) for one in frames):
             found.append("an answer that failed is given as a whole one")
-        elif parsed.error[0] not in CODES:
-            found.append(f"no wire code: {parsed.error[0]}")
+        elif parsed.error[0] not in CODES or " ".join(expected.words.split())[:100] not in parsed.error[1]:
+            found.append(f"error {parsed.error}, recorded {expected.words!r}")
         return found
     if parsed.error is not None:
         return [*found, f"refused: {parsed.error[0]}: {parsed.error[1]}"]
@@ -112,12 +113,20 @@ def contract_problems(frames: list[Frame]) -> list[str]:
     """Frames that the contract does not know."""
     found = []
     for frame in frames:
-        if not isinstance(frame, Done):
-            try:
-                CONTRACT.check_frame(*to_event(frame))
-            except HearthNetError as error:
-                found.append(error.message)
+        event, data = ("done", _ended(frame)) if isinstance(frame, Done) else to_event(frame)
+        try:
+            CONTRACT.check_frame(event, data)
+        except HearthNetError as error:
+            found.append(error.message)
     return found
+
+
+def _ended(done: Done) -> dict[str, Any]:
+    """The data of the last frame, as the service sends it."""
+    return {
+        "ms": 0,
+        **{name: value for name, value in msgspec.to_builtins(done).items() if value is not None},
+    }
 
 
 def call_problems(frames: list[Frame], expected: Expected) -> list[str]:

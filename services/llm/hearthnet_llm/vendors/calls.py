@@ -3,9 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
-from hearthnet_llm.frames import Notice, StopReason, ToolCall
+from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
+from hearthnet_llm.vendors import failures
+
+INCOMPLETE: Final = "tool_call_incomplete"
+
+
+class Unclosed:
+    """Watches the frames of one answer: a model that called and never closed a call has not answered.
+
+    With other calls that are whole, or at the limit of tokens, the notice is enough.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._broken = False
+        self._called = False
+
+    def passed(self, frame: Frame) -> Frame:
+        """The frame again; `internal_error` in place of the end of such an answer."""
+        if isinstance(frame, ToolCall):
+            self._called = True
+        elif isinstance(frame, Notice) and frame.code == INCOMPLETE:
+            self._broken = True
+        elif isinstance(frame, Done) and frame.stop_reason == "end" and self._broken and not self._called:
+            raise failures.unclosed(self._model)
+        return frame
 
 
 class CallIds:
@@ -45,7 +70,7 @@ def arguments(given: Any) -> dict[str, Any] | None:
 def incomplete(model: str, tool: str) -> Notice:
     """The notice of a call that never became whole."""
     return Notice(
-        "tool_call_incomplete",
+        INCOMPLETE,
         f"{model} sent a call of {tool or 'a tool'} "
         "whose arguments are no complete JSON object; it was left out",
     )

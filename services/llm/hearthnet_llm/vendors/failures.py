@@ -13,7 +13,9 @@ no connection   partition, and how to go on; silence is a timeout; an answer tha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -47,6 +49,9 @@ _TYPES: Final = (
     ("validation", "bad_request"),
 )
 """What the type of an error inside an answer holds, and the code it stands for; the first that fits."""
+_RETRY_DELAY: Final = re.compile(rb'"retryDelay":\s*"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)"')
+_DURATION: Final = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)")
+_UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _WAITING: Final = ("rate_limited", "capacity_exceeded")
 
 
@@ -65,7 +70,7 @@ def of_status(
             else "it wants a key: set api_key_env in the config"
         )
         message = f"{message}; {mend}"
-    return HearthNetError(code, message, retry_after_ms=_wait(headers) if code in _WAITING else None)
+    return HearthNetError(code, message, retry_after_ms=_wait(headers, body) if code in _WAITING else None)
 
 
 def inside(model: str, error: Any) -> HearthNetError:
@@ -95,6 +100,15 @@ def no_answer(model: str, text: str) -> HearthNetError:
 def broken(model: str) -> HearthNetError:
     """The error for an answer without an end."""
     return HearthNetError("internal_error", f"{model}: the server stopped in mid-answer; ask again")
+
+
+def unclosed(model: str) -> HearthNetError:
+    """The error for an answer that called a tool, and of whose calls none ever became whole."""
+    return HearthNetError(
+        "internal_error",
+        f"{model}: the model called a tool with arguments that are no complete JSON object; "
+        "ask again, with a larger max_tokens or another model",
+    )
 
 
 def unreachable(model: str, url: str) -> HearthNetError:
@@ -156,11 +170,28 @@ def _said(body: bytes) -> str:
     return " ".join(str(said).split())[:_MESSAGE_LIMIT] or "nothing"
 
 
-def _wait(headers: Mapping[str, str]) -> int:
-    """Milliseconds until it is worth while to ask again."""
+def _wait(headers: Mapping[str, str], body: bytes) -> int:
+    """Milliseconds until it is worth while to ask again: by the headers, else as the body says."""
     for name, factor in (("retry-after-ms", 1.0), ("retry-after", 1000.0)):
         try:
             return max(0, round(float(headers[name]) * factor))
         except (KeyError, ValueError):
             continue
-    return _DEFAULT_WAIT_MS
+    told = _RETRY_DELAY.search(body) or _DURATION.fullmatch(headers.get("x-ratelimit-reset-requests", ""))
+    return _until(headers) or (_milliseconds(told) if told else None) or _DEFAULT_WAIT_MS
+
+
+def _until(headers: Mapping[str, str]) -> int | None:
+    """A wait that ends at a time of day, by the server's own clock."""
+    try:
+        end, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+    except (KeyError, ValueError):
+        return None
+    return max(0, round((end - now).total_seconds() * 1000))
+
+
+def _milliseconds(told: re.Match[Any]) -> int:
+    """A duration such as 12s, 1m30s or 250ms."""
+    text = told[1].decode() if isinstance(told[1], bytes) else told[1]
+    pieces = re.findall(r"([\d.]+)(ms|s|m|h)", text)
+    return round(sum(float(number) * _UNITS[unit] for number, unit in pieces))

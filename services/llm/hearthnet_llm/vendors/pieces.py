@@ -7,14 +7,13 @@ anything else is no answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from hearthnet_llm.frames import Frame
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.json_objects import JsonObjects
 from hearthnet_llm.vendors.sse import EventLines
+from hearthnet_llm.vendors.values import parsed
 from hearthnet_llm.vendors.wire import Json
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -72,6 +71,9 @@ class TextPieces:
         self._head = b""
         self._events: EventLines | None = None
         self._objects: JsonObjects | None = None
+        self._any = False
+        self.said_done = False
+        """Whether the server has said [DONE]."""
 
     def feed(self, data: bytes) -> Iterator[Json]:
         """As `Pieces.feed`."""
@@ -94,6 +96,8 @@ class TextPieces:
         """As `Pieces.finish`."""
         if self._events is not None:
             yield from self._values(self._events.end())
+            if not self._any:
+                raise failures.no_answer(self._name, "")
         elif self._objects is None or self._objects.open:
             raise failures.broken(self._name)
 
@@ -105,14 +109,14 @@ class TextPieces:
 
     def _values(self, events: Iterator[str]) -> Iterator[Json]:
         for event in events:
-            if event.strip() not in ("", _DONE):
+            self._any = True
+            if event.strip() == _DONE:
+                self.said_done = True
+            elif event.strip():
                 yield self._value(event)
 
     def _value(self, text: str) -> Json:
-        try:
-            value: Any = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            value = None
+        value = parsed(text)
         if not isinstance(value, dict):
             raise failures.no_answer(self._name, text)
         return value

@@ -36,6 +36,8 @@ _REASONING: Final = {
     "mode": "reasoning.enabled",
     "budget": "reasoning.max_tokens",
 }
+_HOSTED: Final = {"complete": "chat"}
+"""What is met on the internet chats and no longer continues texts."""
 _FIXED_SAMPLING: Final = (r"^(openai/)?(o\d|gpt-5)", {"sampling": "none"})
 """Models that refuse every temperature but their own."""
 
@@ -133,7 +135,7 @@ def at(url: str) -> str:
 def spelling(name: str, model: str) -> dict[str, str]:
     """What the vendor `name` wants for `model`."""
     profile = vendor(name)
-    chosen = dict(profile.spelling)
+    chosen = {**(_HOSTED if profile.hosts else {}), **profile.spelling}
     for pattern, special in profile.models:
         if re.search(pattern, model):
             chosen |= special

@@ -5,6 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text, None where it is none: strictly at first, which is fast, then as servers
+    write it (NaN, half a pair of surrogates).
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    try:
+        whole = json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace")
+        return json.loads(whole)
+    except ValueError:
+        return None
+
 
 def as_text(value: Any) -> str:
     """Compact JSON."""

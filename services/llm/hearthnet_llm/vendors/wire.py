@@ -17,11 +17,12 @@ Json = dict[str, Any]
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """What goes to the vendor, without the headers that authenticate it. `url` may be a path alone."""
+    """What goes to the vendor. `url` may be a path alone; `headers` are those that hold no secret."""
 
     method: str
     url: str
     body: Json
+    headers: dict[str, str] = {}
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):

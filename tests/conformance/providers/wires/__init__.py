@@ -31,7 +31,8 @@ class Expected(msgspec.Struct, kw_only=True):
 
     `stops`: the canonical stop reasons that are right. `tokens` (in, out) None: not reported, so estimated.
     `broken`: names of calls whose arguments are no complete JSON object. `signatures`: opaque proofs and
-    ciphers of thoughts and calls, in order. `failed`: an error inside the answer, or one that broke off.
+    ciphers of thoughts and calls, in order. `failed`: an error inside the answer, or one that broke off;
+    `words` are the vendor's about it.
     """
 
     text: str = ""
@@ -43,6 +44,7 @@ class Expected(msgspec.Struct, kw_only=True):
     cached: int | None = None
     signatures: list[str] = []
     failed: bool = False
+    words: str = ""
 
 
 class WireFacts(Protocol):

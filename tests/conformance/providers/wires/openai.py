@@ -37,7 +37,13 @@ def expect(recording: Recording) -> Expected:
     """What an answer says."""
     text = recording.response.data.decode()
     chunks, ended = _chunks(text)
-    found = Expected(failed=any(chunk.get("error") or chunk.get("object") == "error" for chunk in chunks))
+    errors = [
+        chunk.get("error") or chunk
+        for chunk in chunks
+        if chunk.get("error") or chunk.get("object") == "error"
+    ]
+    found = Expected(failed=bool(errors))
+    found.words = next((error["message"] for error in errors if isinstance(error, dict)), "")
     every = [choice for chunk in chunks for choice in chunk.get("choices") or []]
     first = [choice for choice in every if choice.get("index") == every[0].get("index")]
     said = [choice["delta"] if choice.get("delta") is not None else choice["message"] for choice in first]
@@ -69,7 +75,9 @@ def _chunks(text: str) -> tuple[list[dict[str, Any]], bool]:
 def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(part["text"] for part in content if part["type"] == "text")
-    return json.dumps(content, ensure_ascii=False) if isinstance(content, dict) else content or ""
+    if isinstance(content, dict):
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return content or ""
 
 
 def _thinking(said: list[dict[str, Any]]) -> str:

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.request import ChatRequest, CompleteRequest
+from hearthnet_llm.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.vendors.openai import fields, messages, messages_read, tools
-from hearthnet_llm.vendors.openai.answer import Answer
+from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
-from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
+from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 __all__ = ["SPELLINGS", "decoder", "encode", "encode_complete", "read"]
 
@@ -33,12 +33,28 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
-    """POST of a text that is to be continued (the legacy endpoint)."""
+    """POST of a text that is to be continued; a chat of one message where there is no endpoint for that."""
     choices = Choices(target)
+    if choices["complete"] == "chat":
+        return encode(_as_chat(request), target)
     body: Json = {"model": target.model, "prompt": request.prompt}
-    fields.write(request, choices, body)
+    fields.write(msgspec.structs.replace(request, stream=True), choices, body)
+    if not request.stop:
+        body.pop("stop", None)
     fields.write_usage(choices, body)
     return HttpRequest("POST", _url(target, _COMPLETE), body)
+
+
+def _as_chat(request: CompleteRequest) -> ChatRequest:
+    return ChatRequest(
+        messages=[Message(role="user", content=request.prompt)],
+        max_tokens=request.max_tokens,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        stop=request.stop or None,
+        seed=request.seed,
+        stream=True,
+    )
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
@@ -56,11 +72,6 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         return msgspec.convert(made, ChatRequest), target
     except msgspec.ValidationError as error:
         raise HearthNetError("bad_request", str(error)) from error
-
-
-def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
-    return Answer(heard)
 
 
 def _target(native: HttpRequest, vendor: str, spelling: dict[str, str]) -> Target:

@@ -7,36 +7,29 @@ arguments, calls that come whole.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from hearthnet_llm.frames import Frame, Notice, ToolCall, ToolCallDelta
-
-_NO_ARGUMENTS = ("", "null")
+from hearthnet_llm.vendors.calls import CallIds, arguments, call
+from hearthnet_llm.vendors.values import as_text
 
 
 class _Open(msgspec.Struct):
-    """A call that is still coming in."""
+    """A call that is still coming in; `given` is the id that the vendor has for it."""
 
     id: str
+    given: str
+    pieces: list[str]
     name: str = ""
-    pieces: list[str] = []
     signature: str | None = None
 
     @property
-    def arguments(self) -> dict[str, Any] | None:
-        """What has come so far, if it is a whole object."""
-        text = "".join(self.pieces).strip()
-        if text in _NO_ARGUMENTS:
-            return {}
-        try:
-            value = json.loads(text)
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+    def text(self) -> str:
+        """The arguments so far."""
+        return "".join(self.pieces)
 
 
 class Calls:
@@ -44,7 +37,9 @@ class Calls:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._open: dict[int | str, _Open] = {}
+        self._ids = CallIds()
+        self._open: dict[int | str, list[_Open]] = {}
+        self._order: list[_Open] = []
         self._latest: int | str = 0
         self.size = 0
 
@@ -55,7 +50,7 @@ class Calls:
         call.name = call.name or str(function.get("name") or "")
         call.signature = call.signature or _signature(delta)
         given = function.get("arguments")
-        piece = given if isinstance(given, str) else "" if given is None else json.dumps(given)
+        piece = given if isinstance(given, str) else "" if given is None else as_text(given)
         if piece:
             call.pieces.append(piece)
             self.size += len(piece)
@@ -64,39 +59,30 @@ class Calls:
 
     def finish(self) -> Iterator[ToolCall | Notice]:
         """Each complete call in order, and a notice for each that never became complete."""
-        for call in self._open.values():
-            arguments = call.arguments
-            if arguments is None or not call.name:
-                yield Notice(
-                    "tool_call_incomplete",
-                    f"{self._model} sent a call of {call.name or 'a tool'} "
-                    "whose arguments are no complete JSON object; it was left out",
-                )
-            else:
-                yield ToolCall(call.id, call.name, arguments, call.signature)
+        for one in self._order:
+            yield call(self._model, one.id, one.name, one.text, one.signature)
 
     def _find(self, delta: Mapping[str, Any], position: int, named: bool, whole: bool) -> tuple[_Open, bool]:
         """The call that a delta belongs to, and whether it is a new one."""
         given = str(delta.get("id") or "")
-        key = self._key(delta.get("index"), given, position, named, whole)
-        known = self._open.get(key)
-        if known is not None and named and given not in ("", known.id) and known.arguments is not None:
-            key, known = f"{key} {given}", None  # another call under the index of one that is complete
-        self._latest = key
-        if known is not None:
-            return known, False
-        taken = {call.id for call in self._open.values()}
-        call = _Open(given if given and given not in taken else self._made_up(taken), pieces=[])
-        self._open[key] = call
-        return call, True
+        place = self._place(delta.get("index"), given, position, named, whole)
+        known = self._open.get(place, [])
+        self._latest = place
+        for one in reversed(known):
+            if one.given == given or not given:
+                return one, False
+        if known and not self._another(known[-1], named):
+            return known[-1], False
+        made = _Open(self._ids.take(given), given, [])
+        self._open.setdefault(place, []).append(made)
+        self._order.append(made)
+        return made, True
 
-    def _made_up(self, taken: set[str]) -> str:
-        number = len(self._open) + 1
-        while f"call_{number}" in taken:
-            number += 1
-        return f"call_{number}"
+    def _another(self, known: _Open, named: bool) -> bool:
+        """Whether a delta with a new id begins another call under the index of one that is complete."""
+        return named and arguments(known.text) is not None
 
-    def _key(self, index: Any, given: str, position: int, named: bool, whole: bool) -> int | str:
+    def _place(self, index: Any, given: str, position: int, named: bool, whole: bool) -> int | str:
         """By position in a whole message, else by index, else by id; else a name starts a call."""
         if whole:
             return position
@@ -104,7 +90,7 @@ class Calls:
             return index
         if given:
             return given
-        return f"#{len(self._open)}" if named or not self._open else self._latest
+        return f"#{len(self._order)}" if named or not self._order else self._latest
 
 
 def _signature(delta: Mapping[str, Any]) -> str | None:

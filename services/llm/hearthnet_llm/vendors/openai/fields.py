@@ -19,7 +19,7 @@ class _Words(NamedTuple):
 
     def write(self, value: Any) -> Any:
         """The native value."""
-        return self.natively.get(value, value)
+        return self.natively.get(value, value) if isinstance(value, str | bool) else value
 
     def read(self, value: Any) -> Any:
         """The canonical value."""

@@ -45,6 +45,7 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "web_search": ("web_search_options", "tool"),
     "model": ("body", "path"),
     "path": ("chat", "own"),
+    "complete": ("completions", "chat"),
 }
 """Each choice with its values; the first is the default."""
 

@@ -55,7 +55,11 @@ class Thoughts:
 
     def part(self, part: Mapping[str, Any]) -> Iterator[Thinking]:
         """The thinking in one part of the content: a list of texts, under either of two names."""
-        for piece in part.get("thinking") or part.get("summary") or ():
+        pieces = part.get("thinking") or part.get("summary") or ()
+        if isinstance(pieces, str):
+            yield from self._say(pieces)
+            return
+        for piece in pieces:
             if isinstance(piece, Mapping):
                 yield from self._say(str(piece.get("text") or ""))
                 self._sign(piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import time
@@ -17,7 +18,7 @@ from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.builtin.engine import library
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
-from hearthnet_llm.openai_compatible.backend import OpenAICompatible
+from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema
 from tests.services.llm.tools import demand
 
@@ -38,15 +39,15 @@ def endpoint(model: Path) -> Any:
 
 
 @asynccontextmanager
-async def connected(url: str, **fields: Any) -> AsyncIterator[OpenAICompatible]:
+async def connected(url: str, **fields: Any) -> AsyncIterator[Remote]:
     """A backend for `url`."""
     config = ModelConfig(**{"kind": "openai", "name": "mine", "url": url, "model": "theirs", **fields})
-    backend = OpenAICompatible(config)
+    backend = Remote(config)
     yield backend
     await backend.close()
 
 
-async def frames_of(backend: OpenAICompatible, request: ChatRequest = HELLO) -> list[Frame]:
+async def frames_of(backend: Remote, request: ChatRequest = HELLO) -> list[Frame]:
     """All frames of an answer."""
     return [frame async for frame in backend.stream(request)]
 
@@ -137,20 +138,30 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @asynccontextmanager
-async def serving(*pieces: bytes, hold: bool = False) -> AsyncIterator[str]:
-    """A server that reads one request, sends the pieces and hangs up; with `hold`, it never hangs up."""
+async def serving(
+    *pieces: bytes, hold: bool = False, heard: list[bytes] | None = None, gone: asyncio.Event | None = None
+) -> AsyncIterator[str]:
+    """A server that reads one request, sends the pieces and hangs up; with `hold`, the other side does, and
+    `gone` is set. `heard` gets the heads of requests.
+    """
 
     open_ones: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         open_ones.append(writer)
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        said = await reader.readuntil(b"\r\n\r\n")
+        head = said.lower()
+        if heard is not None:
+            heard.append(said)
         await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
         if not hold:
             writer.close()
+        elif gone is not None:
+            await reader.read()
+            gone.set()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
@@ -172,6 +183,10 @@ def head(status: str = "200 OK", kind: str = "text/event-stream", **headers: str
 OBJECT = (
     b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],'
     b'"usage":{"prompt_tokens":3,"completion_tokens":1}}'
+)
+CALL = (
+    b'data: {"choices":[{"delta":{"tool_calls":[{"id":"c","function":{"name":"x","arguments":"{"}}]},'
+    b'"finish_reason":"tool_calls"}]}\n\n'
 )
 SLOW = b'{"error":{"message":"slow down"}}'
 
@@ -207,10 +222,14 @@ async def test_a_call_in_many_pieces_without_a_last_word() -> None:
         ([head("429 Slow", "application/json", retry_after="2"), SLOW], "rate_limited", "slow"),
         ([head("404 Not Found", "text/html"), b"<html>nginx</html>"], "not_found", "HTML"),
         ([head("502 Bad", "text/html"), b"<html>" + b"x" * 100_000], "internal_error", "HTML"),
-        ([head(kind="text/html"), b"<html>Log in</html>"], "internal_error", "no JSON"),
+        ([head(kind="text/html"), b"<html>Log in</html>"], "internal_error", "an HTML page; check its url"),
+        ([head("302 Found", location="https://elsewhere.example")], "internal_error", "302"),
         ([head(), b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'], "internal_error", "mid-answer"),
         ([head(), b'data: {"error":{"message":"overloaded"}}\n\n'], "internal_error", "overloaded"),
         ([head(), b"data: {broken\n\n"], "internal_error", "no JSON"),
+        ([head(), CALL], "internal_error", "called a tool with arguments that are no complete JSON object"),
+        ([head("503 Busy", retry_after="2"), b"busy"], "capacity_exceeded", "busy"),
+        ([head(content_length="900"), b'data: {"choices":[]}\n\n'], "partition", "hung up"),
         ([], "partition", "hung up"),
     ],
 )  # fmt: skip
@@ -220,7 +239,8 @@ async def test_what_goes_wrong_has_a_code_and_a_reason(pieces: list[bytes], code
             await frames_of(backend)
         assert failed.value.code == code
         assert "mine" in failed.value.message
-        assert failed.value.retry_after_ms == (2000 if code == "rate_limited" else None)
+        waits = code in ("rate_limited", "capacity_exceeded")
+        assert failed.value.retry_after_ms == (2000 if waits else None)
 
 
 @pytest.mark.asyncio
@@ -237,8 +257,79 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_the_error(key:
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-11")
+@pytest.mark.parametrize("cut", [0, 3, 8])
+async def test_nor_in_the_middle_of_an_answer_nor_where_a_message_is_cut(key: str, cut: int) -> None:
+    said = "x" * (300 - len(KEY) + cut) + KEY
+    pieces = head(), f'data: {{"error":{{"message":"{said}"}}}}\n\n'.encode()
+    async with serving(*pieces) as url, connected(url, api_key_env=key) as backend:
+        with pytest.raises(HearthNetError, match="mid-answer") as failed:
+            await frames_of(backend)
+    assert KEY[: len(KEY) - cut] not in str(failed.value.to_body())
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+async def test_a_login_in_the_url_is_used_and_never_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    heard: list[bytes] = []
+    pieces = head(kind="application/json"), OBJECT
+    async with serving(*pieces, heard=heard) as url, connected(_with_login(url)) as backend:
+        await frames_of(backend)
+    assert b"Basic " + base64.b64encode(b"me:pass word") in heard[0]
+    assert "pass" not in caplog.text
+
+
+def _with_login(url: str) -> str:
+    return url.replace("//", "//me:pass%20word@")
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-22")
+@pytest.mark.parametrize(
+    ("vendor", "header"),
+    [("", b"authorization: bearer sk-very-secret"), ("azure", b"api-key: sk-very-secret")],
+)
+async def test_each_vendor_gets_its_key_where_it_looks_for_it(
+    key: str, vendor: str, header: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet_llm.vendors.profiles.at", lambda url: vendor)
+    heard: list[bytes] = []
+    pieces = head(kind="application/json"), OBJECT
+    async with serving(*pieces, heard=heard) as url, connected(url, api_key_env=key) as backend:
+        await frames_of(backend)
+    assert header in heard[0].lower()
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
+async def test_an_answer_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearthnet_llm.connection._MOST_BYTES", 50_000)
+    async with serving(head(), *[b": still here\n" * 1000] * 9) as url, connected(url) as backend:
+        with pytest.raises(HearthNetError, match="has no end"):
+            await frames_of(backend)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-2")
+async def test_closing_hangs_up_on_a_server_that_is_silent() -> None:
+    gone = asyncio.Event()
+    first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    async with serving(head(), first, hold=True, gone=gone) as url, connected(url) as backend:
+        stream = backend.stream(HELLO)
+        assert await anext(stream) == Token("Hi")
+        waiting = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        started = time.monotonic()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await asyncio.wait_for(gone.wait(), 1)
+        assert time.monotonic() - started < 0.2
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-11")
 async def test_a_server_that_stalls_or_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_llm.openai_compatible.backend._SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("hearthnet_llm.connection._SILENCE_SECONDS", 0.2)
     async with serving(head(), hold=True) as url, connected(url) as backend:
         with pytest.raises(HearthNetError) as stalled:
             await frames_of(backend)

@@ -1,0 +1,135 @@
+"""The way to a model's server: keys from the environment, failures as wire codes, nothing of either in a log.
+
+The key is read from its variable at each request and kept nowhere; where a server repeats it in an error, it
+is blotted out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.wire import HttpRequest
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+_CONNECT_SECONDS: Final = 5.0
+_SILENCE_SECONDS: Final = 100.0
+_ERROR_BYTES: Final = 65_536
+_MOST_BYTES: Final = 64 << 20
+"""No answer is longer; a server that never ends would fill the memory."""
+
+_TELLING: Final = 5
+"""A beginning of a key that is no longer than this gives nothing away."""
+
+
+class Body:
+    """The body of a successful answer, still to be read."""
+
+    def __init__(self, response: Response, name: str) -> None:
+        self._response = response
+        self._name = name
+        self.content_type: str = response.headers.get("content-type", "")
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The bytes as they come; `internal_error` when there is no end of them."""
+        total = 0
+        async for data in self._response.aiter_bytes():
+            total += len(data)
+            if total > _MOST_BYTES:
+                raise HearthNetError(
+                    "internal_error", f"{self._name}: the server's answer has no end; it was cut"
+                )
+            yield data
+
+
+class Connection:
+    """To one server. `header` holds the key's header and its value with {key} in it; `login` is for Basic."""
+
+    def __init__(
+        self, name: str, key_variable: str, header: tuple[str, str], login: tuple[str, str] | None = None
+    ) -> None:
+        import httpx2
+
+        self._name = name
+        self._variable = key_variable
+        self._header = header
+        timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
+        self._client = httpx2.AsyncClient(timeout=timeout, auth=login)
+
+    async def close(self) -> None:
+        """Hangs up; calls still running end with an error."""
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def post(self, request: HttpRequest) -> AsyncGenerator[Body, None]:
+        """The body of a successful answer. Every failure inside the block comes out as `failures` has it."""
+        key = self._key()
+        headers = {self._header[0]: self._header[1].format(key=key)} if key else {}
+        try:
+            async with self._answered(request, headers) as response:
+                if not response.is_success:
+                    raise await self._failure(response)
+                yield Body(response, self._name)
+        except HearthNetError as error:
+            raise _without(key, error) from error.__cause__
+
+    @asynccontextmanager
+    async def _answered(
+        self, request: HttpRequest, headers: dict[str, str]
+    ) -> AsyncGenerator[Response, None]:
+        import httpx2
+
+        name, url = self._name, request.url
+        try:
+            async with self._client.stream(
+                request.method, url, json=request.body, headers={**request.headers, **headers}
+            ) as response:
+                yield response
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise failures.unreachable(name, url) from error
+        except httpx2.TimeoutException as error:
+            raise failures.silent(name, url) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise failures.broken_off(name, url) from error
+
+    async def _failure(self, response: Response) -> HearthNetError:
+        body = b""
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) >= _ERROR_BYTES:
+                break
+        key = os.environ.get(self._variable, "").strip()
+        body = body.replace(key.encode(), b"***") if key else body
+        return failures.of_status(self._name, response.status_code, response.headers, body, self._variable)
+
+    def _key(self) -> str:
+        if not self._variable:
+            return ""
+        key = os.environ.get(self._variable, "").strip()
+        if not key:
+            raise HearthNetError(
+                "unauthorized",
+                f"{self._name}: set the environment variable {self._variable} to its API key",
+            )
+        return key
+
+
+def _without(key: str, error: HearthNetError) -> HearthNetError:
+    """The error with the key blotted out of its message, or what of it is left where a message is cut."""
+    message = error.message.replace(key, "***") if key else error.message
+    for size in range(len(key) - 1, _TELLING, -1):
+        message = message.removesuffix(key[:size])
+    if message == error.message:
+        return error
+    return HearthNetError(
+        error.code,
+        message,
+        retry_after_ms=error.retry_after_ms,
+        details=error.details,
+    )

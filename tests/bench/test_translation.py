@@ -1,0 +1,44 @@
+"""What the benchmark of the wires measures is a real translation, and it is quick enough."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hearthnet_llm.frames import Done
+from hearthnet_llm.vendors import WIRES, wire
+from tests.bench.llm_bench import STREAMS, request, translated
+
+ROUNDS = 40
+"""The quickest of so many counts: what else the machine does is no part of the cost."""
+MOST_SECONDS_A_FRAME = 60e-6
+MOST_SECONDS_A_REQUEST = 1e-3
+
+
+@pytest.mark.req("LLM-26")
+@pytest.mark.parametrize("name", WIRES)
+def test_a_streamed_frame_is_translated_in_time(name: str) -> None:
+    costs = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        events = translated(name, *STREAMS[name])
+        costs.append((time.perf_counter() - began) / len(events))
+    words = [event for event in events if event == ("token", {"text": " water"})]
+    assert len(words) >= 300
+    assert isinstance(events[-1], Done)
+    assert (events[-1].stop_reason, events[-1].tokens_in, events[-1].tokens_out) == ("end", 9, 300)
+    assert min(costs) < MOST_SECONDS_A_FRAME
+
+
+@pytest.mark.req("LLM-26")
+@pytest.mark.parametrize("name", WIRES)
+def test_a_request_with_16_tools_is_translated_in_time(name: str) -> None:
+    outgoing, native = request(name)
+    costs = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        outgoing()
+        costs.append(time.perf_counter() - began)
+    assert len(wire(name).read(native, "")[0].tools or ()) == 16
+    assert min(costs) < MOST_SECONDS_A_REQUEST

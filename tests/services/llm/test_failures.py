@@ -1,0 +1,108 @@
+"""What a server's failure means on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.vendors import failures
+
+
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, "bad_request"), (401, "unauthorized"), (403, "unauthorized"), (404, "not_found"),
+     (418, "internal_error"), (422, "bad_request"), (429, "rate_limited"), (500, "internal_error"),
+     (503, "capacity_exceeded"),
+     (504, "timeout"), (529, "capacity_exceeded")],
+)  # fmt: skip
+def test_each_status_has_a_code(status: int, code: str) -> None:
+    failed = failures.of_status(
+        "m", status, {"retry-after": "1.5"}, b'{"error": {"message": "because"}}', "M_KEY"
+    )
+    assert failed.code == code
+    assert "because" in failed.message
+    assert ("M_KEY" in failed.message) == (code == "unauthorized")
+    assert failed.retry_after_ms == (1500 if code in ("rate_limited", "capacity_exceeded") else None)
+
+
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"<html><h1>Bad Gateway</h1>", "an HTML page"), (b"", "nothing"), (b"plain", "plain"), (b"[]", "[]"),
+     (b'{"detail": "no"}', "no"), (b'[{"error": {"message": "list"}}]', "list"),
+     (b'{"error": "word"}', "word"), (b'{"message": "of Amazon"}', "of Amazon")],
+)  # fmt: skip
+def test_what_the_server_says_is_said_in_one_line(body: bytes, said: str) -> None:
+    assert failures.of_status("m", 500, {}, body, "").message.endswith(said)
+
+
+NOW = "Sat, 21 Nov 2026 22:00:00 GMT"
+DELAY = b'{"error":{"details":[{"@type":"RetryInfo","retryDelay":"12.5s"}]}}'
+
+
+@pytest.mark.req("LLM-23")
+@pytest.mark.parametrize(
+    ("headers", "body", "wait"),
+    [
+        ({"retry-after-ms": "20"}, b"", 20),
+        ({"retry-after": "2"}, DELAY, 2000),
+        ({"retry-after": "0"}, b"", 0),
+        ({"retry-after": "Sat, 21 Nov 2026 22:00:30 GMT", "date": NOW}, b"", 30_000),
+        ({"retry-after": "Sat, 21 Nov 2026 21:00:00 GMT", "date": NOW}, b"", 1000),
+        ({"retry-after": "Sat, 21 Nov 2026 22:00:30 GMT"}, b"", 1000),
+        ({"x-ratelimit-reset-requests": "1m2.5s"}, b"", 62_500),
+        ({"x-ratelimit-reset-requests": "250ms"}, b"", 250),
+        ({"x-ratelimit-reset-requests": "soon"}, b"", 1000),
+        ({}, DELAY, 12_500),
+        ({"retry-after": "soon"}, b"", 1000),
+    ],
+)
+def test_how_long_to_wait_is_taken_from_wherever_a_server_says_it(
+    headers: dict[str, str], body: bytes, wait: int
+) -> None:
+    assert failures.of_status("m", 429, headers, body, "").retry_after_ms == wait
+
+
+@pytest.mark.req("LLM-11")
+def test_a_key_that_is_not_named() -> None:
+    assert "api_key_env" in failures.of_status("m", 401, {}, b"", "").message
+
+
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"code": 429, "message": "slow"}, "rate_limited"),
+        ({"code": "503", "message": "x"}, "capacity_exceeded"),
+        ({"status_code": 400, "message": "x"}, "bad_request"),
+        ({"type": "overloaded_error", "message": "x"}, "capacity_exceeded"),
+        ({"type": "rate_limit_error"}, "rate_limited"),
+        ({"type": "authentication_error"}, "unauthorized"),
+        ({"type": "invalid_request_error"}, "bad_request"),
+        ({"code": "context_length_exceeded", "message": "too long"}, "internal_error"),
+        ({"code": 12, "message": "odd"}, "internal_error"),
+        ("overloaded", "internal_error"),
+        (["what"], "internal_error"),
+    ],
+)
+def test_an_error_inside_an_answer_has_the_code_it_names(error: Any, code: str) -> None:
+    failed = failures.inside("mine", error)
+    assert failed.code == code
+    assert failed.message.startswith("mine: the server reported in mid-answer: ")
+    assert (failed.retry_after_ms is not None) == (code in ("rate_limited", "capacity_exceeded"))
+
+
+@pytest.mark.req("LLM-11")
+@pytest.mark.parametrize("failure", [failures.unreachable, failures.silent, failures.broken_off])
+def test_a_server_that_is_lost_is_named_without_its_password(
+    failure: Callable[[str, str], HearthNetError],
+) -> None:
+    error = failure("mine", "http://me:secret@box.lan:8080/v1/chat/completions")
+    assert "mine" in error.message
+    assert "at box.lan:8080" in error.message
+    assert error.details == {"model": "mine", "host": "box.lan:8080"}
+    assert "secret" not in str(error.to_body())
