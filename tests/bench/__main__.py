@@ -29,6 +29,8 @@ def suites() -> dict[str, Callable[[], list[Figure]]]:
     """Every `NAME_bench.py` beside this file: what it measures, by its name."""
     found = {}
     for file in sorted(Path(__file__).parent.glob("*_bench.py")):
+        if file.stem.startswith("test_"):
+            continue
         module = importlib.import_module(f"tests.bench.{file.stem}")
         found[file.stem.removesuffix("_bench")] = module.figures
     return found
