@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -21,14 +21,13 @@ from hearthnet.up import server_config
 from hearthnet.up.guest import guest_server
 from hearthnet.up.leaf import linked
 from hearthnet.up.server_config import ANY_PORT
+from hearthnet.up.upstream import Upstream
 from tests.helpers.mesh import Mesh
+from tests.helpers.nats_server import NatsServer
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
-from tests.up.houses import Callers, House, Street, admitted, way_to
+from tests.up.houses import Callers, House, Street, admitted, parsed, way_to
 from tests.up.raw_leaf import RawLeaf
-
-if TYPE_CHECKING:
-    from tests.helpers.nats_server import NatsServer
 
 Link = Callable[..., Awaitable[RawLeaf]]
 pytestmark = pytest.mark.asyncio
@@ -139,6 +138,46 @@ async def test_only_the_bus_is_bridged(founder: House, bob: House, callers: Call
     also_bob = await callers.connect(bob.url, bob.identity.login())
     await also_bob.say(f"hn.adv.{bob.identity.token}.c.v1")
     await wait_for(lambda: me.heard, 5, "a message across the link")
+
+
+@pytest.mark.req("UP-37")
+async def test_a_hostile_hub_learns_nothing_of_a_homes_server(
+    street: Street, nats_server: Callable[..., NatsServer], callers: Callers
+) -> None:
+    # Whoever runs the hub may say and hear there whatever they like.
+    bob, owner = street.key("bob"), Identity.generate().login()
+    users = ", ".join(f"{{ nkey: {login.public} }}" for login in (bob.login(), owner))
+    hub = nats_server(f"accounts {{ HN {{ users: [{users}] }} }}\nleafnodes {{ host: 127.0.0.1, port: -1 }}")
+    port = hub.log.read_text().partition("leafnode connections on 127.0.0.1:")[2].split()[0]
+    spy = await callers.connect(hub.url, owner)
+    await spy.listen(">")
+    async with street.open("bob", upstream=Upstream(f"127.0.0.1:{port}")) as house:
+        await wait_for(lambda: link_is_there(house), 10, "the link")
+        inside = await callers.connect(house.url, bob.login())
+        store = await callers.connect(house.url, bob.store_login())
+        await inside.listen(f"hn.call.*.{bob.token}.abcdefgh.>")
+        for subject in (
+            "$SYS.REQ.ACCOUNT.PING.CONNZ",
+            "$SYS.REQ.SERVER.PING.CONNZ",
+            "$SYS.REQ.SERVER.PING",
+            "$SYS.REQ.USER.INFO",
+            "$JS.API.INFO",
+            "$JS.API.STREAM.LIST",
+        ):
+            await spy.client.publish(subject, b"{}", reply="hub.wants.this")
+        await store.say("mk.post.a.b")
+
+        async def heard() -> bool:
+            await spy.say(f"hn.call.{bob.token}.{bob.token}.abcdefgh.last")
+            return bool(inside.heard)
+
+        await wait_for(heard, 5, "the link to carry what came after")
+        await inside.say(f"hn.adv.{bob.token}.c.v1")
+        await wait_for(lambda: f"hn.adv.{bob.token}.c.v1" in spy.subjects(), 5, "the other way, too")
+    answers = [parsed(data) for subject, data in spy.heard if subject == "hub.wants.this"]
+    # The hub's own server answers for itself; no other one does.
+    assert len({answer["server"]["id"] for answer in answers}) == 1
+    assert "mk.post.a.b" not in spy.subjects()
 
 
 @pytest.mark.req("UP-38")
