@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hearthnet.cli.run import run
+from hearthnet.trust.community import Level
+from tests.helpers.household import Household, settle
 from tests.helpers.scripted_model import ScriptedModel
 from tests.helpers.shell import Shell
 
@@ -41,6 +46,34 @@ def bare(tmp_path: Path) -> Iterator[Shell]:
         yield shell
 
 
+@dataclass
+class Village:
+    """Five homes of one community; only the founder's node runs, with the service `auth`."""
+
+    household: Household
+    shell: Shell
+
+    def at(self, name: str = "") -> tuple[str, Path]:
+        """Options that put a command into the home of `name`, where no node runs, or into the founder's."""
+        return "--home", (self.household[name] if name else self.household.founder).path
+
+
+@pytest.fixture(scope="session")
+def village() -> Iterator[Village]:
+    """A community with two trusted members and two plain ones."""
+    with tempfile.TemporaryDirectory(prefix="hn-village-") as folder:
+        levels: dict[str, Level] = {
+            "attic": "trusted",
+            "barn": "trusted",
+            "cellar": "member",
+            "shed": "member",
+        }
+        household = settle(Path(folder), levels, '["auth"]')
+        shell = Shell(household.founder.path)
+        with shell.node():
+            yield Village(household, shell)
+
+
 @pytest.fixture
 def stopped(tmp_path: Path) -> Shell:
     """A shell where no node runs."""
@@ -48,7 +81,7 @@ def stopped(tmp_path: Path) -> Shell:
 
 
 class Here:
-    """Commands in this process, for what needs no node."""
+    """Commands in this process, for what needs no process of its own."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -59,6 +92,12 @@ class Here:
         code = run([str(argument) for argument in arguments])
         self.out, self.err = self._capsys.readouterr()
         return code
+
+    def json(self, *arguments: str | Path) -> Any:
+        """What a command that must succeed prints as JSON."""
+        code = self(*arguments, "--json")
+        assert code == 0, f"{arguments} ended with {code}: {self.err}"
+        return json.loads(self.out)
 
 
 @pytest.fixture

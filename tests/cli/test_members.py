@@ -9,8 +9,9 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.trust import cosign
-from tests.cli.conftest import Here
+from tests.cli.conftest import Here, Village
 from tests.helpers.household import Household, settle
+from tests.helpers.waiting import wait_for_sync
 
 
 @pytest.fixture
@@ -142,3 +143,51 @@ def test_what_cannot_be_done_is_one_line_with_its_exit_code(
     assert run_at(here, household, "", *arguments) == status
     assert said in here.err
     assert here.err.count("\n") == 1
+
+
+# --- with a running node
+
+
+@pytest.mark.e2e
+@pytest.mark.req("MEMBERS-3")
+def test_the_last_signature_carries_it_out(village: Village, here: Here) -> None:
+    text = here.json("revoke", "cellar", "--yes", *village.at("attic"))["proposal"]
+    text = here.json("revoke", "--sign", text, "--yes", *village.at("barn"))["proposal"]
+    with village.shell.terminal("revoke", "--sign", text) as screen:
+        question = screen.expect("[y]es or [n]o? ")
+        assert question.startswith("Put cellar (ed25519:")
+        assert "Signed by attic (ed25519:" in question
+        screen.type("maybe\n")
+        assert screen.end() == 4
+    assert "cellar" in [one["display_name"] for one in here.json("members", *village.at())["members"]]
+    with village.shell.terminal("revoke", "--sign", text) as screen:
+        screen.expect("[y]es or [n]o? ")
+        screen.type("y\n")
+        screen.expect("is put out")
+        assert screen.end() == 0
+    wait_for_sync(
+        lambda: [one["reason"] for one in here.json("members", *village.at())["revoked"]] == ["other"],
+        5.0,
+        "the roster on the disk",
+    )
+    assert here("revoke", "--sign", text, "--yes", *village.at()) == 5
+
+
+@pytest.mark.e2e
+@pytest.mark.req("MEMBERS-2")
+def test_a_member_is_promoted_and_demoted(village: Village, here: Here) -> None:
+    at = village.at()
+
+    def level() -> str:
+        members = here.json("members", *at)["members"]
+        return next(str(one["level"]) for one in members if one["display_name"] == "shed")
+
+    assert here("members", "promote", "shed", "trusted", *at) == 0
+    assert here.out.startswith("shed (ed25519:")
+    wait_for_sync(lambda: level() == "trusted", 5.0, "the promotion on the disk")
+    demotion = here.json("members", "demote", "shed", "member", "--yes", *village.at("attic"))
+    assert demotion["needed"] == 3
+    text = here.json("members", "demote", "--sign", demotion["proposal"], "--yes", *village.at("barn"))
+    assert here("members", "demote", "--sign", text["proposal"], "--yes", *at) == 0, here.err
+    assert "is member now" in here.out
+    wait_for_sync(lambda: level() == "member", 5.0, "the demotion on the disk")

@@ -32,13 +32,22 @@ class Homes:
     """The home that invites, its node running; one that joins, and an empty one."""
 
     hearth: Shell
-    cellar: Shell
+    kitchen: Shell
     third: Shell
 
     def invite(self, *options: str) -> str:
         """A new invite of the first home."""
         text: str = self.hearth.json("invite", "create", "--json", *options)["invite"]
         return text
+
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+
+
+def typed(command: str) -> list[str]:
+    """The words after `hearthnet` of a command that stands in the README as it is."""
+    assert command in README, f"the README does not say: {command}"
+    return command.split()[1:]
 
 
 def a_home(folder: Path, name: str, *services: str) -> Shell:
@@ -53,7 +62,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
     folder = tmp_path_factory.mktemp("joining")
     homes = Homes(
         a_home(folder, "hearth", "auth", "rag"),
-        a_home(folder, "cellar", "auth", "market"),
+        a_home(folder, "Kitchen", "auth", "market"),
         a_home(folder, "third", "auth"),
     )
     with homes.hearth.node():
@@ -78,22 +87,22 @@ def links(shell: Shell) -> int:
 
 @pytest.mark.req("JOIN-1", "JOIN-5", "JOIN-6", "MEMBERS-4")
 def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
-    hearth, cellar = homes.hearth, homes.cellar
-    with cellar.node():  # alone first: it makes a post and an invite in a community of its own
-        call(cellar, "market.post", {"params": {}, "input": POST})
-        cellar.json("invite", "create", "--json")
-    invite = homes.invite("--name", "Cellar")
-    done = cellar.run("invite", "redeem", "--json", stdin=invite)
+    hearth, kitchen = homes.hearth, homes.kitchen
+    with kitchen.node():  # alone first: it makes a post and an invite in a community of its own
+        call(kitchen, "market.post", {"params": {}, "input": POST})
+        kitchen.json("invite", "create", "--json")
+    invite = hearth.json(*typed("hearthnet invite create --name Kitchen"), "--json")["invite"]
+    done = kitchen.run(*typed("hearthnet invite redeem"), "--json", stdin=invite)
     assert done.returncode == 0, done.stderr
     joined = json.loads(done.stdout)
     assert joined["members"] == 2
     assert {"roster.json", "community.key", "COMMUNITY"} == {
         path.name for path in Path(joined["moved_aside"]).iterdir()
     }
-    assert "no node runs here" in cellar.run("members").stderr
+    assert "no node runs here" in kitchen.run("members").stderr
 
-    with cellar.node() as state:
-        assert names(hearth) == names(cellar) == ["hearth", "cellar"]
+    with kitchen.node() as state:
+        assert names(hearth) == names(kitchen) == ["hearth", "Kitchen"]
         _each_uses_what_the_other_offers(homes)
         _the_newcomer_is_a_member_like_others(homes)
 
@@ -103,12 +112,12 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
         assert "it was used, withdrawn or has expired" in again.stderr
 
         before = links(hearth)
-        said = hearth.run("revoke", "cellar", "--reason", "inactive", "--yes").stdout
+        said = hearth.run(*typed("hearthnet revoke Kitchen"), "--reason", "inactive", "--yes").stdout
         began = time.monotonic()
-        assert said.startswith(f"cellar ({ids.short_id(state['node_id'])}) is put out")
+        assert said.startswith(f"Kitchen ({ids.short_id(state['node_id'])}) is put out")
         wait_for_sync(lambda: links(hearth) < before, CUT_SECONDS, "the end of the link")
         assert time.monotonic() - began < CUT_SECONDS
-        refused = cellar.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
+        refused = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
         assert refused.returncode != 0
         assert state["node_id"] not in {offer["node"] for offer in hearth.json("caps", "--json")}
         page = hearth.json("members", "--json")
@@ -117,28 +126,28 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
 
 def _each_uses_what_the_other_offers(homes: Homes) -> None:
     """Calls across, in both directions, and under a token."""
-    hearth, cellar = homes.hearth, homes.cellar
-    own = [shell.json("status", "--json")["node_id"] for shell in (hearth, cellar)]
+    hearth, kitchen = homes.hearth, homes.kitchen
+    own = [shell.json("status", "--json")["node_id"] for shell in (hearth, kitchen)]
     wait_for_sync(
-        lambda: {offer["node"] for offer in cellar.json("caps", "--json")} == set(own), 5.0, "both homes"
+        lambda: {offer["node"] for offer in kitchen.json("caps", "--json")} == set(own), 5.0, "both homes"
     )
-    (found,) = call(cellar, "rag.query", QUERY)["output"]["chunks"]
+    (found,) = call(kitchen, "rag.query", QUERY)["output"]["chunks"]
     assert "ain" in found["text"]
     (post,) = call(hearth, "market.list", {"params": {}, "input": {}})["output"]["posts"]
     assert post["author"] == own[1]
     issued = hearth.json(
-        "token", "issue", "--to", "cellar", "--cap", "rag.query", "--corpus", "system", "--json"
+        "token", "issue", "--to", "Kitchen", "--cap", "rag.query", "--corpus", "system", "--json"
     )
-    assert call(cellar, "rag.query", QUERY, "--token", issued["token"])["output"]["chunks"]
-    assert cellar.json("token", "show", issued["token"], "--json")["active"] is True
+    assert call(kitchen, "rag.query", QUERY, "--token", issued["token"])["output"]["chunks"]
+    assert kitchen.json("token", "show", issued["token"], "--json")["active"] is True
     hearth.json("token", "revoke", issued["token"], "--json")
-    late = cellar.run("call", "rag.query", "--body", json.dumps(QUERY), "--token", issued["token"], "--json")
+    late = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--token", issued["token"], "--json")
     assert (late.returncode, json.loads(late.stdout)["error"]) == (4, "token_revoked")
 
 
 def _the_newcomer_is_a_member_like_others(homes: Homes) -> None:
     """It invites in its turn, though its log held an invite of its earlier community at the same place."""
-    text = homes.cellar.json("invite", "create", "--json")
+    text = homes.kitchen.json("invite", "create", "--json")
     (heard,) = wait_for_sync(
         lambda: [
             one
@@ -148,8 +157,8 @@ def _the_newcomer_is_a_member_like_others(homes: Homes) -> None:
         5.0,
         "the invite at the other home",
     )
-    assert heard["inviter"] == homes.cellar.json("members", "--json")["node_id"]
-    homes.cellar.json("invite", "withdraw", text["invite"], "--json")
+    assert heard["inviter"] == homes.kitchen.json("members", "--json")["node_id"]
+    homes.kitchen.json("invite", "withdraw", text["invite"], "--json")
 
 
 @pytest.mark.req("JOIN-4")
