@@ -51,8 +51,12 @@ class Bus:
         roster = load_roster(home.roster, identity.node_id)
         link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
         peer = Peer(identity, roster, link, home)
-        await peer.membership.follow(link)
-        await peer.listen()
+        try:
+            await peer.membership.follow(link)
+            await peer.listen()
+        except BaseException:
+            await link.close()
+            raise
         return cls(peer)
 
     async def call(

@@ -133,7 +133,8 @@ class Link:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
     async def subscribe(self, subject: str, handler: Handler) -> Subscription:
-        """Hands every message on `subject` to `handler`, in order."""
+        """Hands every message on `subject` to `handler`, in order; `partition` where the link is closed."""
+        from nats import errors
 
         async def deliver(message: Msg) -> None:
             absent = (
@@ -141,7 +142,10 @@ class Link:
             )
             handler(message.subject, message.data, absent)
 
-        return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
+        try:
+            return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
     async def settle(self) -> None:
         """Two round trips: after them the server knows every subscription made before (one can

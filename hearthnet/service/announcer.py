@@ -14,6 +14,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms
+from hearthnet.trust.roster import RANK
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
@@ -86,7 +87,7 @@ class Announcer:
         await self._publish(self._hosted, withdrawn=False)
 
     async def _publish(self, hosted: list[Hosted], *, withdrawn: bool) -> None:
-        public = [entry for entry in hosted if entry.offer.trust != SELF]
+        public = [entry for entry in hosted if _demand(entry) != SELF]
         for topic in sorted({_topic(entry) for entry in public}):
             mine = [entry for entry in public if _topic(entry) == topic]
             header = self._peer.header("offer", ids.new_ulid(), capability=topic)
@@ -109,7 +110,8 @@ class Announcer:
 
     def _answer(self, subject: str, data: bytes) -> Callable[[], Coroutine[Any, Any, None]] | None:
         _, asker = subjects.open_sender(subject)
-        if self._peer.roster.level(asker, now_ms()) == "unknown":
+        rank = RANK[self._peer.roster.level(asker, now_ms())]
+        if rank == RANK["unknown"]:
             raise FrameError("the asker is neither a member nor invited")
         header = frames.read_signed(data, asker).header
         if header.kind != "find" or header.community != self._peer.community:
@@ -119,7 +121,7 @@ class Announcer:
         mine = [
             entry
             for entry in self._hosted
-            if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or entry.offer.trust != SELF)
+            if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or _is_for(rank, entry))
         ]
         if not mine:
             return None
@@ -134,6 +136,19 @@ class Announcer:
             await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
 
         return respond
+
+
+def _demand(entry: Hosted) -> str:
+    """The trust that it takes to call the offer."""
+    return entry.offer.trust or entry.contract.trust_required
+
+
+def _is_for(rank: int, entry: Hosted) -> bool:
+    """Whether others of this rank hear of the offer: members of all but what is the node's own, who is only
+    invited of what the invited may call.
+    """
+    demand = _demand(entry)
+    return demand != SELF and (rank >= RANK["member"] or rank >= RANK.get(demand, len(RANK)))
 
 
 def _topic(entry: Hosted) -> str:

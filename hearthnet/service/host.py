@@ -64,6 +64,7 @@ class Host:
         service had begun when it died.
         """
         await self._memory.open()
+        self.peer.membership.on_change(self._stop_revoked)
         await self._records.open(self._service.outcome)
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
@@ -115,6 +116,19 @@ class Host:
             self._tasks.start(self._refuse(frame.header, wire), "refusal")
         else:
             self._start(Running(self.peer, self._records, self._budget, frame, admitted))
+
+    def _stop_revoked(self) -> None:
+        """Stops what runs for others who were put out, and under tokens that were revoked."""
+        for running in self._running.values():
+            if running.task is not None and self._is_revoked(running):
+                running.task.cancel()
+
+    def _is_revoked(self, running: Running) -> bool:
+        peer, claims = self.peer, running.claims
+        nodes = {running.header.sender} if claims is None else {running.header.sender, claims.iss}
+        if any(peer.roster.is_revoked(node) for node in nodes if node != peer.node_id):
+            return True
+        return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
 
     def _worth_telling(self, sender: str, error: HearthNetError) -> bool:
         """Every refusal is told, but the time only a few times a second."""

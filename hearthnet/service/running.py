@@ -21,6 +21,7 @@ from hearthnet.service.effects import claimable
 from hearthnet.service.records import UNKNOWN, Records
 from hearthnet.service.stream import Stream
 from hearthnet.times import steady_ms
+from hearthnet.trust.token import Claims
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
@@ -87,6 +88,11 @@ class Running:
         self.outbox = Outbox(peer, frame.header, signed=contract.side_effects)
         streaming = frame.header.kind == "open"
         self.stream = Stream(contract, self.outbox.frame if streaming else None)
+
+    @property
+    def claims(self) -> Claims | None:
+        """What the call's token says, None where it has none."""
+        return self._admitted.claims
 
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
