@@ -52,7 +52,7 @@ async def test_one_approval_has_one_effect_in_all_processes_and_after_restarts(m
 async def test_an_approval_or_a_key_of_one_effect_is_good_for_no_other(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
-            await workers.start(bus, 2)
+            await workers.start(bus)
             wanted, other, key = body(), body(document="y"), ids.new_ulid()
             yes = approval(bus, wanted, key)
             await ingest(bus, wanted, approval=yes, idempotency_key=key)
@@ -94,7 +94,7 @@ async def test_what_a_dead_process_had_begun_is_of_unknown_outcome(
             given = {"idempotency_key": key, "timeout_seconds": 1.5}
             yes = approval(bus, body(how), key)
             assert await code(ingest(bus, body(how), approval=yes, **given)) in ("timeout", "partition")
-            await workers.start(bus, 2)
+            await workers.start(bus)
             told = await asyncio.gather(
                 *(code(ingest(bus, body(how), approval=yes, idempotency_key=key)) for _ in range(4))
             )
@@ -126,7 +126,7 @@ async def test_an_effect_under_way_is_waited_for(mesh: Mesh) -> None:
 async def test_a_refusal_is_no_effect_and_a_failure_may_have_been_one(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
-            await workers.start(bus, 2)
+            await workers.start(bus)
             for how, told in (
                 ("refuse", ["not_found", "ok", "ok"]),
                 ("fail", ["internal_error", "outcome_unknown", "outcome_unknown"]),
@@ -141,7 +141,7 @@ async def test_a_refusal_is_no_effect_and_a_failure_may_have_been_one(mesh: Mesh
 async def test_a_use_of_a_standing_grant_has_one_effect(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
-            await workers.start(bus, 3)
+            await workers.start(bus, 2)
             granted = grant(bus)
             racing = [code(ingest(bus, body(document=str(n)), grant=granted, use=1)) for n in range(8)]
             assert Counter(await asyncio.gather(*racing)) == {"ok": 1, "unauthorized": 7}

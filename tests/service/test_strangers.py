@@ -78,6 +78,10 @@ class _NoCall:
         self.idempotency_key = ids.new_ulid()
         self.body = {"input": {"client_id": self.idempotency_key}}
 
+    def allowed(self) -> float:
+        """Enough."""
+        return 5.0
+
     def remaining(self) -> float:
         """Time enough."""
         return 10.0

@@ -83,6 +83,14 @@ class Workers:
         except HearthNetError:
             return set()
 
+    def end(self) -> None:
+        """Ends them in order."""
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
+            process.wait(10)
+        self.running.clear()
+
     def kill(self) -> None:
         """Kills those that run."""
         for process in self.running:
@@ -103,8 +111,10 @@ def working(mesh: Mesh) -> Iterator[Workers]:
     """Workers on `mesh`, which is published as a running node; none is left afterwards."""
     workers = Workers(mesh)
     with mesh.published():
-        yield workers
-        workers.kill()
+        try:
+            yield workers
+        finally:
+            workers.end()
 
 
 async def audited(mesh: Mesh, log: AuditLog) -> tuple[list[Entry], Finding | None]:
