@@ -312,7 +312,8 @@ def test_the_lists_of_what_may_differ_are_short_and_say_why() -> None:
         ({"request": {"method": "POST", "path": "/v1/chat/completions", "json": {**ASKED, "odd": 1}}}, 1),
         ({"request": {"method": "POST", "path": "/v1/chat/completions", "json": {"messages": 5}}}, 1),
         ({"response": {"status": 429, "body": '{"error": {"message": "slow\\ndown"}}'}}, 0),
-        ({"response": {"status": 200, "body": "<html>"}}, 1),
+        ({"response": {"status": 200, "body": "<html>"}}, 0),
+        ({"response": {"status": 200, "body": "upstream connect error"}}, 1),
     ],
 )
 def test_the_command_ends_with_the_totals(

@@ -161,6 +161,14 @@ QUIRKS: dict[str, tuple[list[Chunk], list[tuple[str, str, dict[str, Any]]]]] = {
          call("2}", "y", index=0, id="j")],
         [("i", "x", {"a": 1}), ("j", "y", {"b": 2})],
     ),
+    "one index for two without ids": (
+        [call('{"a":1}', "x", index=0, id=""), call('{"b":2}', "y", index=0, id="")],
+        [("call_1", "x", {"a": 1}), ("call_2", "y", {"b": 2})],
+    ),
+    "the name on each, without an id": (
+        [call(piece, "x", index=0) for piece in ("", '{"a":', "1}", "")],
+        [("call_1", "x", {"a": 1})],
+    ),
     "by id alone": ([call('{"a"', "x", id="i"), call(":1}", id="i")], [("i", "x", {"a": 1})]),
     "arguments as an object": ([call({"a": 1}, "x", index=0, id="i")], [("i", "x", {"a": 1})]),
     "empty arguments": ([call("", "x", index=0, id="i")], [("i", "x", {})]),

@@ -363,6 +363,8 @@ def test_every_spelling_has_a_test() -> None:
         ("complete", "chat"), ("sampling", "none"), ("budget", "thinking_budget"),
         ("show", "include_reasoning"), ("mode", "reasoning.enabled"), ("signatures", "reasoning_signature"),
         ("usage", "none"),
+        ("ids", "left_out"),
+        ("ids", "empty"),
     }  # fmt: skip
     defaults = {(choice, values[0]) for choice, values in SPELLINGS.items()}
     assert {(c, v) for c, values in SPELLINGS.items() for v in values} <= tried | elsewhere | defaults
@@ -407,9 +409,30 @@ def test_the_older_form_of_calls_has_no_ids() -> None:
         "function_call": {"name": "look"},
     }
     read, target = openai.read(HttpRequest("POST", URL, native), "")
-    assert read.messages[1].tool_calls == [ToolCall("call_1", "look", {"at": "a"})]
-    assert (read.messages[2].role, read.messages[2].tool_call_id) == ("tool", "call_1")
+    assert read.messages[1].tool_calls == [ToolCall("call_1_0", "look", {"at": "a"})]
+    assert (read.messages[2].role, read.messages[2].tool_call_id) == ("tool", "call_1_0")
     assert read.tool_choice == Named("look")
+    assert openai.encode(read, target).body == native
+
+
+@pytest.mark.req("LLM-9")
+@pytest.mark.parametrize("given", [{}, {"id": ""}])
+def test_calls_without_ids_are_given_some_that_go_no_further(given: dict[str, str]) -> None:
+    answered = {"tool_call_id": given["id"]} if given else {}
+    native = {
+        "model": "m",
+        "messages": [
+            *NATIVE_ASKED,
+            {"role": "assistant", "content": None, "tool_calls": [
+                {**given, "type": "function", "function": {"name": "a", "arguments": "{}"}},
+                {**given, "type": "function", "function": {"name": "b", "arguments": "{}"}}]},
+            {"role": "tool", **answered, "content": "1"},
+            {"role": "tool", **answered, "content": "2"},
+        ],
+    }  # fmt: skip
+    read, target = openai.read(HttpRequest("POST", URL, native), "")
+    assert [call.id for call in read.messages[1].tool_calls] == ["call_1_0", "call_1_1"]
+    assert [message.tool_call_id for message in read.messages[2:]] == ["call_1_0", "call_1_1"]
     assert openai.encode(read, target).body == native
 
 

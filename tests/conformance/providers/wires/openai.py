@@ -12,30 +12,77 @@ from tests.conformance.providers.wires import Call, Expected
 
 JSON_TEXTS = ("messages[].tool_calls[].function.arguments", "messages[].function_call.arguments")
 
-_ONE = Differ("n", "A canonical request asks for one answer.")
+_ENDPOINT = "the endpoint's configuration, not the caller's to ask for."
 DIFFER: dict[str, tuple[Differ, ...]] = {
-    "": (_ONE,),
+    "": (
+        Differ("n", "A canonical request asks for one answer."),
+        Differ("user", "Who asks stays on the mesh; no vendor is told."),
+        Differ("safety_identifier", "Who asks stays on the mesh; no vendor is told."),
+        Differ("metadata", "Labels for the vendor's own records; nothing is kept there on purpose."),
+        Differ("store", "A request never asks the vendor to keep it."),
+        Differ(
+            "prediction", "The text that the answer probably is only saves time, and no contract knows it."
+        ),
+    ),
+    "openai": (
+        Differ("modalities", "A canonical answer is text."),
+        Differ("audio", "The voice of an answer that is not text."),
+        Differ("stream_options.include_obfuscation", f"Padding against listeners is {_ENDPOINT}"),
+    ),
+    "azure": (Differ("data_sources", f"Which of the vendor's indexes it searches is {_ENDPOINT}"),),
+    "copilot": (Differ("stream_options.include_obfuscation", f"Padding against listeners is {_ENDPOINT}"),),
+    "alibaba": (
+        Differ("enable_search", f"Whether the vendor searches by itself is {_ENDPOINT}"),
+        Differ("incremental_output", "Streams are always asked for in pieces."),
+    ),
+    "groq": (
+        Differ("search_settings", f"Where the vendor's own tools search is {_ENDPOINT}"),
+        Differ("include_domains", f"Where the vendor's own tools search is {_ENDPOINT}"),
+        Differ("exclude_domains", f"Where the vendor's own tools search is {_ENDPOINT}"),
+    ),
+    "llamacpp": (
+        Differ("cache_prompt", f"What the server keeps of a prompt is {_ENDPOINT}"),
+        Differ("id_slot", f"Which of its slots a server uses is {_ENDPOINT}"),
+        Differ("timings_per_token", "The server's own timing; nothing reads it."),
+    ),
+    "mistral": (Differ("safe_prompt", f"A prompt that the vendor puts before all others is {_ENDPOINT}"),),
     "openrouter": (
-        Differ("provider", "Who serves a model is the endpoint's configuration, not the caller's."),
+        Differ("provider", f"Who serves a model is {_ENDPOINT}"),
+        Differ("models", f"Who steps in for a model is {_ENDPOINT}"),
+        Differ("plugins", f"What the vendor does with files and the web is {_ENDPOINT}"),
+        Differ("transforms", f"How the vendor cuts a long prompt is {_ENDPOINT}"),
     ),
     "perplexity": (
-        Differ("search_context_size", "How the vendor searches is the endpoint's configuration."),
+        Differ("search_context_size", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("search_domain_filter", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("search_recency_filter", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("return_images", "A canonical answer is text."),
     ),
+    "together": (Differ("safety_model", f"Which model watches over the answer is {_ENDPOINT}"),),
+    "venice": (
+        Differ("venice_parameters", f"The vendor's own prompt, search and characters are {_ENDPOINT}"),
+    ),
+    "vercel-gateway": (Differ("providerOptions", f"Who serves a model, and how, is {_ENDPOINT}"),),
+    "xai": (Differ("search_parameters", f"How the vendor searches is {_ENDPOINT}"),),
+    "zai": (Differ("tool_stream", "Calls are put together here however they come."),),
 }
 
 STOPS = {
-    "stop": ("end",),
-    "eos": ("end",),
     "length": ("max_tokens",),
-    "tool_calls": ("tool_calls",),
-    "function_call": ("tool_calls",),
+    "max_tokens": ("max_tokens",),
+    "model_length": ("max_tokens",),
     "content_filter": ("refusal",),
+    "sensitive": ("refusal",),
+    "stop_sequence": ("stop_sequence",),
 }
+"""Reasons that are not simply the end."""
 
 
 def expect(recording: Recording) -> Expected:
     """What an answer says."""
     text = recording.response.data.decode()
+    if text.lstrip().startswith("<"):
+        return Expected(failed=True, words="HTML")
     chunks, ended = _chunks(text)
     errors = [
         chunk.get("error") or chunk
@@ -43,15 +90,19 @@ def expect(recording: Recording) -> Expected:
         if chunk.get("error") or chunk.get("object") == "error"
     ]
     found = Expected(failed=bool(errors))
-    found.words = next((error["message"] for error in errors if isinstance(error, dict)), "")
+    found.words = next((str(error.get("message") or "") for error in errors if isinstance(error, dict)), "")
     every = [choice for chunk in chunks for choice in chunk.get("choices") or []]
     first = [choice for choice in every if choice.get("index") == every[0].get("index")]
-    said = [choice["delta"] if choice.get("delta") is not None else choice["message"] for choice in first]
+    said = [
+        choice.get("delta") if choice.get("delta") is not None else choice.get("message") for choice in first
+    ]
+    said = [one or {"content": choice.get("text")} for one, choice in zip(said, first, strict=True)]
     found.text = "".join(_text(one.get("content")) + (one.get("refusal") or "") for one in said)
     found.thinking = _thinking(said)
     found.calls, found.broken = _calls(said, streamed=any("delta" in choice for choice in first))
     reasons = [choice["finish_reason"] for choice in first if choice.get("finish_reason") is not None]
-    found.failed = found.failed or not (reasons or ended)
+    found.failed = found.failed or not (reasons or ended) or any(one.get("error") for one in first)
+    found.failed = found.failed or bool({"error", "network_error"} & {*map(str, reasons)})
     found.stops = _stops(reasons[-1] if reasons else "", found, said)
     for chunk in chunks:
         held = [one.get("usage") for one in chunk.get("choices") or []]
@@ -74,7 +125,7 @@ def _chunks(text: str) -> tuple[list[dict[str, Any]], bool]:
 
 def _text(content: Any) -> str:
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if part["type"] == "text")
+        return "".join(part["text"] for part in content if part.get("type") == "text")
     if isinstance(content, dict):
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return content or ""
@@ -132,33 +183,36 @@ def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: boo
     piece = (
         arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
     )
-    same = [
-        call
-        for call in gathered
-        if streamed
-        and (
-            (given is not None and call["id"] == given)
-            or (
-                given is None and index is not None and call["index"] == index and not (name and call["name"])
-            )
-            or (given is None and index is None and name is None)
-        )
-    ]
-    if same:
+    if given is not None:
+        same = [call for call in gathered if call["id"] == given]
+    elif index is not None:
+        same = [call for call in gathered if call["index"] == index]
+        if same and name and piece and _is_whole("".join(same[-1]["pieces"])):
+            same = []
+    else:
+        same = [] if name else gathered[-1:]
+    if same and streamed:
         same[-1]["pieces"].append(piece)
     else:
         gathered.append({"id": given, "name": name or "", "index": index, "pieces": [piece]})
 
 
+def _is_whole(text: str) -> bool:
+    try:
+        return bool(text) and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
 def _stops(reason: str, found: Expected, said: list[dict[str, Any]]) -> tuple[str, ...]:
     """A call makes the turn end for it, whatever the server says; a refusal is one."""
-    if reason in ("length", "content_filter"):
+    if reason in STOPS:
         return STOPS[reason]
     if found.calls:
         return ("tool_calls",)
     if any(one.get("refusal") for one in said):
         return ("refusal",)
-    return ("end",) if reason in ("", "tool_calls") else STOPS[reason]
+    return ("end",)
 
 
 def _signatures(said: list[dict[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ arguments, calls that come whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,33 @@ class _Open(msgspec.Struct):
         return "".join(self.pieces)
 
 
+class _Delta(NamedTuple):
+    """One element of `tool_calls`, with what is missing empty."""
+
+    id: str
+    index: int | None
+    name: str
+    piece: str
+
+    @classmethod
+    def of(cls, native: Mapping[str, Any]) -> _Delta:
+        """The element as it came."""
+        function = native.get("function") or {}
+        given, index = function.get("arguments"), native.get("index")
+        piece = given if isinstance(given, str) else "" if given is None else as_text(given)
+        name = str(function.get("name") or "")
+        return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
+
+    def begins_after(self, known: _Open) -> bool:
+        """Whether this is another call, under the index of one that is complete.
+
+        With an id of its own its name says so; without one it must bring arguments, too, for some servers
+        repeat the name on each delta.
+        """
+        told = self.name and (self.id or (self.piece and known.text))
+        return bool(told) and arguments(known.text) is not None
+
+
 class Calls:
     """The calls of one answer; `model` is for messages."""
 
@@ -43,54 +70,43 @@ class Calls:
         self._latest: int | str = 0
         self.size = 0
 
-    def feed(self, delta: Mapping[str, Any], position: int, whole: bool) -> Iterator[Frame]:
+    def feed(self, native: Mapping[str, Any], position: int, whole: bool) -> Iterator[Frame]:
         """One element of `tool_calls`, at `position` in its list; `whole`: of a message that is no stream."""
-        function = delta.get("function") or {}
-        call, fresh = self._find(delta, position, bool(function.get("name")), whole)
-        call.name = call.name or str(function.get("name") or "")
-        call.signature = call.signature or _signature(delta)
-        given = function.get("arguments")
-        piece = given if isinstance(given, str) else "" if given is None else as_text(given)
-        if piece:
-            call.pieces.append(piece)
-            self.size += len(piece)
-        if not whole and (piece or fresh):
-            yield ToolCallDelta(call.id, piece, call.name if fresh and call.name else None)
+        delta = _Delta.of(native)
+        one, fresh = self._find(delta, position if whole else self._place(delta))
+        one.name = one.name or delta.name
+        one.signature = one.signature or _signature(native)
+        one.pieces.append(delta.piece)
+        self.size += len(delta.piece)
+        if not whole and (delta.piece or fresh):
+            yield ToolCallDelta(one.id, delta.piece, one.name if fresh and one.name else None)
 
     def finish(self) -> Iterator[ToolCall | Notice]:
         """Each complete call in order, and a notice for each that never became complete."""
         for one in self._order:
             yield call(self._model, one.id, one.name, one.text, one.signature)
 
-    def _find(self, delta: Mapping[str, Any], position: int, named: bool, whole: bool) -> tuple[_Open, bool]:
-        """The call that a delta belongs to, and whether it is a new one."""
-        given = str(delta.get("id") or "")
-        place = self._place(delta.get("index"), given, position, named, whole)
-        known = self._open.get(place, [])
+    def _find(self, delta: _Delta, place: int | str) -> tuple[_Open, bool]:
+        """The call at `place` that a delta belongs to, and whether it is a new one."""
+        known = self._open.setdefault(place, [])
         self._latest = place
         for one in reversed(known):
-            if one.given == given or not given:
+            if delta.id and one.given == delta.id:
                 return one, False
-        if known and not self._another(known[-1], named):
+        if known and not delta.begins_after(known[-1]):
             return known[-1], False
-        made = _Open(self._ids.take(given), given, [])
-        self._open.setdefault(place, []).append(made)
+        made = _Open(self._ids.take(delta.id), delta.id, [])
+        known.append(made)
         self._order.append(made)
         return made, True
 
-    def _another(self, known: _Open, named: bool) -> bool:
-        """Whether a delta with a new id begins another call under the index of one that is complete."""
-        return named and arguments(known.text) is not None
-
-    def _place(self, index: Any, given: str, position: int, named: bool, whole: bool) -> int | str:
-        """By position in a whole message, else by index, else by id; else a name starts a call."""
-        if whole:
-            return position
-        if isinstance(index, int):
-            return index
-        if given:
-            return given
-        return f"#{len(self._order)}" if named or not self._order else self._latest
+    def _place(self, delta: _Delta) -> int | str:
+        """By index, else by id; else a name starts a call."""
+        if delta.index is not None:
+            return delta.index
+        if delta.id:
+            return delta.id
+        return f"#{len(self._order)}" if delta.name or not self._order else self._latest
 
 
 def _signature(delta: Mapping[str, Any]) -> str | None:

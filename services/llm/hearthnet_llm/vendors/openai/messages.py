@@ -33,7 +33,7 @@ def _message(message: Message, choices: Choices) -> Json:
     body: Json = {"role": role, "content": write_content(message.content, choices)}
     if message.role == "tool":
         body["content"] = _marked(body["content"]) if message.is_error else body["content"]
-        body["tool_call_id"] = message.tool_call_id
+        body |= _id("tool_call_id", message.tool_call_id, choices)
     elif message.tool_calls:
         body["tool_calls"] = [_call(call, index, choices) for index, call in enumerate(message.tool_calls)]
     elif message.role == "assistant" and choices["no_calls"] == "empty":
@@ -52,12 +52,18 @@ def _marked(content: Any) -> Any:
 
 def _call(call: ToolCall, index: int, choices: Choices) -> Json:
     return {
-        "id": call.id,
+        **_id("id", call.id, choices),
         "type": "function",
         "function": _function(call),
         **{"none": {}, "index": {"index": index}, "zero": {"index": 0}}[choices["call_index"]],
         **thoughts_back.write_signature(call.signature, choices, ("extra_content",)),
     }
+
+
+def _id(field: str, given: str | None, choices: Choices) -> Json:
+    """The id of a call, for vendors that have them."""
+    form = choices["ids"]
+    return {} if form == "left_out" else {field: "" if form == "empty" else given}
 
 
 def _function(call: ToolCall) -> Json:

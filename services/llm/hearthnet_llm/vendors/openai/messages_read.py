@@ -1,4 +1,4 @@
-"""Native messages into canonical ones. Calls of the older form, which have no ids, are given some."""
+"""Native messages into canonical ones. Calls without ids, as in the older form, are given some."""
 
 from __future__ import annotations
 
@@ -17,20 +17,31 @@ _ROLES: Final = {"developer": "system", "function": "tool"}
 def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
     """The canonical messages, as JSON; notes in `spelling` how things stood."""
     made: list[Json] = []
-    latest = "call_0"
+    waiting: list[str] = []
     for index, message in enumerate(objects(native, "messages")):
         path = f"messages[{index}]"
         read = _read(message, path, spelling)
         if message.get("function_call") is not None:
-            latest = f"call_{index}"
             call = fields(message["function_call"], f"{path}.function_call")
-            read["tool_calls"] = [{"id": latest, **_function(call, f"{path}.function_call")}]
+            read["tool_calls"] = [_function(call, f"{path}.function_call")]
             spelling["functions"] = "functions"
         elif message.get("role") == "function":
-            read["tool_call_id"] = latest
             spelling["functions"] = "functions"
+        for place, call in enumerate(read.get("tool_calls", ())):
+            call["id"] = call.get("id") or f"call_{index}_{place}"
+            waiting.append(call["id"])
+        if read["role"] == "tool":
+            _answer(read, waiting)
         made.append(read)
     return made
+
+
+def _answer(read: Json, waiting: list[str]) -> None:
+    """Takes the call that a result answers off the list; one that names none answers the first."""
+    given = read.get("tool_call_id") or next(iter(waiting), "call_0")
+    if given in waiting:
+        waiting.remove(given)
+    read["tool_call_id"] = given
 
 
 def _read(message: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -87,8 +98,10 @@ def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
 
 
 def _call(call: Json, path: str, spelling: dict[str, str]) -> Json:
+    given = call.get("id")
+    spelling["ids"] = "sent" if given else "left_out" if given is None else "empty"
     return {
-        "id": text(call.get("id"), f"{path}.id"),
+        **without_nones(id=given),
         **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function"),
         **without_nones(signature=thoughts_back.read_signature(call, spelling)),
     }

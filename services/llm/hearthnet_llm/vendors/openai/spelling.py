@@ -31,6 +31,7 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "system": ("system", "developer"),
     "functions": ("tools", "functions"),
     "tool_type": ("function", "none"),
+    "ids": ("sent", "left_out", "empty"),
     "no_calls": ("unsaid", "empty"),
     "call_index": ("none", "index", "zero"),
     "required": ("required", "any"),
