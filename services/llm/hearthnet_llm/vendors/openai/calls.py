@@ -36,7 +36,7 @@ class _Delta(NamedTuple):
     """One element of `tool_calls`, with what is missing empty."""
 
     id: str
-    index: int | None
+    slot: int | None
     name: str
     piece: str
 
@@ -102,8 +102,8 @@ class Calls:
 
     def _place(self, delta: _Delta) -> int | str:
         """By index, else by id; else a name starts a call."""
-        if delta.index is not None:
-            return delta.index
+        if delta.slot is not None:
+            return delta.slot
         if delta.id:
             return delta.id
         return f"#{len(self._order)}" if delta.name or not self._order else self._latest
