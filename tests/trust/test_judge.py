@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community, invite, roster, signed
+from hearthnet.trust import acts, community, fold, invite, roster, signed
 from hearthnet.trust.community import (
     Admitted,
     CommunityEvent,
@@ -19,7 +21,7 @@ from hearthnet.trust.community import (
     Promoted,
     Withdrawn,
 )
-from hearthnet.trust.judge import MAX_LEAP, MAX_OPEN_INVITES
+from hearthnet.trust.judge import MAX_LEAP, MAX_OPEN_INVITES, Judge
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
 from tests.helpers.members import DAY_MS, NOW, act, agreeing, raise_to, take_in
@@ -559,9 +561,13 @@ def test_a_demoted_node_cannot_date_anything_back_and_may_act_again_when_raised_
     assert raise_to(again, TILDA, MAX, "trusted", NOW).level(MAX.node_id) == "trusted"
 
 
+ACCOMPLICES = (EVE, MALLORY, *(Identity(bytes([number]) * 32) for number in (91, 92, 93)))
+"""More than those who put Tilda out."""
+
+
 def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEvent]:
     """What a trusted member can make alone, claiming the lowest lamport at which it was trusted, forgetting
-    most of its own events: two accomplices in, raised, and with their signatures everybody else out.
+    most of its own events: accomplices in, raised, and with their signatures everybody else out.
     """
     place = early(held, by, 1)
     events: list[CommunityEvent] = []
@@ -573,7 +579,7 @@ def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEv
         pretended = roster.merge(pretended, [event])
         return event
 
-    for accomplice in (EVE, MALLORY):
+    for accomplice in ACCOMPLICES:
         inviting = add(invited(held, by, KEY, place))
         content = Joined(
             invite_event_hash=inviting.hash,
@@ -597,7 +603,7 @@ def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEv
         place = (place[0] + 3, lifting.hash, inviting.lamport + 4)
     for victim in victims:
         first = next(one for one in held.events if one.author == victim.node_id)
-        out = add(removal(held, by, victim, EVE, MALLORY, known=(first.hash,), place=place))
+        out = add(removal(held, by, victim, *ACCOMPLICES, known=(first.hash,), place=place))
         place = (place[0] + 1, out.hash, out.lamport + 1)
     return events
 
@@ -610,7 +616,9 @@ def test_a_removed_member_does_not_undo_its_removal_however_it_dates_and_whom_it
     """Tilda was trusted before her removers wrote anything: by order alone all her events come first."""
     held = with_events(town(), invited(town(), TILDA, Identity(bytes([95]) * 32)))
     hostile = takeover(held, TILDA, QUINN, SAM, UMA)
-    out = with_events(held, removal(held, author, TILDA, *(one for one in (SAM, UMA) if one is not author)))
+    sequence, previous, lamport = held.next(author.node_id)
+    out = with_events(held, removal(held, author, TILDA, SAM, UMA, place=(sequence, previous, lamport + 100)))
+    assert all(event.lamport < out.events[-1].lamport for event in hostile)
     assert out.is_revoked(TILDA.node_id)
     after = with_events(out, *hostile)
     assert levels(after) == levels(out)
@@ -669,12 +677,65 @@ def test_of_two_removals_that_exclude_each_other_the_one_with_more_independent_s
 
 
 @pytest.mark.req("COMM-8")
+def test_who_was_lowered_and_raised_again_is_as_far_from_the_founder_as_its_new_sponsor_says() -> None:
+    def line(held: Roster) -> tuple[str, int]:
+        standing = held.folded.members[TILDA.node_id]
+        return standing.sponsor, standing.depth
+
+    assert line(town()) == (FOUNDER.node_id, 1)
+    lower = with_events(town(), removal(town(), QUINN, TILDA, SAM, UMA, level="member"))
+    again = raise_to(lower, QUINN, TILDA, "trusted", NOW)
+    assert line(again) == (QUINN.node_id, 2)
+    content = act(again, ROOT, community.PROMOTED, raising(TILDA))
+    assert line(with_events(again, content)) == (ROOT.node_id, 0)
+    farther = act(town(), QUINN, community.PROMOTED, raising(TILDA))
+    assert line(with_events(town(), farther)) == (FOUNDER.node_id, 1)
+
+
+@pytest.mark.req("COMM-8")
+def test_leaving_again_and_again_costs_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain member can write removals of itself without end; each round judges all events once more."""
+    events: list[CommunityEvent] = []
+    sequence, previous, lamport = town().next(MAX.node_id)
+    for number in range(200):
+        event = removal(town(), MAX, MAX, known=(), place=(sequence + number, previous, lamport + number))
+        previous = event.hash
+        events.append(event)
+    rounds = []
+
+    def counting(*given: Any) -> Judge:
+        rounds.append(1)
+        return Judge(*given)
+
+    monkeypatch.setattr(fold, "Judge", counting)
+    held = with_events(town(), *events)
+    assert held.is_revoked(MAX.node_id)
+    assert len(rounds) <= 3
+
+
+@pytest.mark.req("COMM-8")
+def test_those_who_remove_one_another_without_end_are_decided_upon_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold, "MAX_ROUNDS", 1)
+    events = [
+        removal(town(), QUINN, TILDA, SAM, UMA, known=()),
+        removal(town(), TILDA, QUINN, SAM, UMA, known=()),
+    ]
+    held = with_events(town(), *events)
+    assert held.is_revoked(QUINN.node_id)
+    assert held.is_revoked(TILDA.node_id)
+
+
+@pytest.mark.req("COMM-8")
 def test_removals_that_do_not_touch_each_other_all_stand() -> None:
     events = [removal(town(), QUINN, MAX, SAM, UMA), removal(town(), TILDA, NORA, SAM, UMA)]
     held = with_events(town(), *events)
-    assert [NAME for NAME in ("max", "nora") if NAME in levels(held)] == []
+    assert not {"max", "nora"} & levels(held).keys()
     twice = with_events(held, removal(held, FOUNDER, MAX, SAM, UMA))
     assert not twice.folded.flaws, "put out once more, for what it did meanwhile"
+    lower = [removal(town(), one, TILDA, UMA, FOUNDER, level="member") for one in (QUINN, SAM)]
+    assert with_events(town(), *lower).level(TILDA.node_id) == "member"
     one_by_one = town()
     for event in events:
         one_by_one = with_events(one_by_one, event)

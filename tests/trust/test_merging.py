@@ -289,7 +289,9 @@ def test_nothing_that_a_revoked_author_and_its_friends_write_afterwards_counts(
 ) -> None:
     """Tilda is put out; then she and two strangers write whatever they can, at whatever place they like."""
     start = with_events(town(), act(town(), TILDA, community.INVITED, _invite()))
-    out = with_events(start, removal(start, by, TILDA, *(one for one in (SAM, UMA) if by is not ROOT)))
+    sequence, previous, lamport = start.next(by.node_id)
+    late = (sequence, previous, lamport + 60)
+    out = with_events(start, removal(start, by, TILDA, SAM, UMA, place=late))
     held = out
     for step in steps:
         event = made(held, step, friends=(TILDA, EVE, MALLORY))

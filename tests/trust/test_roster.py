@@ -126,3 +126,37 @@ def test_broken_and_ambiguous_text_is_refused() -> None:
         with pytest.raises(HearthNetError, match="is no roster") as caught:
             roster.decode(data)
         assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("COMM-11")
+def test_an_older_roster_is_not_taken_for_the_one_that_is_held() -> None:
+    roster.refuse_older(FOUNDED, LARGER)
+    roster.refuse_older(LARGER, LARGER)
+    with pytest.raises(HearthNetError, match="older") as caught:
+        roster.refuse_older(LARGER, FOUNDED)
+    assert caught.value.code == "expired"
+    other = roster.found(CARLA, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
+    with pytest.raises(HearthNetError, match="another community") as caught:
+        roster.refuse_older(FOUNDED, other)
+    assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("COMM-11")
+def test_merging_an_older_roster_takes_nothing_back() -> None:
+    assert roster.merge(LARGER, FOUNDED.events) is LARGER
+    sealed = roster.seal(LARGER, ANNA)
+    assert roster.merge(sealed, FOUNDED.events) is sealed, "what changes nothing leaves the seal"
+    more = take_in(sealed, ANNA, CARLA, "Garten", NOW)
+    assert (more.signed_by, more.signature) == ("", "")
+    assert more.version == LARGER.version + 3
+
+
+@pytest.mark.req("COMM-11")
+def test_a_roster_read_under_the_own_seal_is_merged_as_any_other() -> None:
+    read = roster.decode(roster.encode(roster.seal(LARGER, ANNA)), ANNA.node_id)
+    assert take_in(read, ANNA, CARLA, "Garten", NOW).level(CARLA.node_id) == "member"
+    assert read.flaw(read.events[-1]) == ""
+    assert read.heads() == LARGER.heads()
+    assert not read.is_revoked(BERTA.node_id)
+    assert read.member(BERTA.node_id) == LARGER.members[1]
+    assert read.invite(BERTA.node_id) is None

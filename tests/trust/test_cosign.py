@@ -1,0 +1,130 @@
+"""Proposals that go round until enough have signed (resolutions.md 71, 72)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import acts, community, cosign, pasted, roster
+from hearthnet.trust.community import CoSigner
+from hearthnet.trust.cosign import Proposal
+from tests.helpers.members import NOW
+from tests.trust.town import EVE, FOUNDER, MAX, QUINN, ROOT, SAM, TILDA, UMA, founded, town, with_events
+
+PROPOSAL = Proposal(
+    event_type="community.member.revoked",
+    community_id=ROOT.node_id,
+    target_node_id=TILDA.node_id,
+    what="compromised",
+    client_id="01JZZZZZZZZZZZZZZZZZZZZZ40",
+)
+LOWER = msgspec.structs.replace(PROPOSAL, event_type="community.member.demoted", what="member")
+RAISE = msgspec.structs.replace(PROPOSAL, event_type="community.member.promoted", what="anchor")
+
+
+@pytest.mark.req("COMM-9", "COMM-6")
+def test_a_proposal_goes_round_until_it_can_be_carried_out() -> None:
+    text = cosign.encode(PROPOSAL)
+    assert text.startswith("hnproposal://v1/")
+    for signer in (SAM, UMA, SAM):
+        proposal = cosign.decode(text)
+        cosign.check(proposal, town())
+        text = cosign.encode(cosign.sign(proposal, signer))
+    proposal = cosign.decode(text)
+    assert cosign.check(proposal, town()) == (UMA.node_id, SAM.node_id)
+    assert cosign.needed(proposal, town()) == 3
+    event = acts.revoke(
+        town(),
+        QUINN,
+        TILDA.node_id,
+        "compromised",
+        client_id=PROPOSAL.client_id,
+        now_ms=NOW,
+        co_signers=proposal.co_signers,
+    )
+    assert with_events(town(), event).is_revoked(TILDA.node_id)
+
+
+@pytest.mark.req("COMM-6")
+def test_those_who_may_not_sign_are_not_counted() -> None:
+    proposal = PROPOSAL
+    for signer in (MAX, EVE, TILDA, SAM):
+        proposal = cosign.sign(proposal, signer)
+    assert cosign.check(proposal, town()) == (SAM.node_id,)
+
+
+@pytest.mark.req("COMM-6")
+def test_how_many_it_takes() -> None:
+    assert cosign.needed(PROPOSAL, town()) == cosign.needed(LOWER, town()) == 3
+    assert cosign.needed(RAISE, town()) == 1
+    policy = roster.Policy(min_signatures_to_revoke=2, min_signatures_to_demote=5)
+    other = with_events(town(), acts.set_policy(town(), ROOT, policy, NOW))
+    assert (cosign.needed(PROPOSAL, other), cosign.needed(LOWER, other)) == (2, 4)
+    alone = msgspec.structs.replace(PROPOSAL, target_node_id=FOUNDER.node_id)
+    assert cosign.needed(alone, founded()) == 1
+
+
+@pytest.mark.req("COMM-6")
+def test_a_proposal_is_checked_against_the_roster() -> None:
+    forged = CoSigner(SAM.node_id, ids.b64(bytes(64)))
+    moved = cosign.sign(PROPOSAL, SAM)
+    for proposal, code in (
+        (msgspec.structs.replace(PROPOSAL, community_id=EVE.node_id), "unauthorized"),
+        (msgspec.structs.replace(PROPOSAL, target_node_id=EVE.node_id), "not_found"),
+        (msgspec.structs.replace(PROPOSAL, co_signers=(forged,)), "invalid_signature"),
+        (msgspec.structs.replace(moved, what="inactive"), "invalid_signature"),
+        (msgspec.structs.replace(moved, client_id="other"), "invalid_signature"),
+        (msgspec.structs.replace(moved, target_node_id=UMA.node_id), "invalid_signature"),
+        (msgspec.structs.replace(LOWER, co_signers=moved.co_signers), "invalid_signature"),
+    ):
+        with pytest.raises(HearthNetError) as caught:
+            cosign.check(proposal, town())
+        assert caught.value.code == code
+
+
+@pytest.mark.req("COMM-9")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"e": "community.policy.updated"},
+        {"c": "x"},
+        {"t": "x"},
+        {"e": "community.member.demoted", "w": "king"},
+        {"i": ""},
+        {"w": "x" * 201},
+        {"s": [{"node_id": SAM.node_id, "signature": "x"}] * 33},
+        {"more": 1},
+    ],
+    ids=range(8),
+)
+def test_what_proposes_nothing_is_refused(changes: dict[str, object]) -> None:
+    members = {**msgspec.to_builtins(PROPOSAL), **changes}
+    with pytest.raises(HearthNetError) as caught:
+        cosign.decode(pasted.encode(cosign.SCHEME, members))
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("COMM-9")
+@given(st.integers(0, 10**6), st.text(max_size=3))
+def test_a_damaged_proposal_is_told_in_one_line(at: int, put: str) -> None:
+    text = cosign.encode(cosign.sign(PROPOSAL, SAM))
+    at %= len(text)
+    altered = text[:at] + put + text[at + max(1, len(put)) :]
+    if altered == text:
+        return
+    with pytest.raises(HearthNetError, match=r"no proposal|is damaged") as caught:
+        cosign.decode(altered)
+    assert caught.value.code == "bad_request"
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.req("COMM-9")
+def test_a_full_proposal_fits_where_it_is_read() -> None:
+    signers = tuple(CoSigner(SAM.node_id, ids.b64(bytes([number]) * 64)) for number in range(32))
+    full = msgspec.structs.replace(PROPOSAL, what="x" * 200, co_signers=signers)
+    assert cosign.decode(cosign.encode(full)) == full
+    assert community.COSIGN_PURPOSE == "cosign"
