@@ -216,7 +216,7 @@ address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.
-# enabled = ["llm", "rag", "market"]
+# enabled = ["auth", "llm", "rag", "market"]
 
 [llm]
 # Offer the small built-in model. It is there to try things out; it understands English only.

@@ -136,6 +136,7 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
     page = clone.up(INSTALL_SECONDS)
     services = {service["name"]: service for service in page["services"]}
     assert {name: service["state"] for name, service in services.items()} == {
+        "auth": "ready",
         "llm": "ready",
         "market": "ready",
         "rag": "ready",

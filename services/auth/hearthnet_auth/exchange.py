@@ -1,0 +1,202 @@
+"""How nodes find out what they missed: each tells how much it knows, and who knows less asks
+(docs/decisions/0043).
+
+every 20 s, on change and when the connection comes back      heads, to everybody
+of two nodes whose heads differ                               the one with less asks the other
+what came                                                     goes to the own processes, and on the disk
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus import event_frames
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.event_frames import HEADS, RELAY, Heads
+from hearthnet.errors import HearthNetError
+from hearthnet.ids import short_id
+from hearthnet.service.community_log import CommunityLog, Remembered
+from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms
+from hearthnet.trust.community import CommunityEvent
+from hearthnet.trust.revocation import TokenRevocation
+from hearthnet.wire import subjects
+from hearthnet.wire.frame import FrameError
+
+_log = logging.getLogger(__name__)
+ANNOUNCE_SECONDS: Final = 20.0
+_LEAST_SECONDS: Final = 0.5
+"""Between two announcements, however much changes."""
+_JITTER_SECONDS: Final = 0.25
+"""Before asking: of many that are behind, not all ask at once, and some hear it from their neighbours."""
+_AGAIN_SECONDS: Final = 1.0
+_ASK_SECONDS: Final = 10.0
+_FAILED_SECONDS: Final = 5.0
+_FRUITLESS_SECONDS: Final = 30.0
+"""For so long a node is not asked again after it gave no answer, or nothing new."""
+_PAGE: Final = 500
+_MOST_PAGES: Final = 40
+
+
+class Exchange:
+    """Keeps one node's events and revocations level with those of the others."""
+
+    def __init__(self, bus: Bus, log: CommunityLog) -> None:
+        self._bus = bus
+        self._log = log
+        self._peer = bus.peer
+        self._membership = bus.peer.membership
+        self._tasks = TaskSet()
+        self._announcing = asyncio.Event()
+        self._keeping = asyncio.Event()
+        self._asking = asyncio.Event()
+        self._ahead: dict[str, Heads] = {}
+        self._fruitless: dict[str, Heads] = {}
+        self._not_before: dict[str, float] = {}
+        self._events: set[str] = set()
+        self._revocations: set[str] = set()
+
+    async def open(self, remembered: Remembered) -> None:
+        """Starts to listen, to tell and to keep; `remembered` is on the disk already."""
+        self._events = {event.hash for event in remembered.events}
+        self._revocations = {_name(one) for one in remembered.revocations}
+        await self._peer.link.subscribe(subjects.events_of(HEADS), self._on_heads)
+        self._peer.link.on_back(self._back)
+        self._membership.on_change(self._changed)
+        self._changed()
+        for work in (self._announce, self._ask, self._keep):
+            self._tasks.start(work(), work.__name__)
+
+    async def close(self) -> None:
+        """Ends all of it."""
+        await self._tasks.close()
+
+    async def relay(self, events: tuple[CommunityEvent, ...], revoked: tuple[TokenRevocation, ...]) -> None:
+        """Tells the own processes what they may have missed."""
+        for body in event_frames.batches(events, revoked):
+            await event_frames.publish(self._peer, RELAY, body)
+
+    def _changed(self) -> None:
+        self._announcing.set()
+        self._keeping.set()
+
+    async def _back(self) -> None:
+        self._announcing.set()
+
+    async def _announce(self) -> None:
+        while True:
+            self._announcing.clear()
+            body = msgspec.json.encode(self._membership.heads())
+            with contextlib.suppress(HearthNetError):
+                await event_frames.publish(self._peer, HEADS, body)
+            await asyncio.sleep(_LEAST_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_SECONDS * random.uniform(0.8, 1.2)):
+                    await self._announcing.wait()
+
+    def _on_heads(self, subject: str, data: bytes, absent: bool) -> None:
+        try:
+            frame = self._membership.open(subject, data)
+            heads = event_frames.read_heads(frame)
+        except (FrameError, HearthNetError) as error:
+            _log.info("dropped heads: %s", error)
+            return
+        node = frame.header.sender
+        if node != self._peer.node_id and self._may_ask(node, heads):
+            self._ahead[node] = heads
+            self._asking.set()
+
+    def _may_ask(self, node: str, heads: Heads) -> bool:
+        """Whether `node` knows more, as it seems, and did not disappoint lately."""
+        if asyncio.get_running_loop().time() < self._not_before.get(node, 0.0):
+            return False
+        return self._fruitless.get(node) != heads and self._membership.heads().behind(heads)
+
+    async def _ask(self) -> None:
+        while True:
+            await self._asking.wait()
+            self._asking.clear()
+            await asyncio.sleep(random.uniform(0, _JITTER_SECONDS))
+            while self._ahead:
+                node, heads = self._ahead.popitem()
+                if self._may_ask(node, heads) and self._membership.is_member(node):
+                    await self._fetch(node, heads)
+
+    async def _fetch(self, node: str, heads: Heads) -> None:
+        """Fetches what `node` has. One that had nothing after all is not asked again for the same."""
+        clock = asyncio.get_running_loop().time
+        try:
+            if not await self._pages(node):
+                self._fruitless[node] = heads
+                self._not_before[node] = clock() + _FRUITLESS_SECONDS
+        except HearthNetError as error:
+            self._not_before[node] = clock() + _FAILED_SECONDS
+            _log.warning("%s knows more, but does not say it: %s", short_id(node), error)
+
+    async def _pages(self, node: str) -> bool:
+        anything = False
+        for _ in range(_MOST_PAGES):
+            known = self._membership.roster
+            asked = {"heads": known.heads(), "limit": _PAGE}
+            reply = await self._bus.call(
+                "community.sync@1.0",
+                {"params": {}, "input": asked},
+                node=node,
+                timeout_seconds=_ASK_SECONDS,
+            )
+            revoked = tuple(
+                one
+                for one in _typed(reply.output["revocations"], TokenRevocation)
+                if not self._membership.revocations.revoked(one.issuer, one.token_id)
+            )
+            new = self._membership.fetched(_typed(reply.output["events"], CommunityEvent), revoked)
+            if new:
+                now = self._membership.roster
+                events = tuple(one for one in now.events if known.history.get(one.hash) is None)
+                await self.relay(events, revoked)
+            anything = anything or new
+            if not (new and reply.output["more"]):
+                break
+        return anything
+
+    async def _keep(self) -> None:
+        """Writes down what others told, until it is on the disk."""
+        while True:
+            await self._keeping.wait()
+            self._keeping.clear()
+            try:
+                await self._keep_all()
+            except HearthNetError as error:
+                _log.warning("not on the disk yet: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+                self._keeping.set()
+
+    async def _keep_all(self) -> None:
+        for event in self._membership.roster.events:
+            if event.hash not in self._events:
+                await self._log.keep(event)
+                self._events.add(event.hash)
+        current = {_name(one): one for one in self._membership.revocations.current(now_ms())}
+        self._revocations &= current.keys()
+        for name in current.keys() - self._revocations:
+            await self._log.keep_revocation(current[name])
+            self._revocations.add(name)
+
+
+def _name(revoked: TokenRevocation) -> str:
+    return f"{revoked.issuer} {revoked.token_id}"
+
+
+def _typed(documents: list[Any], wanted: type[Any]) -> list[Any]:
+    """Those of `documents` that are what they should be; the others are passed over."""
+    found = []
+    for document in documents:
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(document, wanted))
+    return found

@@ -1,0 +1,150 @@
+"""Who is promoted, demoted or put out, by which rules, and what of it was done before.
+
+What a call asks for stands in the event that it made, under the same client id: a repetition finds it there.
+"""
+
+from __future__ import annotations
+
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.trust import acts, cosign
+from hearthnet.trust.community import (
+    DEMOTED,
+    PROMOTED,
+    REVOKED,
+    CommunityEvent,
+    Demoted,
+    PolicyUpdated,
+    Promoted,
+    Revoked,
+    Withdrawn,
+)
+from hearthnet.trust.cosign import Kind, Proposal
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Policy, Roster
+from hearthnet_auth.inputs import PolicyInput, RevokeInput, RoleInput, WithdrawInput
+
+
+def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
+    """The event that raises a member.
+
+    Errors as of `acts.promote`, and `bad_request` for a client id that was used for something else.
+    """
+    earlier = made(held, own, wanted.client_id)
+    if earlier is not None:
+        return _same(earlier, PROMOTED, wanted.target_node_id, wanted.new_level)
+    return acts.promote(
+        held,
+        own,
+        wanted.target_node_id,
+        wanted.new_level,
+        client_id=wanted.client_id,
+        now_ms=now_ms(),
+        co_signers=wanted.co_signers,
+    )
+
+
+def demote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
+    """The event that lowers a member. Errors as of `promote`; `unauthorized` says how many must sign."""
+    earlier = made(held, own, wanted.client_id)
+    if earlier is not None:
+        return _same(earlier, DEMOTED, wanted.target_node_id, wanted.new_level)
+    _check_signatures(held, own, DEMOTED, wanted, wanted.new_level)
+    return acts.demote(
+        held,
+        own,
+        wanted.target_node_id,
+        wanted.new_level,
+        client_id=wanted.client_id,
+        now_ms=now_ms(),
+        co_signers=wanted.co_signers,
+    )
+
+
+def revoke(held: Roster, own: Identity, wanted: RevokeInput) -> CommunityEvent:
+    """The event that puts a member out. Errors as of `demote`."""
+    earlier = made(held, own, wanted.client_id)
+    if earlier is not None:
+        return _same(earlier, REVOKED, wanted.target_node_id, wanted.reason)
+    if not held.is_revoked(wanted.target_node_id):
+        _check_signatures(held, own, REVOKED, wanted, wanted.reason)
+    return acts.revoke(
+        held,
+        own,
+        wanted.target_node_id,
+        wanted.reason,
+        client_id=wanted.client_id,
+        now_ms=now_ms(),
+        co_signers=wanted.co_signers,
+    )
+
+
+def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEvent:
+    """The event that takes back an invite; the one from before, where this node took it back already."""
+    invites = {event.hash for event in held.events if event.event_id == wanted.invite_event_id}
+    for event in held.events:
+        match event.content:
+            case Withdrawn(invite_event_hash=invite) if invite in invites and event.author == own.node_id:
+                return event
+    return acts.withdraw(held, own, wanted.invite_event_id, now_ms())
+
+
+def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEvent:
+    """The event with the rules that `wanted` changes; the last one, where they are so already by the root."""
+    members = {
+        name: value for name in Policy.__struct_fields__ if (value := getattr(wanted, name)) is not None
+    }
+    policy = Policy(**{**{name: getattr(held.policy, name) for name in Policy.__struct_fields__}, **members})
+    if policy == held.policy:
+        for event in reversed(held.events):
+            if isinstance(event.content, PolicyUpdated) and not held.flaw(event):
+                return event
+    return acts.set_policy(held, root, policy, now_ms())
+
+
+def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
+    """The own event that a call with this client id made, None where there is none."""
+    for event in held.events:
+        match event.content:
+            case Promoted(client_id=said) | Demoted(client_id=said) | Revoked(client_id=said):
+                if said == client_id and event.author == own.node_id:
+                    return event
+    return None
+
+
+def _same(earlier: CommunityEvent, event_type: Kind, target: str, what: str) -> CommunityEvent:
+    content = earlier.content
+    if isinstance(content, Promoted | Demoted | Revoked):
+        said = content.reason if isinstance(content, Revoked) else content.new_level
+        if (earlier.event_type, content.target_node_id, said) == (event_type, target, what):
+            return earlier
+    raise HearthNetError(
+        "bad_request",
+        "this client_id was used for something else; make a new one",
+        details={"path": "/input/client_id", "rule": "reused"},
+    )
+
+
+def _check_signatures(
+    held: Roster, own: Identity, event_type: Kind, wanted: RoleInput | RevokeInput, what: str
+) -> None:
+    """Raises `unauthorized` with the number that it takes where fewer have signed, this node included."""
+    target = wanted.target_node_id
+    if own.node_id == target:
+        return
+    proposal = Proposal(
+        event_type=event_type,
+        community_id=held.community_id,
+        target_node_id=target,
+        what=what,
+        client_id=wanted.client_id,
+        co_signers=wanted.co_signers,
+    )
+    signed = cosign.check(cosign.sign(proposal, own), held)
+    needed = cosign.needed(proposal, held)
+    if len(signed) < needed:
+        raise HearthNetError(
+            "unauthorized",
+            f"it takes {needed} signatures of trusted members and has {len(signed)}; pass a proposal round",
+            details={"needed": needed, "signed": len(signed)},
+        )

@@ -1,0 +1,281 @@
+"""The auth service: members, invites and tokens (capabilities.md, "auth" and "community").
+
+Each call that changes something is one event, or one signed revocation, on the disk of this node before
+anybody hears of it. What other nodes did comes by the exchange of heads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from hearthnet.bus import event_frames
+from hearthnet.bus.event_frames import REVOKED
+from hearthnet.bus.keyring import load_identity, load_roster
+from hearthnet.bus.membership import Membership
+from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.service.community_log import CommunityLog
+from hearthnet.times import now_ms, rfc3339
+from hearthnet.trust import community, revocation
+from hearthnet.trust import invite as invite_texts
+from hearthnet.trust import token as token_format
+from hearthnet.trust.community import Admitted, CommunityEvent
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.revocation import Revocations, TokenRevocation
+from hearthnet.trust.roster import Roster
+from hearthnet_auth import invites, roles, tokens
+from hearthnet_auth.chain import Chain
+from hearthnet_auth.exchange import Exchange
+from hearthnet_auth.inputs import (
+    IntrospectInput,
+    InviteInput,
+    IssueInput,
+    JoinInput,
+    NoParams,
+    PolicyInput,
+    RevokeInput,
+    RevokeTokenInput,
+    RoleInput,
+    SyncInput,
+    WithdrawInput,
+)
+
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""Of events in one answer; one that is larger by itself is sent all the same."""
+_MOST_EVENTS: Final = 1_000
+_MOST_REVOCATIONS: Final = 10_000
+_CAPABILITIES: Final = (
+    "auth.token.introspect",
+    "auth.token.issue",
+    "auth.token.revoke",
+    "community.demote",
+    "community.invite",
+    "community.join",
+    "community.policy",
+    "community.promote",
+    "community.revoke",
+    "community.sync",
+    "community.withdraw",
+)
+
+
+class AuthService(Service):
+    """What a node says about its community, and to it."""
+
+    name: ClassVar[str] = "auth"
+
+    _node: NodeContext
+    _log: CommunityLog
+    _chain: Chain
+    _exchange: Exchange
+
+    async def start(self, node: NodeContext) -> None:
+        """Takes in what the log has, tells the own processes of it, and begins to compare with others."""
+        self._node = node
+        peer = node.bus.peer
+        self._log = CommunityLog(await node.store(), node.home)
+        self._chain = Chain(peer, self._log)
+        self._exchange = Exchange(node.bus, self._log)
+        remembered = await self._log.read()
+        peer.membership.learn(remembered.events, remembered.revocations)
+        await self._exchange.open(remembered)
+        # What the last run wrote down and could not tell any more.
+        saved = await asyncio.to_thread(load_roster, node.home.roster, peer.node_id)
+        news = tuple(one for one in peer.roster.events if saved.history.get(one.hash) is None)
+        await self._exchange.relay(news, ())
+
+    def offers(self) -> list[Offer]:
+        """All of it, at every node."""
+        return [Offer(capability=f"{name}@1.0") for name in _CAPABILITIES]
+
+    async def stop(self) -> None:
+        """Ends the exchange."""
+        if hasattr(self, "_exchange"):
+            await self._exchange.close()
+
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """What an earlier call under this client id made."""
+        held = self._membership.roster
+        event = roles.made(held, self._node.identity, idempotency_key)
+        return None if event is None else _event_reply(event)
+
+    @capability("community.invite@1.0", event_sourced=True)
+    async def invite(self, call: Call[NoParams, InviteInput]) -> Reply:
+        """Makes an invite, once for each client id, and says the text to hand over."""
+        wanted, own = call.input, self._node.identity
+        server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
+        if not server.address:
+            raise HearthNetError(
+                "partition", "the server does not say yet where others reach it; try again in a moment"
+            )
+        event, repeated = await self._chain.append(lambda held: (invites.make(held, own, wanted),))
+        said = invites.text(event, own, wanted.client_id, server, self._membership.roster.name)
+        return Reply(
+            {
+                **_event_reply(event),
+                "invite": invite_texts.encode(said),
+                "expires_at": rfc3339(said.expires_at),
+            },
+            {"repeated": repeated},
+        )
+
+    @capability("community.join@1.0", event_sourced=True)
+    async def join(self, call: Call[NoParams, JoinInput]) -> Reply:
+        """Lets in who holds an open invite, and tells it what it does not have yet."""
+        joined, own = _event(call.input.event), self._node.identity
+
+        def admit(held: Roster) -> tuple[CommunityEvent, ...]:
+            earlier = _admission(held, joined)
+            return (earlier,) if earlier is not None else invite_texts.admit(held, own, joined, now_ms())
+
+        event, repeated = await self._chain.append(admit)
+        missing = self._membership.roster.missing(call.input.heads)
+        others = page([one for one in missing if one.hash not in (joined.hash, event.hash)], _MOST_EVENTS - 1)
+        return Reply({**_event_reply(event), "events": [*others, event]}, {"repeated": repeated})
+
+    @capability("community.sync@1.0")
+    async def sync(self, call: Call[NoParams, SyncInput]) -> Reply:
+        """What the caller does not have; revocations come with the last of the events."""
+        missing = self._membership.roster.missing(call.input.heads)
+        events = page(missing, call.input.limit)
+        more = len(events) < len(missing)
+        revoked = () if more else self._membership.revocations.current(now_ms())
+        return Reply({"events": events, "more": more, "revocations": revoked[-_MOST_REVOCATIONS:]})
+
+    @capability("community.promote@1.0", event_sourced=True)
+    async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
+        """Raises a member."""
+        return await self._act(lambda held: roles.promote(held, self._node.identity, call.input))
+
+    @capability("community.demote@1.0", event_sourced=True)
+    async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
+        """Lowers a member, where enough of the trusted have signed."""
+        return await self._act(lambda held: roles.demote(held, self._node.identity, call.input))
+
+    @capability("community.revoke@1.0", event_sourced=True)
+    async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
+        """Puts a member out, where enough of the trusted have signed."""
+        return await self._act(lambda held: roles.revoke(held, self._node.identity, call.input))
+
+    @capability("community.withdraw@1.0", event_sourced=True)
+    async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
+        """Takes back an invite."""
+        return await self._act(lambda held: roles.withdraw(held, self._node.identity, call.input))
+
+    @capability("community.policy@1.0", event_sourced=True)
+    async def policy(self, call: Call[NoParams, PolicyInput]) -> Reply:
+        """Changes the rules, where the community's root key lies."""
+        root = await asyncio.to_thread(_root, self._node.home.community_key)
+        reply = await self._act(lambda held: roles.set_policy(held, root, call.input))
+        return Reply({**reply.output, "policy": self._membership.roster.policy}, reply.meta)
+
+    @capability("auth.token.issue@1.0")
+    async def issue(self, call: Call[NoParams, IssueInput]) -> Reply:
+        """Signs a token, within what this node may do itself."""
+        offers = await self._node.bus.offers()
+        held, own = self._membership.roster, self._node.identity
+        text, claims = tokens.issue(own, held, offers, call.input, now_ms())
+        return Reply({"token": text, "token_id": claims.jti, "expires_at": rfc3339(claims.exp * 1000)})
+
+    @capability("auth.token.revoke@1.0")
+    async def revoke_token(self, call: Call[NoParams, RevokeTokenInput]) -> Reply:
+        """Makes a token worthless: on the disk first, then at every process that hears of it."""
+        wanted, own, membership = call.input, self._node.identity, self._membership
+        issuer = wanted.issuer or own.node_id
+        made = revocation.revoke(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
+        known = [one for one in membership.revocations.current(now_ms()) if _same_token(one, made)]
+        if not known:
+            Revocations().add(made, membership.roster)
+            await self._log.keep_revocation(made)
+            membership.learn((), (made,))
+        revoked = known[0] if known else made
+        for body in event_frames.batches((), (revoked,)):
+            await event_frames.publish(self._node.bus.peer, REVOKED, body)
+        return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
+
+    @capability("auth.token.introspect@1.0")
+    async def introspect(self, call: Call[NoParams, IntrospectInput]) -> Reply:
+        """What a token says, and whether its subject can use it now."""
+        claims, membership = token_format.decode(call.input.token), self._membership
+        refused = tokens.refusal(claims, membership.roster, membership.revocations, now_ms())
+        output = {
+            "active": refused is None,
+            "reason": "" if refused is None else refused.code,
+            "token_id": claims.jti,
+            "issuer": claims.iss,
+            "subject": claims.sub,
+            "scope": claims.scope,
+            "not_before": rfc3339(claims.nbf * 1000),
+            "expires_at": rfc3339(claims.exp * 1000),
+        }
+        return Reply(output | ({"principal": claims.principal} if claims.principal else {}))
+
+    @property
+    def _membership(self) -> Membership:
+        return self._node.bus.peer.membership
+
+    async def _act(self, make: Callable[[Roster], CommunityEvent]) -> Reply:
+        """Makes one own event, or finds the one that an earlier call made."""
+        event, repeated = await self._chain.append(lambda held: (make(held),))
+        return Reply(_event_reply(event), {"repeated": repeated})
+
+
+def page(events: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
+    """The first of `events`: at most `limit`, and no more bytes than an answer may have."""
+    taken: list[CommunityEvent] = []
+    size = 0
+    for event in events[:limit]:
+        size += len(community.encode(event))
+        if taken and size > MOST_BYTES:
+            break
+        taken.append(event)
+    return taken
+
+
+def _event_reply(event: CommunityEvent) -> dict[str, Any]:
+    return {"event_id": event.event_id, "lamport": event.lamport}
+
+
+def _event(document: dict[str, Any]) -> CommunityEvent:
+    """The event in an input; `bad_request` for what the contract lets through and is none."""
+    try:
+        return msgspec.convert(document, CommunityEvent)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the event is malformed: {error}") from error
+
+
+def _admission(held: Roster, joined: CommunityEvent) -> CommunityEvent | None:
+    """The event that let the newcomer in by this very request, None where there is none."""
+    for event in held.events:
+        content = event.content
+        if (
+            isinstance(content, Admitted)
+            and content.joined_event_hash == joined.hash
+            and not held.flaw(event)
+        ):
+            return event
+    return None
+
+
+def _root(path: Path) -> Identity:
+    """The community's root key; `unauthorized` where it lies elsewhere."""
+    try:
+        return load_identity(path)
+    except HearthNetError as error:
+        if error.code != "not_found":
+            raise
+        raise HearthNetError(
+            "unauthorized", "the rules are changed where the community's root key lies, at its founder's"
+        ) from error
+
+
+def _same_token(one: TokenRevocation, other: TokenRevocation) -> bool:
+    return (one.issuer, one.token_id) == (other.issuer, other.token_id)

@@ -1,0 +1,142 @@
+"""Which tokens are issued, and what is known of one (conventions.md 12; resolutions.md 62 to 67)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.bus import OfferView
+from hearthnet.contracts import contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import token as tokens
+from hearthnet.trust.authority import UNDELEGABLE
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.revocation import Revocations
+from hearthnet.trust.roster import RANK, Roster
+from hearthnet.trust.token import BEARER, Claims, Confirmation, Scope
+from hearthnet.types import Capability, split_name
+from hearthnet_auth.inputs import IssueInput
+
+_SELF: Final = "self"
+
+
+def issue(
+    own: Identity, held: Roster, offers: Sequence[OfferView], wanted: IssueInput, now_ms: int
+) -> tuple[str, Claims]:
+    """The token that is asked for, and its claims.
+
+    Raises `not_found` for a subject that is no member and a capability that nobody offers, `unauthorized` for
+    what this node may not do itself or may not pass on, `not_federated` for another community, and
+    `bad_request` for a life beyond the community's policy.
+    """
+    scope = scope_of(wanted)
+    _check_subject(held, own.node_id, wanted.subject)
+    if wanted.audience not in ("", held.community_id):
+        raise HearthNetError("not_federated", "this community has no agreement with that one")
+    longest = held.policy.capability_token_ttl_seconds
+    if wanted.ttl_seconds > longest:
+        raise HearthNetError(
+            "bad_request",
+            f"the community's rules let a token live {longest} seconds at most",
+            details={"path": "/input/ttl_seconds", "rule": "maximum"},
+        )
+    for entry in scope.capabilities:
+        _check_reach(entry, offers, held.level(own.node_id), own.node_id, wanted.subject)
+    text = tokens.mint(
+        own,
+        subject=wanted.subject,
+        audience=held.community_id,
+        scope=scope,
+        now_ms=now_ms,
+        ttl_seconds=wanted.ttl_seconds,
+        principal=wanted.principal,
+        cnf=_key_of(wanted.cnf),
+        issued_via="manual",
+    )
+    return text, tokens.decode(text)
+
+
+def scope_of(wanted: IssueInput) -> Scope:
+    """The scope of the token; `corpora` is short for a constraint on `corpus` (resolutions.md 65).
+
+    `bad_request` for a limit that is not known here: one that nobody keeps is none.
+    """
+    members = {name: value for name, value in wanted.scope.items() if value is not None}
+    constraints = dict(members.get("params_constraints", {}))
+    if wanted.corpora:
+        if "corpus" in constraints:
+            raise HearthNetError("bad_request", "corpora and a constraint on corpus say the same; give one")
+        constraints["corpus"] = list(wanted.corpora)
+    try:
+        return msgspec.convert({**members, "params_constraints": constraints}, Scope)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the scope is malformed: {error}") from error
+
+
+def refusal(claims: Claims, held: Roster, revocations: Revocations, now_ms: int) -> HearthNetError | None:
+    """Why its subject cannot use the token now, whatever it calls; None where it can."""
+    try:
+        tokens.check_use(claims, caller=claims.sub, community=held.community_id, now_ms=now_ms)
+    except HearthNetError as error:
+        return error
+    if revocations.revoked(claims.iss, claims.jti):
+        return HearthNetError("token_revoked", "the token was revoked")
+    for node in (claims.iss, claims.sub):
+        if held.is_revoked(node):
+            return HearthNetError("revoked", f"{ids.short_id(node)} was revoked")
+        if RANK[held.level(node)] < RANK["member"]:
+            return HearthNetError("unauthorized", f"{ids.short_id(node)} is no member")
+    return None
+
+
+def _check_subject(held: Roster, own: str, subject: str) -> None:
+    if subject == BEARER:
+        raise HearthNetError("unauthorized", "a token names its holder; one for anybody is not issued")
+    if subject != own and RANK[held.level(subject)] < RANK["member"]:
+        raise HearthNetError("not_found", f"{subject} is no member of {held.name}")
+
+
+def _check_reach(entry: str, offers: Iterable[OfferView], level: str, own: str, subject: str) -> None:
+    """Raises unless somebody offers what `entry` names, and this node may call it, and may let others."""
+    name, version = split_name(entry)
+    if name in UNDELEGABLE:
+        raise HearthNetError("unauthorized", f"{entry} is not called under a token")
+    found = [view for view in offers if _serves(view.capability, name, version)]
+    if not found:
+        raise HearthNetError("not_found", f"nobody offers {entry} now; see: hearthnet caps")
+    demands = {_demand(view) for view in found if _demand(view) != _SELF or view.node == own == subject}
+    if not demands:
+        raise HearthNetError(
+            "unauthorized", f"{entry} serves only its own node; no token carries it to another"
+        )
+    if not any(demand == _SELF or RANK[level] >= RANK.get(demand, len(RANK)) for demand in demands):
+        raise HearthNetError("unauthorized", f"{entry} takes more than level {level}, which is this node's")
+
+
+def _serves(offered: Capability, name: str, version: tuple[int, int] | None) -> bool:
+    if version is None:
+        return offered.name == name
+    return offered.serves(Capability(name, *version))
+
+
+def _demand(view: OfferView) -> str:
+    """The trust that an offer takes; a contract of a later version is its provider's to judge by."""
+    if view.offer.trust:
+        return view.offer.trust
+    try:
+        return contracts().get(str(view.capability)).trust_required
+    except HearthNetError:
+        return "unknown"
+
+
+def _key_of(cnf: dict[str, Any] | None) -> str:
+    """The key of a session's holder as a node id, empty where there is none."""
+    if cnf is None:
+        return ""
+    try:
+        return msgspec.convert(cnf, Confirmation).key
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"cnf is malformed: {error}") from error

@@ -1,0 +1,211 @@
+"""What a node missed it gets, from whoever has it, and puts on its own disk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.bus import event_frames
+from hearthnet.bus.event_frames import HEADS, Extent, Heads
+from hearthnet.errors import HearthNetError
+from hearthnet.service.community_log import CommunityLog
+from hearthnet.trust.keys import Identity
+from hearthnet_auth import AuthService
+from hearthnet_auth import service as auth_service
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+from tests.services.auth.houses import (
+    INVITE,
+    ISSUE,
+    POLICY,
+    PROMOTE,
+    REVOKE_TOKEN,
+    SYNC,
+    House,
+    living,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+def version(house: House) -> int:
+    """How many events the node's `auth` process knows."""
+    return house.auth._membership.roster.version
+
+
+@pytest.mark.req("COMMUNITY-4", "COMMUNITY-6")
+async def test_a_node_that_was_away_gets_what_happened_from_one_who_was_there(street: Mesh) -> None:
+    """The guest is away while the founder acts; the founder is away when it comes back: carol tells it."""
+    carol_home, _ = street.others
+    async with living(street, carol_home) as carol:
+        async with living(street, street.home) as founder:
+            await founder.do(PROMOTE, target_node_id=carol.node_id, new_level="trusted")
+            token = await founder.do(ISSUE, subject=carol.node_id, scope={"capabilities": ["community.sync"]})
+            await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+            await wait_for(lambda: version(carol) == version(founder), 15, "carol to hear of it")
+            issuer = founder.node_id
+        async with living(street, street.guest) as guest:
+            second = guest.bus.peer.membership
+            await wait_for(lambda: version(guest) == version(carol), 15, "the guest to make up for it")
+            await wait_for(lambda: guest.level(carol.node_id) == "trusted", 15, "its other process, too")
+            await wait_for(lambda: second.revocations.revoked(issuer, token["token_id"]), 15, "and the token")
+            log = CommunityLog(await guest.auth._node.store(), street.guest)
+
+            async def on_disk() -> bool:
+                remembered = await log.read()
+                return len(remembered.events) == version(carol) and len(remembered.revocations) == 1
+
+            await wait_for(on_disk, 15, "all of it to be on the guest's disk")
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_nodes_that_were_apart_have_all_of_both_sides_in_the_end(street: Mesh) -> None:
+    async with living(street, street.home) as founder:
+        for _ in range(3):
+            await founder.do(INVITE)
+    async with living(street, street.guest) as guest:
+        for _ in range(2):
+            await guest.do(INVITE)
+        alone = version(guest)
+        async with living(street, street.home) as founder, living(street, street.others[0]) as carol:
+            houses = (founder, guest, carol)
+            await wait_for(lambda: {version(house) for house in houses} == {alone + 3}, 10, "all to agree")
+            assert len({house.auth._membership.heads() for house in houses}) == 1
+
+
+@pytest.mark.req("COMMUNITY-11")
+async def test_who_is_behind_gets_it_in_pages_and_revocations_with_the_last(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as guest:
+        token = await founder.do(ISSUE, subject=founder.node_id, scope={"capabilities": ["community.sync"]})
+        await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+        known = founder.auth._membership.roster
+
+        async def ask(**members: Any) -> dict[str, Any]:
+            reply = await guest.call(SYNC, {"params": {}, "input": members}, node=founder.node_id)
+            return dict(reply.output)
+
+        everything, nothing = await ask(heads={}), await ask(heads=known.heads())
+        first = await ask(heads={}, limit=2)
+        monkeypatch.setattr(auth_service, "MOST_BYTES", 10)
+        smallest = await ask(heads={})
+        with pytest.raises(HearthNetError) as malformed:
+            await ask(heads={founder.node_id: ["7:blake3:" + "z" * 64]})
+    assert (len(everything["events"]), everything["more"]) == (known.version, False)
+    assert [one["token_id"] for one in everything["revocations"]] == [token["token_id"]]
+    assert (nothing["events"], nothing["more"], len(nothing["revocations"])) == ([], False, 1)
+    assert (len(first["events"]), first["more"], first["revocations"]) == (2, True, [])
+    assert (len(smallest["events"]), smallest["more"]) == (1, True)
+    assert malformed.value.code == "bad_request"
+
+
+@pytest.mark.req("COMMUNITY-5")
+async def test_who_claims_to_know_more_and_does_not_is_soon_not_asked_any_more(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as liar:
+        asked: list[str] = []
+        exchange = founder.auth._exchange
+        original = exchange._bus.call
+
+        async def call(capability: str, *given: Any, **named: Any) -> Any:
+            asked.append(named["node"])
+            return await original(capability, *given, **named)
+
+        exchange._bus.call = call  # type: ignore[method-assign]
+        for count in (10**6, 10**6, 10**7, 10**8):
+            claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
+            await event_frames.publish(liar.peer, HEADS, msgspec.json.encode(claimed))
+            await liar.peer.link.settle()
+            await wait_for(
+                lambda: not exchange._asking.is_set() and not exchange._ahead, 10, "it to be dealt with"
+            )
+        await wait_for(lambda: liar.peer.node_id in exchange._not_before, 10, "the failure to be noted")
+        assert asked == [liar.peer.node_id]
+
+
+@pytest.mark.req("COMMUNITY-6", "COMMUNITY-7")
+async def test_an_event_whose_answer_was_lost_is_found_and_not_made_twice(mesh: Mesh) -> None:
+    """The store has it, the caller was told that it does not answer; the same client id finds it."""
+    async with living(mesh, mesh.home) as founder:
+        log, guest = founder.auth._log, await mesh.guest_bus()
+        await guest.close()
+        claim = log.claim
+
+        async def lost(event: Any) -> Any:
+            await claim(event)
+            raise HearthNetError("partition", "the answer was lost")
+
+        wanted = {"client_id": "01JZZZZZZZZZZZZZZZZZZZZZ50", "target_node_id": guest.peer.node_id}
+        log.claim = lost  # type: ignore[method-assign]
+        with pytest.raises(HearthNetError):
+            await founder.bus.call(
+                PROMOTE,
+                {"params": {}, "input": {**wanted, "new_level": "trusted"}},
+                timeout_seconds=2,
+            )
+        assert founder.level(guest.peer.node_id) == "member"
+        log.claim = claim  # type: ignore[method-assign]
+        await founder.do(PROMOTE, **wanted, new_level="trusted")
+        promotions = [
+            event for event in (await log.read()).events if event.event_type == "community.member.promoted"
+        ]
+        assert len(promotions) == 1
+        await wait_for(lambda: founder.level(guest.peer.node_id) == "trusted", 15, "it to be told")
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_what_the_last_run_wrote_down_and_could_not_tell_is_told_at_the_start(mesh: Mesh) -> None:
+    """As after a kill between the two: the log has an event that no roster on the disk has."""
+    async with living(mesh, mesh.home) as founder:
+        chain = founder.auth._chain
+        chain._tell = _silence  # type: ignore[method-assign]
+        made = await founder.do(INVITE)
+    async with await mesh.bus() as listener, living(mesh, mesh.home):
+
+        def known() -> bool:
+            return made["event_id"] in {one.event_id for one in listener.peer.roster.events}
+
+        await wait_for(known, 15, "the event to be told")
+
+
+async def _silence(events: Any) -> None:
+    """Tells nobody."""
+
+
+@pytest.mark.req("COMMUNITY-6")
+async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> None:
+    other = AuthService()
+    async with living(mesh, mesh.home) as one, mesh.hosting(other):
+        made = await asyncio.gather(
+            *(auth._chain.append(_inviting(one)) for auth in (one.auth, other) for _ in range(5))
+        )
+        log = CommunityLog(await one.auth._node.store(), mesh.home)
+        own = [event for event in (await log.read()).events if event.author == one.node_id]
+    assert len({event.hash for event, _ in made}) == 10
+    assert sorted(event.sequence for event in own) == list(range(1, len(own) + 1))
+
+
+def _inviting(house: House) -> Any:
+    from hearthnet.times import now_ms
+    from hearthnet.trust import acts
+
+    def make(held: Any) -> Any:
+        now = now_ms()
+        key = Identity.generate()
+        return (
+            acts.invite(held, house.identity, key, display_name="x", expires_at=now + 60_000, now_ms=now),
+        )
+
+    return make
+
+
+@pytest.mark.req("COMMUNITY-10")
+async def test_rules_that_are_so_already_are_no_new_event(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder:
+        first = await founder.do(POLICY, min_signatures_to_revoke=2)
+        before = version(founder)
+        again = await founder.do(POLICY, min_signatures_to_revoke=2)
+        assert (first["event_id"], version(founder)) == (again["event_id"], before)
