@@ -34,7 +34,12 @@ pytestmark = pytest.mark.req("LLM-30")
 
 START = {
     "type": "message_start",
-    "message": {"usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 1}},
+    "message": {
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 1},
+    },
 }
 STOP = {"type": "message_stop"}
 
@@ -58,6 +63,7 @@ def json_delta(text: str) -> dict[str, Any]:
     return {"type": "input_json_delta", "partial_json": text}
 
 
+FOUND = {"type": "web_search_result", "url": "u", "title": "T", "encrypted_content": "x", "page_age": None}
 FULL = events(
     START,
     {"type": "ping"},
@@ -71,7 +77,7 @@ FULL = events(
     *block(1, {"type": "redacted_thinking", "data": "cipher"}),
     *block(
         2,
-        {"type": "text", "text": ""},
+        {"type": "text", "text": "", "citations": []},
         {"type": "text_delta", "text": "Grüße "},
         {"type": "text_delta", "text": "🌍"},
         {
@@ -90,7 +96,7 @@ FULL = events(
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         json_delta('{"query": "q"}'),
     ),
-    *block(4, {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u"}]}),
+    *block(4, {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [FOUND]}),
     *block(
         5,
         {"type": "tool_use", "id": "t1", "name": "weather", "input": {}},
@@ -110,7 +116,7 @@ FRAMES: list[Frame] = [
     Token("🌍"),
     Cited(Citation("chars", quoted="x", index=0, start=1, end=2)),
     Served(ServerCallPart("web_search", "s1", {"query": "q"})),
-    Served(ServerResultPart("web_search", "s1", [{"url": "u"}])),
+    Served(ServerResultPart("web_search", "s1", [FOUND])),
     ToolCallDelta("t1", "", "weather"),
     ToolCallDelta("t1", '{"ci'),
     ToolCallDelta("t1", 'ty": "K"}'),

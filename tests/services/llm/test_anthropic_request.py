@@ -16,12 +16,12 @@ from hearthnet_llm.parts import (
 )
 from hearthnet_llm.request import Message, Named, ResponseSchema, ServerTool, Tool
 from hearthnet_llm.request import Thinking as Think
-from hearthnet_llm.vendors import anthropic
+from hearthnet_llm.vendors import anthropic, bedrock_anthropic, converse
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
 
 pytestmark = pytest.mark.req("LLM-30")
-TARGET = Target("claude-x", "/v1")
+TARGET = Target("claude-haiku-4-5", "/v1")
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_a_request_has_exactly_this_json() -> None:
     assert (native.method, native.url) == ("POST", "/v1/messages")
     assert native.headers["anthropic-version"] == "2023-06-01"
     assert native.body == {
-        "model": "claude-x",
+        "model": "claude-haiku-4-5",
         "system": "Be brief.",
         "messages": [
             {
@@ -142,8 +142,30 @@ def test_thinking_leaves_out_the_sampling_that_the_vendor_then_refuses(
 
 
 def test_the_contracts_top_p_is_not_sent_beside_a_temperature() -> None:
-    assert "top_p" not in body(top_p=0.95)
+    made = anthropic.encode(changed(top_p=0.95), TARGET).body
+    assert (made["temperature"], "top_p" in made) == (0.5, False)
     assert body(top_p=0.5)["top_p"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [
+        ("claude-3-5-haiku-latest", True),
+        ("claude-sonnet-4-20250514", True),
+        ("claude-sonnet-4-0", True),
+        ("claude-opus-4-6", True),
+        ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", True),
+        ("claude-opus-4-7", False),
+        ("claude-opus-4-10", False),
+        ("claude-sonnet-5", False),
+        ("claude-next", False),
+    ],
+)
+def test_a_temperature_goes_only_to_models_that_take_one(model: str, takes: bool) -> None:
+    for native in (anthropic.encode(ASKED, Target(model)), bedrock_anthropic.encode(ASKED, Target(model))):
+        assert ("temperature" in native.body) == takes
+    inference = converse.encode(ASKED, Target(f"anthropic.{model}")).body["inferenceConfig"]
+    assert ("temperature" in inference) == takes
 
 
 def test_a_demanded_number_of_tokens_is_always_there() -> None:

@@ -22,7 +22,7 @@ from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
 
 pytestmark = pytest.mark.req("LLM-31")
-TARGET = Target("eu.anthropic.claude-x:0")
+TARGET = Target("eu.anthropic.claude-haiku-4-5:0")
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -32,17 +32,17 @@ def body(**fields: Any) -> dict[str, Any]:
 
 def test_the_envelope_of_messages_has_the_model_in_its_path_and_a_version_in_its_body() -> None:
     native = sent("bedrock-anthropic", TARGET)
-    plain = sent("anthropic", Target("m", "/v1")).body
-    assert native.url == "/model/eu.anthropic.claude-x%3A0/invoke-with-response-stream"
+    plain = sent("anthropic", Target("claude-haiku-4-5", "/v1")).body
+    assert native.url == "/model/eu.anthropic.claude-haiku-4-5%3A0/invoke-with-response-stream"
     inner = {name: value for name, value in plain.items() if name not in ("model", "stream")}
     assert native.body == {"anthropic_version": "bedrock-2023-05-31", **inner}
     whole = sent("bedrock-anthropic", TARGET, changed(stream=False))
-    assert whole.url == "/model/eu.anthropic.claude-x%3A0/invoke"
+    assert whole.url == "/model/eu.anthropic.claude-haiku-4-5%3A0/invoke"
 
 
 def test_a_request_to_converse_has_exactly_this_json() -> None:
     native = sent("bedrock-converse", TARGET)
-    assert (native.method, native.url) == ("POST", "/model/eu.anthropic.claude-x%3A0/converse-stream")
+    assert (native.method, native.url) == ("POST", "/model/eu.anthropic.claude-haiku-4-5%3A0/converse-stream")
     assert native.body == {
         "system": [{"text": "Be brief."}],
         "messages": [

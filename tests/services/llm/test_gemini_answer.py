@@ -27,7 +27,7 @@ def said(*parts: dict[str, Any], finish: Any = None, **more: Any) -> dict[str, A
     reason = {} if finish is None else {"finishReason": finish}
     return {
         "candidates": [{"content": {"role": "model", "parts": list(parts)}, **reason, **more}],
-        "usageMetadata": {"trafficType": "X"},
+        "usageMetadata": {"trafficType": "ON_DEMAND"},
     }
 
 
@@ -57,7 +57,7 @@ STREAM = [
         {"executableCode": {"language": "PYTHON", "code": "1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
     ),
-    said({**call("weather", args={"city": "K"}), "thoughtSignature": "proof"}, call("clock", id="g1")),
+    said({**call("weather", args={"city": "K"}), "thoughtSignature": "cHJvb2Y="}, call("clock", id="g1")),
     said(call("write", willContinue=True)),
     said(call(partialArgs=[value("$.items[0].name", "a", True)], willContinue=True)),
     said(call(partialArgs=[value("$.items[0].name", "b")], willContinue=True)),
@@ -65,7 +65,7 @@ STREAM = [
     said(call()),
     {
         **said(
-            {"text": "", "thoughtSignature": "late"},
+            {"text": "", "thoughtSignature": "bGF0ZQ=="},
             finish="STOP",
             groundingMetadata={"groundingChunks": [{"web": {"uri": "u", "title": "T"}}]},
         ),
@@ -80,10 +80,10 @@ FRAMES: list[Frame] = [
     Token("🌍"),
     Served(ServerCallPart("code_execution", arguments={"language": "PYTHON", "code": "1"})),
     Served(ServerResultPart("code_execution", result={"outcome": "OUTCOME_OK"})),
-    ToolCall("call_1", "weather", {"city": "K"}, "proof"),
+    ToolCall("call_1", "weather", {"city": "K"}, "cHJvb2Y="),
     ToolCall("g1", "clock", {}),
     ToolCall("call_3", "write", {"items": [{"name": "ab"}, {"n": 2}]}),
-    Thought(ThinkingPart(signature="late", format="gemini")),
+    Thought(ThinkingPart(signature="bGF0ZQ==", format="gemini")),
     Cited(Citation("web", title="T", url="u", index=0)),
     Done("tool_calls", 5, 8, "native", 3, 2),
 ]

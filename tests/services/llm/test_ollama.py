@@ -175,14 +175,15 @@ CALLS = [
     {"function": {"name": "weather", "arguments": {"city": "K"}}},
     {"id": "c9", "function": {"name": "clock", "arguments": '{"zone": "x"}'}},
 ]
-FULL = lines(
+SPOKEN = [
     line(thinking="so "),
     line(thinking="it is"),
     line(content="Grüße "),
     line(content='🌍 " { } \\ '),
     line(tool_calls=CALLS),
     line("stop"),
-)
+]
+FULL = lines(*SPOKEN)
 FRAMES: list[Frame] = [
     Thinking("so "),
     Thinking("it is"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
 from hearthnet_llm.vendors.pieces import TextPieces
+from hearthnet_llm.vendors.values import parsed
 from hearthnet_llm.vendors.wire import Json
 
 
@@ -52,7 +51,8 @@ class AwsPieces:
             raise failures.no_answer(self._name, "") from error
 
     def _value(self, event: AwsEvent) -> Json:
-        body = _parsed(event.payload)
+        body = parsed(event.payload.decode("utf-8", "replace"))
+        body = body if isinstance(body, dict) else {}
         if event.kind != "event":
             said = str(body.get("message") or body.get("Message") or event.payload.decode("utf-8", "replace"))
             raise failures.of_error(self._name, None, said, event.type)
@@ -60,12 +60,3 @@ class AwsPieces:
         if not isinstance(made, dict):
             raise failures.no_answer(self._name, "")
         return made
-
-
-def _parsed(payload: bytes) -> Json:
-    """The JSON object in a frame; {} for anything else."""
-    try:
-        value = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

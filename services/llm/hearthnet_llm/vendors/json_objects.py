@@ -6,11 +6,12 @@ Between objects only white space, commas and the brackets of the array may stand
 
 from __future__ import annotations
 
-import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from typing import Any, Final
+
+from hearthnet_llm.vendors.values import parsed
 
 _MARK: Final = re.compile(r'["{}\\]')
 _BETWEEN: Final = re.compile(r"[\s,\[\]]*")
@@ -38,7 +39,9 @@ class JsonObjects:
         """The objects that `data` completes."""
         self._text += self._decode(data)
         while end := self._end():
-            value = json.loads(self._text[:end])
+            value = parsed(self._text[:end])
+            if not isinstance(value, dict):
+                raise ValueError(f"no JSON object: {self._text[:80]}")
             self._text, self._seen = self._text[end:], 0
             yield value
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
-from hearthnet_llm.vendors.anthropic import messages, tools
+from hearthnet_llm.vendors.anthropic import messages, sampling, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
 from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
@@ -16,13 +16,13 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "beta": ("no", "yes"),
     "tool_type": ("none", "custom"),
     "empty_result": ("absent", "empty"),
+    "sampling": sampling.CHOICES,
 }
 _PATH: Final = "/messages"
 _BETA: Final = "?beta=true"
+_VERSION: Final = "2023-06-01"
 _MAX_TOKENS: Final = 1024
-_TOP_P: Final = 0.95
-"""The contract's defaults: this vendor demands the first, and newer models refuse the second beside a
-temperature."""
+"""The contract's default, which this vendor wants to be told."""
 _MODES: Final[dict[str, str]] = {"on": "enabled", "auto": "adaptive", "off": "disabled"}
 _SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted"}
 
@@ -30,9 +30,12 @@ _SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted"}
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /messages."""
     beta = _BETA if target.spelling.get("beta") == "yes" else ""
-    body = write(request, target.spelling)
+    body = write(request, target.model, target.spelling)
     streamed = without_nones(stream=request.stream)
-    return HttpRequest("POST", f"{target.base}{_PATH}{beta}", {"model": target.model, **body, **streamed})
+    headers = {"anthropic-version": target.api_version or _VERSION}
+    return HttpRequest(
+        "POST", f"{target.base}{_PATH}{beta}", {"model": target.model, **body, **streamed}, headers
+    )
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
@@ -46,12 +49,12 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     return request, Target(model, path.removesuffix(_PATH), vendor, spelling=spelling)
 
 
-def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
+def write(request: ChatRequest, model: str, spelling: Mapping[str, str]) -> Json:
     """The body without model and stream."""
     body: Json = {
         **messages.write(request.messages, spelling.get("empty_result", "absent")),
         "max_tokens": _MAX_TOKENS if request.max_tokens is None else request.max_tokens,
-        **_sampling(request),
+        **sampling.allowed(request, model, spelling.get("sampling", "auto")),
         **without_nones(stop_sequences=request.stop),
         **_tools(request, spelling.get("tool_type", "none")),
         **_output(request, spelling.get("structured", "output_config")),
@@ -68,6 +71,7 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
     native = body.get("tools")
     if any("type" in tool and tool["type"] == "custom" for tool in objects(native, "tools")):
         spelling["tool_type"] = "custom"
+    spelling["sampling"] = "sent"
     declared = [tools.read(tool, f"tools[{place}]") for place, tool in enumerate(objects(native, "tools"))]
     request = ChatRequest(
         messages=messages.read(body, spelling),
@@ -85,19 +89,6 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
         stream=stream,
     )
     return checked(request)
-
-
-def _sampling(request: ChatRequest) -> Json:
-    """What may be drawn how: not both temperature and the contract's own top_p, and while it thinks only what
-    the vendor lets be.
-    """
-    temperature, top_p, top_k = request.temperature, request.top_p, request.top_k
-    if temperature is not None and top_p == _TOP_P:
-        top_p = None
-    if request.thinking is not None and request.thinking.mode in ("on", "auto"):
-        temperature = temperature if temperature == 1 else None
-        top_k = None
-    return without_nones(temperature=temperature, top_p=top_p, top_k=top_k)
 
 
 def _tools(request: ChatRequest, tool_type: str) -> Json:

@@ -13,6 +13,7 @@ import msgspec
 
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, ServerTool, Thinking, Tool, ToolChoice
 from hearthnet_llm.vendors import bedrock_paths
+from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.converse import blocks, messages
 from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.values import as_text
@@ -22,6 +23,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": bedrock_paths.SPELLING,
     "inference": ("absent", "empty"),
     "more": ("absent", "empty"),
+    "sampling": sampling.CHOICES,
     "thinking": (
         "thinking",
         "reasoning_config",
@@ -35,6 +37,7 @@ _ACTIONS: Final = ("converse", "converse-stream")
 _MORE: Final = "additionalModelRequestFields"
 _FAMILIES: Final = (("amazon.nova", "reasoningConfig"), ("openai.", "reasoning_effort"))
 """How a family of models is told to think, by a part of its ids; all others as Anthropic's."""
+_CLAUDE: Final = "anthropic.claude"
 _MODES: Final[dict[str, str]] = {"on": "enabled", "auto": "adaptive", "off": "disabled"}
 _INFERENCE: Final[dict[str, str]] = {
     "max_tokens": "maxTokens",
@@ -47,7 +50,7 @@ _INFERENCE: Final[dict[str, str]] = {
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /model/{id}/converse, or its streaming sister."""
     path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
-    inference = without_nones(**{its: getattr(request, ours) for ours, its in _INFERENCE.items()})
+    inference = _inference(request, target)
     body = messages.write(request.messages)
     if inference or target.spelling.get("inference") == "empty":
         body["inferenceConfig"] = inference
@@ -67,6 +70,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
     body = native.body
     inference = body.get("inferenceConfig")
+    spelling["sampling"] = "sent"
     spelling["inference"] = "absent" if inference is None else "empty"
     spelling["more"] = "absent" if body.get(_MORE) is None else "empty"
     declared, choice = _read_tools(body)
@@ -82,6 +86,16 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         **{ours: (inference or {}).get(its) for ours, its in _INFERENCE.items()},
     )
     return checked(request), Target(model, base, vendor, spelling=spelling)
+
+
+def _inference(request: ChatRequest, target: Target) -> Json:
+    made = without_nones(**{its: getattr(request, ours) for ours, its in _INFERENCE.items()})
+    if _CLAUDE in target.model:
+        drawn = sampling.allowed(request, target.model, target.spelling.get("sampling", "auto"))
+        for ours in ("temperature", "top_p"):
+            if ours not in drawn:
+                made.pop(_INFERENCE[ours], None)
+    return made
 
 
 def _tools(request: ChatRequest) -> Json:
