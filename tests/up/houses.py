@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,25 +204,6 @@ class Callers:
         """Closes all."""
         for visitor in self.open:
             await visitor.client.close()
-
-
-@contextlib.contextmanager
-def running(house: House) -> Iterator[None]:
-    """The house as a running node, for those who read its state."""
-    import fcntl
-    import os
-
-    from hearthnet.node_state import NodeState
-
-    state = NodeState(
-        os.getpid(), house.identity.node_id, "house", "0", house.server.state, (), 0, ready=True
-    )
-    house.home.state.write_bytes(msgspec.json.encode(state))
-    with house.home.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 def parsed(data: bytes) -> Any:

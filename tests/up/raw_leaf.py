@@ -44,9 +44,10 @@ class RawLeaf:
         return leaf
 
     def send(self, *lines: str) -> None:
-        """Lines of the protocol."""
-        for line in lines:
-            self._writer.write(line.encode() + b"\r\n")
+        """Lines of the protocol, in one piece: what the other side leaves unread when it hangs up would
+        take its last words along.
+        """
+        self._writer.write(b"".join(line.encode() + b"\r\n" for line in lines))
 
     def publish(self, subject: str, data: str = "x") -> None:
         """A message, on whatever subject."""
