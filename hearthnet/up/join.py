@@ -27,6 +27,7 @@ from hearthnet.trust.invite import InviteText
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
 from hearthnet.up import address, certificate
+from hearthnet.up.community import LINGER_MS
 from hearthnet.up.files import file_errors, make_folder, write_whole
 from hearthnet.up.first_run import Tell, make_folders, settings_and_key
 from hearthnet.up.guest import guest_server
@@ -35,8 +36,9 @@ from hearthnet.up.newcomer import Newcomer
 from hearthnet.up.upstream import Upstream, save_upstream
 
 _LONGEST_NAME: Final = 64
-_SETTLED_SECONDS: Final = 1.5
-"""By then a server follows what its node knows."""
+PATIENCE_SECONDS: Final = LINGER_MS / 1000 + 2.0
+"""By then a server has closed its door to an invite that its node does not answer any more."""
+_PAUSE_SECONDS: Final = 1.0
 _EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
 """Where JetStream keeps the events of the community, below its folder."""
 
@@ -111,30 +113,31 @@ class _Joining:
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, new: bool, tell: Tell) -> Roster:
-        """The community's roster with this node in it; `new` where this node's key was made just now."""
+        """The community's roster with this node in it; `new` where this node's key was made just now.
+
+        Asks again and again for some seconds while the door is open and nobody answers: a node that starts
+        will, and an invite that was closed just now will open no door, which says more.
+        """
         if known is not None and known.member(self._identity.node_id) is not None:
             tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
             return await self._as_member(upstream, known)
-        try:
-            return await self._asked_twice(upstream, known)
-        except HearthNetError as refused:
-            if not new and (self._inside or refused.code == "unauthorized"):
-                # It may have let us in before, and only its answer was lost.
-                with contextlib.suppress(HearthNetError):
-                    return await self._as_member(upstream, known)
-            raise
-
-    async def _asked_twice(self, upstream: Upstream, known: Roster | None) -> Roster:
-        """As `_asked`. An invite that was closed just now still opens the server, while its node does not
-        answer it any more: a moment later the server refuses it, which says more.
-        """
-        try:
-            return await self._asked(upstream, known)
-        except HearthNetError as unanswered:
-            if not (self._inside and unanswered.code == "partition"):
-                raise
-        await asyncio.sleep(_SETTLED_SECONDS)
-        return await self._asked(upstream, known)
+        clock, told = asyncio.get_running_loop().time, False
+        end = clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._asked(upstream, known)
+            except HearthNetError as error:
+                unanswered = self._inside and error.code == "partition"
+                if not new and (unanswered or error.code == "unauthorized"):
+                    # It may have let us in before, and only its answer was lost.
+                    with contextlib.suppress(HearthNetError):
+                        return await self._as_member(upstream, known)
+                if not unanswered or clock() > end:
+                    raise
+            if not told:
+                tell("the node that made the invite does not answer yet; asking again for some seconds")
+                told = True
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _asked(self, upstream: Upstream, known: Roster | None) -> Roster:
         """Asks with the invite; `_inside` says whether it opened the door at least."""
