@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ from hearthnet.trust import roster as rosters
 from hearthnet.trust.keys import Identity, Login
 from hearthnet.trust.roster import Roster
 from hearthnet.up import first_run, streams
-from hearthnet.up.server_config import ANY_PORT, ServerSettings, render
+from hearthnet.up.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from tests.helpers.members import take_in
 from tests.helpers.nats_server import NatsServer
 
@@ -42,11 +42,18 @@ class Mesh:
     guest: Home
     server: NatsServer
     identity: Identity
+    settings: ServerSettings
     others: tuple[Home, ...] = ()
 
     async def bus(self, name: str = "test", at: Home | None = None) -> Bus:
         """Another process of the node, or of the one `at` another home, as far as the bus can tell."""
         return await Bus.join(at or self.home, self.server.url, name)
+
+    def let_in(self, roster: Roster) -> None:
+        """Has the server know the members and the open invites of `roster`, and nobody else, from now on."""
+        invites = tuple(BusLogin(invite.invite_key, invite.login) for invite in roster.invites)
+        self.settings = replace(self.settings, members=roster.members, invites=invites)
+        self.server.reload(config_of(self.settings, self.guest, *self.others))
 
     def restart_server(self) -> None:
         """Kills the server without warning and starts it again where it was."""
@@ -148,7 +155,7 @@ async def start_mesh(folder: Path, *others: str, stores: bool = True) -> Mesh:
     )
     guests = (guest, *more) if stores else ()
     server = NatsServer.start(folder / "nats", config_of(settings, *guests))
-    mesh = Mesh(home, guest, server, prepared.identity, more)
+    mesh = Mesh(home, guest, server, prepared.identity, settings, more)
     for place in (home, *guests):
         async with await mesh.store(place) as store:
             await streams.ensure(store.js, home.jetstream)
