@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hearthnet_llm.frames import Done, Frame, Token, ToolCall
+from hearthnet_llm.frames import Cited, Done, Frame, Served, Thought, Token, ToolCall
+from hearthnet_llm.parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.profile import Profile
 
 
@@ -18,6 +19,9 @@ class Answer:
         self._with_calls = calls
         self._texts: list[str] = []
         self._calls: list[ToolCall] = []
+        self._thoughts: list[ThinkingPart] = []
+        self._citations: list[Citation] = []
+        self._served: list[ServerPart] = []
         self._done: Done | None = None
 
     def feed(self, frame: Frame) -> None:
@@ -27,6 +31,12 @@ class Answer:
                 self._texts.append(text)
             case ToolCall():
                 self._calls.append(frame)
+            case Thought(part):
+                self._thoughts.append(part)
+            case Cited(citation):
+                self._citations.append(citation)
+            case Served(server_part):
+                self._served.append(server_part)
             case Done():
                 self._done = frame
             case _:
@@ -38,18 +48,24 @@ class Answer:
         return "".join(self._texts)
 
     @property
-    def calls(self) -> list[ToolCall]:
-        """The calls so far."""
-        return self._calls
+    def output(self) -> dict[str, Any]:
+        """What llm.chat answers with in one piece: the message and the calls so far."""
+        beside = {"thinking": self._thoughts, "citations": self._citations, "served": self._served}
+        kept = {name: value for name, value in beside.items() if value}
+        message = {"role": "assistant", "content": self.text, **kept}
+        return {"message": message, **({"tool_calls": self._calls} if self._calls else {})}
 
     def meta(self) -> dict[str, Any]:
         """What the last frame says; before it has come, that the answer was cancelled."""
         done = self._done or Done("cancelled", 0, len(self._texts))
         path = {"tool_path": done.tool_path} if self._with_calls else {}
+        parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
+        told = {name: count for name, count in parts.items() if count is not None and self._with_calls}
         return {
             "model": self._model,
             "tokens_in": done.tokens_in,
             "tokens_out": done.tokens_out,
             "stop_reason": done.stop_reason,
+            **told,
             **path,
         }

@@ -74,10 +74,7 @@ class LlmService(Service):
         backend = self._choose(call.params)
         check(call.input, backend.profile)
         answer = await relay(call, stream, Answer(backend.profile), backend.stream(call.input))
-        output: dict[str, Any] = {"message": {"role": "assistant", "content": answer.text}}
-        if answer.calls:
-            output["tool_calls"] = answer.calls
-        return Reply(output=output, meta=answer.meta())
+        return Reply(output=answer.output, meta=answer.meta())
 
     @capability("llm.complete@1.0")
     async def complete(self, call: Call[ModelParams, CompleteRequest], stream: Stream) -> Reply:

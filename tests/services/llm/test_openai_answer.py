@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.frames import (
+    Cited,
     Done,
     Frame,
     Notice,
@@ -21,7 +22,7 @@ from hearthnet_llm.frames import (
     ToolCallDelta,
     to_event,
 )
-from hearthnet_llm.parts import ThinkingPart
+from hearthnet_llm.parts import Citation, ThinkingPart
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.wire import Heard
@@ -267,6 +268,28 @@ def test_the_message_so_far_and_other_choices_are_left_out() -> None:
 def test_a_refusal_is_text_and_a_reason() -> None:
     frames = answer(delta(refusal="I "), delta(refusal="won't"), delta("stop"))
     assert frames == [Token("I "), Token("won't"), Done("refusal", 20, 2, "native")]
+
+
+@pytest.mark.req("LLM-21")
+def test_sources_are_given_once_each_whoever_lists_them() -> None:
+    annotation = {"url": "https://a.example", "title": "A", "start_index": 3, "end_index": 9}
+    frames = answer(
+        delta(
+            content="x", annotations=[{"type": "url_citation", "url_citation": annotation}, {"type": "file"}]
+        ),
+        {**delta("stop"), "citations": ["https://b.example", "https://c.example"]},
+    )
+    assert [frame.citation for frame in frames if isinstance(frame, Cited)] == [
+        Citation("web", title="A", url="https://a.example", start=3, end=9),
+        Citation("web", url="https://b.example", index=0),
+        Citation("web", url="https://c.example", index=1),
+    ]
+    listed = {"search_results": [{"url": "https://b.example", "title": "B"}, "odd", {}], "citations": ["z"]}
+    frames = answer({**delta(content="x"), **listed}, {**delta("stop"), **listed})
+    assert [frame.citation for frame in frames if isinstance(frame, Cited)] == [
+        Citation("web", title="B", url="https://b.example", index=0),
+        Citation("web", url="odd", index=1),
+    ]
 
 
 THOUGHTS: dict[str, tuple[list[Chunk], str, list[ThinkingPart]]] = {

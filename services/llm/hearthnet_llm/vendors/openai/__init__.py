@@ -13,7 +13,7 @@ from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
-__all__ = ["SPELLINGS", "decoder", "encode", "encode_complete", "read"]
+__all__ = ["SPELLINGS", "as_chat", "decoder", "encode", "encode_complete", "read"]
 
 _CHAT: Final = "/chat/completions"
 _COMPLETE: Final = "/completions"
@@ -36,7 +36,7 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
     """POST of a text that is to be continued; a chat of one message where there is no endpoint for that."""
     choices = Choices(target)
     if choices["complete"] == "chat":
-        return encode(_as_chat(request), target)
+        return encode(as_chat(request), target)
     body: Json = {"model": target.model, "prompt": request.prompt}
     fields.write(msgspec.structs.replace(request, stream=True), choices, body)
     if not request.stop:
@@ -45,7 +45,8 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
     return HttpRequest("POST", _url(target, _COMPLETE), body)
 
 
-def _as_chat(request: CompleteRequest) -> ChatRequest:
+def as_chat(request: CompleteRequest) -> ChatRequest:
+    """A text that is to be continued, as a conversation."""
     return ChatRequest(
         messages=[Message(role="user", content=request.prompt)],
         max_tokens=request.max_tokens,

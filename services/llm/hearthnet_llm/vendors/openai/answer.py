@@ -16,6 +16,7 @@ from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens
 from hearthnet_llm.vendors.openai.calls import Calls
+from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.thoughts import Thoughts
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
 from hearthnet_llm.vendors.values import as_text
@@ -56,6 +57,7 @@ class _Content:
         self._pieces = pieces
         self._calls = Calls(heard.name)
         self._thoughts = Thoughts()
+        self._citations = Citations()
         self._choice: tuple[Any] | None = None
         self._finish: str | None = None
         self._usage: Mapping[str, Any] | None = None
@@ -66,6 +68,7 @@ class _Content:
         """The frames of one chunk; raises what `failures` makes of an error inside the answer."""
         if value.get("error") or value.get("object") == "error":
             raise failures.inside(self._heard.name, value.get("error") or value)
+        self._citations.beside(value)
         self._count(value.get("usage") or (value.get("x_groq") or {}).get("usage"))
         for choice in value.get("choices") or ():
             if self._choice is None:
@@ -75,9 +78,10 @@ class _Content:
                 yield from self._one(choice)
 
     def finish(self) -> Iterator[Frame]:
-        """Thoughts, complete calls, a notice for each that never became complete, and `Done`."""
+        """Sources, thoughts, complete calls, a notice for each that never became complete, and `Done`."""
         if self._finish is None and not self._pieces.said_done:
             raise failures.broken(self._heard.name)
+        yield from self._citations.finish()
         yield from self._thoughts.finish()
         called = False
         for frame in self._calls.finish():
@@ -91,6 +95,7 @@ class _Content:
         delta = choice.get("delta")
         whole = delta is None
         said = (choice.get("message") if whole else delta) or {}
+        self._citations.feed(said)
         yield from self._thoughts.feed(said)
         yield from self._text(said.get("content") or (choice.get("text") if whole else None))
         if said.get("refusal"):

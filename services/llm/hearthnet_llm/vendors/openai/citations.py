@@ -1,0 +1,51 @@
+"""Where an answer comes from: annotations of its message, or a list beside it that comes with each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hearthnet_llm.frames import Cited
+from hearthnet_llm.parts import Citation
+
+
+class Citations:
+    """The sources of one answer."""
+
+    def __init__(self) -> None:
+        self._annotated: dict[tuple[str, int | None], Citation] = {}
+        self._listed: list[Any] = []
+
+    def feed(self, said: Mapping[str, Any]) -> None:
+        """The annotations of a delta or a message."""
+        for one in said.get("annotations") or ():
+            cited = one.get("url_citation") if isinstance(one, Mapping) else None
+            if isinstance(cited, Mapping) and isinstance(cited.get("url"), str):
+                start, end = _number(cited, "start_index"), _number(cited, "end_index")
+                found = Citation("web", title=_title(cited), url=cited["url"], start=start, end=end)
+                self._annotated.setdefault((cited["url"], start), found)
+
+    def beside(self, chunk: Mapping[str, Any]) -> None:
+        """The list of the whole answer's sources: objects if there are any, else URLs. The last one counts."""
+        listed = chunk.get("search_results") or chunk.get("citations")
+        if isinstance(listed, list):
+            self._listed = listed
+
+    def finish(self) -> Iterator[Cited]:
+        """Each annotation once, then the list: the text refers to its items by number."""
+        for citation in self._annotated.values():
+            yield Cited(citation)
+        for index, one in enumerate(self._listed):
+            source = {"url": one} if isinstance(one, str) else one
+            if isinstance(source, Mapping) and isinstance(source.get("url"), str):
+                yield Cited(Citation("web", title=_title(source), url=source["url"], index=index))
+
+
+def _title(source: Mapping[str, Any]) -> str | None:
+    title = source.get("title")
+    return title if isinstance(title, str) else None
+
+
+def _number(source: Mapping[str, Any], name: str) -> int | None:
+    value = source.get(name)
+    return value if isinstance(value, int) and value >= 0 else None
