@@ -16,7 +16,8 @@ from nats import errors
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from hearthnet.up import server as servers
-from hearthnet.up.server_config import BusLogin, ServerSettings, render
+from hearthnet.up.address import Address
+from hearthnet.up.server_config import BusLogin, LeafListener, LeafRemote, ServerSettings, render
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, admitted
 
@@ -159,6 +160,34 @@ async def test_a_login_that_is_named_twice_is_the_first_ones(house: House, calle
     assert not await visitor.may_say(f"hn.adv.{thief.token}.c.v1")
 
 
+@pytest.mark.req("UP-42")
+async def test_the_configuration_of_a_link_is_the_designs(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        name="n",
+        port=-1,
+        ports=tmp_path,
+        jetstream=tmp_path,
+        members=(),
+        store_login="USTORE",
+        system_login="USYS",
+        listener=LeafListener("127.0.0.1", 7422),
+        remote=LeafRemote(Address("kitchen", 7422), "upstream.login", tmp_path / "upstream.pem"),
+    )
+    lines = [line.strip() for line in render(settings).splitlines()]
+    for line in (
+        "ping_interval: 5s",
+        "ping_max: 2",
+        "no_advertise: true",
+        "ignore_discovered_servers: true",
+        "account: HN",
+        "handshake_first: true",
+    ):
+        assert lines.count(line) == 1, line
+    with pytest.raises(HearthNetError, match=r"a leaf listener on 0\.0\.0\.0 needs TLS"):
+        LeafListener("0.0.0.0", 7422)
+
+
+@pytest.mark.req("UP-35")
 async def test_what_is_no_login_does_not_reach_the_configuration(tmp_path: Path) -> None:
     odd = BusLogin(Identity.generate().node_id, 'U" } ] } }')
     text = render(ServerSettings("n", -1, tmp_path, tmp_path, (odd,), "USTORE", "USYS"))
