@@ -8,6 +8,7 @@ checked here, once, before it is kept; whether it counts is decided by all event
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -18,7 +19,6 @@ from hearthnet.errors import HearthNetError
 from hearthnet.times import from_rfc3339, rfc3339
 from hearthnet.trust import signed
 from hearthnet.trust.keys import Identity, Login, verify, verify_login
-from hearthnet.trust.once import Once
 from hearthnet.types import Count
 
 PURPOSE: Final = "community"
@@ -204,12 +204,12 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
     event_type: Annotated[str, msgspec.Meta(pattern=r"^community\.[a-z_.]{1,40}$")]
     data: dict[str, Any]
 
-    @Once
+    @cached_property
     def hash(self) -> str:
         """`blake3:` and 64 hex characters over the canonical JSON, signature included."""
         return content_hash(canonical_json(msgspec.to_builtins(self)))
 
-    @Once
+    @cached_property
     def content(self) -> Content:
         """What it says; None for what a later version wrote. `bad_request` where it is malformed."""
         if self.schema_version != 1 or self.event_type not in _CONTENTS:

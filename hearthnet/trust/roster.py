@@ -8,6 +8,7 @@ is the root's public key, can derive it again. Merging is union; an older roster
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -25,7 +26,6 @@ from hearthnet.trust.fold import Folded, fold
 from hearthnet.trust.history import Heads, History
 from hearthnet.trust.judge import LEVELS
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.once import Once
 
 PURPOSE: Final = "roster"
 
@@ -130,25 +130,25 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Why a held event does not count; empty where it does."""
         return self.folded.flaws.get(event.hash, "")
 
-    @Once
+    @cached_property
     def history(self) -> History:
         """The events, indexed."""
         return History(self.community_id, self.events)
 
-    @Once
+    @cached_property
     def folded(self) -> Folded:
         """What the events come to, with all that the document leaves out."""
         return fold(self.history)
 
-    @Once
+    @cached_property
     def _members(self) -> dict[str, Member]:
         return {member.node_id: member for member in self.members}
 
-    @Once
+    @cached_property
     def _invites(self) -> dict[str, Invite]:
         return {invite.invite_key: invite for invite in self.invites}
 
-    @Once
+    @cached_property
     def _revoked(self) -> frozenset[str]:
         return frozenset(one.node_id for one in self.revoked)
 
@@ -198,8 +198,7 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
 def seal(roster: Roster, identity: Identity) -> Roster:
     """The roster with `identity`'s seal: what this node has derived once it need not derive again."""
     sealed = signed.sign(msgspec.structs.replace(roster, signed_by=identity.node_id), identity, PURPOSE)
-    Roster.history.put(sealed, roster.history)
-    Roster.folded.put(sealed, roster.folded)
+    sealed.__dict__.update(roster.__dict__)  # what follows from it is what followed from it unsealed
     return sealed
 
 
@@ -265,8 +264,7 @@ def _derived(history: History) -> Roster:
         head_lamport=state.reached,
         events=history.events,
     )
-    Roster.history.put(roster, history)
-    Roster.folded.put(roster, state)
+    roster.__dict__.update(history=history, folded=state)
     return roster
 
 

@@ -79,6 +79,17 @@ def test_an_event_is_read_as_it_was_written_and_holds(event: CommunityEvent) -> 
 
 
 @pytest.mark.req("COMM-1")
+def test_what_follows_from_an_event_does_not_follow_it_into_a_changed_copy() -> None:
+    assert INVITE.hash
+    assert INVITE.content == INVITED
+    copy = msgspec.structs.replace(INVITE, data={**INVITE.data, "display_name": "Keller"})
+    assert copy.hash != INVITE.hash
+    assert copy.content == msgspec.structs.replace(INVITED, display_name="Keller")
+    sealed = roster.seal(LARGER, ANNA)
+    assert msgspec.structs.replace(sealed, members=()).member(ANNA.node_id) is None
+
+
+@pytest.mark.req("COMM-1")
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.event_type)
 def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> None:
     other = ids.new_ulid(NOW)

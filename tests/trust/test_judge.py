@@ -714,6 +714,24 @@ def test_leaving_again_and_again_costs_few_rounds(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.req("COMM-8")
+def test_removals_of_those_who_removed_others_cost_no_round_where_they_knew_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = []
+
+    def counting(*given: Any) -> Judge:
+        rounds.append(1)
+        return Judge(*given)
+
+    held = with_events(town(), removal(town(), UMA, MAX, SAM, QUINN))
+    later = removal(held, TILDA, UMA, SAM, QUINN)
+    monkeypatch.setattr(fold, "Judge", counting)
+    out = with_events(held, later)
+    assert levels(out).keys() == levels(town()).keys() - {"max", "uma"}
+    assert len(rounds) == 2
+
+
+@pytest.mark.req("COMM-8")
 def test_those_who_remove_one_another_without_end_are_decided_upon_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

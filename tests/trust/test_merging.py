@@ -263,8 +263,7 @@ def everything(steps: Sequence[Step]) -> Roster:
 
 def _blank(event: CommunityEvent) -> CommunityEvent:
     blank = msgspec.structs.replace(event, data=dict(event.data))
-    CommunityEvent.hash.put(blank, event.hash)
-    CommunityEvent.content.put(blank, None)
+    blank.__dict__.update(hash=event.hash, content=None)
     return blank
 
 
