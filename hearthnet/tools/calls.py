@@ -37,7 +37,9 @@ MAX_EDITS: Final = 5
 MAX_ID_LENGTH: Final = 64
 UNKNOWN: Final = "unknown_tool"
 LOST: Final = frozenset({"timeout", "partition"})
-"""Codes after which nobody can say whether an effect happened."""
+"""Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
+UNSURE: Final = LOST | {"outcome_unknown"}
+"""These, and the code of a provider that cannot say either."""
 
 
 class Calls:
@@ -272,7 +274,7 @@ class Calls:
 
 def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
     """How a call that was sent and failed has ended, and what is said of it."""
-    if effect and code in LOST:
+    if effect and code in UNSURE:
         return "outcome_unknown", _unknown_outcome(message)
     return "failed", error_text(code, message)
 

@@ -395,6 +395,18 @@ async def test_an_effect_that_stays_lost_has_an_unknown_outcome_and_a_refused_on
     assert len(bus.calls) == 3
 
 
+@pytest.mark.req("TOOL-15")
+@pytest.mark.asyncio
+async def test_an_effect_that_its_provider_cannot_vouch_for_is_not_said_to_have_failed() -> None:
+    unsure = HearthNetError("outcome_unknown", "an earlier call was stopped")
+    bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, unsure)})
+    result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(
+        ToolCall("a", "market_post", POST)
+    )
+    assert str(result.content).startswith("outcome_unknown: it may or may not have happened")
+    assert len(bus.calls) == 2
+
+
 @pytest.mark.asyncio
 async def test_a_tool_that_streams_is_drained_and_its_progress_passed_on() -> None:
     story = ToolDefinition(
