@@ -13,7 +13,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, digest
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, grant, revocation, token
+from hearthnet.trust import approval, community, cosign, grant, invite, revocation, roster, signed, token
 from hearthnet.trust.keys import Identity, signing_input, verify
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame, header, subjects
@@ -30,6 +30,7 @@ def load(name: str) -> dict[str, Any]:
 KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
 TOKEN, APPROVAL, JCS = load("token"), load("approval"), load("jcs")
 GRANT, REVOCATION = load("grant"), load("revocation")
+COMMUNITY, INVITE = load("community"), load("invite")
 
 
 def identity(seed: str) -> Identity:
@@ -179,3 +180,47 @@ def test_the_texts_of_the_standard() -> None:
     assert canonical_json(json.loads(mixed["json"])).decode() == mixed["canonical"]
     ordered = json.loads(canonical_json(json.loads(order["json"])))
     assert list(ordered.values()) == order["values_in_order"]
+
+
+@pytest.mark.req("COMM-1", "COMM-5", "COMM-8", "TRUST-3")
+def test_the_events_of_a_community_and_what_they_come_to() -> None:
+    by_id = {identity(seed).node_id: identity(seed) for seed in COMMUNITY["seeds_hex"].values()}
+    community_id = identity(COMMUNITY["seeds_hex"]["root"]).node_id
+    events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
+    for event in events:
+        community.check(event, community_id)
+        unsigned = msgspec.structs.replace(event, signature="")
+        assert signed.sign(unsigned, by_id[event.author], community.PURPOSE) == event
+    assert [event.hash for event in events] == COMMUNITY["hashes"]
+    assert events[0].signing_bytes().decode() == COMMUNITY["signing_bytes_of_the_first"]
+    held = roster.derive(community_id, reversed(events))
+    assert held.events == tuple(events)
+    expected = COMMUNITY["comes_to"]
+    assert (held.version, held.name, held.created_at) == (
+        expected["version"],
+        expected["name"],
+        expected["created_at"],
+    )
+    assert msgspec.to_builtins(held.policy) == expected["policy"]
+    assert {member.node_id: member.level for member in held.members} == expected["levels"]
+    assert [one.node_id for one in held.revoked] == expected["revoked"]
+    assert [one.invite_key for one in held.invites] == expected["invites"]
+    assert held.head_lamport == expected["head_lamport"]
+    assert list(held.folded.flaws) == expected["flawed"]
+    assert held.heads() == expected["heads"]
+    assert roster.decode(roster.encode(held)) == held
+
+
+@pytest.mark.req("COMM-9")
+def test_an_invite_and_a_proposal_as_texts() -> None:
+    handed = invite.decode(INVITE["text"])
+    assert msgspec.to_builtins(handed) == INVITE["invite"]
+    assert handed.key().node_id == INVITE["invite_key"]
+    assert invite.encode(handed) == INVITE["text"]
+    proposal = cosign.decode(INVITE["proposal_text"])
+    assert msgspec.to_builtins(proposal) == {**INVITE["proposal"], "s": tuple(INVITE["proposal"]["s"])}
+    assert proposal.agreement().decode() == INVITE["agreement"]
+    assert cosign.encode(proposal) == INVITE["proposal_text"]
+    events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
+    held = roster.derive(handed.community_id, [one for one in events if one.lamport <= 11])
+    assert cosign.check(proposal, held) == tuple(one["node_id"] for one in INVITE["proposal"]["s"])
