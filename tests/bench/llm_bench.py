@@ -1,4 +1,4 @@
-"""What translating between the canonical form and each vendor's wire costs (docs/models.md)."""
+"""What translating between the canonical form and each vendor's wire costs (docs/vendors.md)."""
 
 from __future__ import annotations
 

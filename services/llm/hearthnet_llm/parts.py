@@ -1,7 +1,7 @@
 """What a message is made of: text, media by reference or value, and what the model thought (llm.chat@2.0).
 
 A closed union, told apart by `type`. Nothing here is any vendor's JSON: each field has one meaning, whoever
-serves the model (docs/models.md).
+serves the model (docs/vendors.md).
 """
 
 from __future__ import annotations

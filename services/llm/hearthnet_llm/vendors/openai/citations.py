@@ -26,7 +26,7 @@ class Citations:
                 self._annotated.setdefault((cited["url"], start), found)
 
     def beside(self, chunk: Mapping[str, Any]) -> None:
-        """The list of the whole answer's sources: objects if there are any, else URLs. The last one counts."""
+        """The list of the answer's sources: objects if there are any, else URLs. The last one counts."""
         listed = chunk.get("search_results") or chunk.get("citations")
         if isinstance(listed, list):
             self._listed = listed
