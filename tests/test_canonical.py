@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +45,76 @@ def test_the_example_of_the_specification() -> None:
 def test_reading_and_writing_again_changes_no_byte(value: object) -> None:
     data = canonical_json(value)
     assert canonical_json(json.loads(data)) == data
+
+
+def utf16(text: str) -> bytes:
+    """By this the standard orders keys (RFC 8785, 3.2.3)."""
+    return text.encode("utf-16-be")
+
+
+def as_the_standard_writes(number: float) -> str:
+    """A double as ECMAScript does (RFC 8785, 3.2.2.3), written out from the shortest digits that say it."""
+    if number == 0:
+        return "0"
+    sign, digits, exponent = Decimal(repr(abs(number))).normalize().as_tuple()
+    text, point = "".join(map(str, digits)), len(digits) + int(exponent)
+    assert sign == 0
+    if 0 < point <= 21:
+        written = text.ljust(point, "0")[:point] + ("." + text[point:] if len(text) > point else "")
+    elif -6 < point <= 0:
+        written = "0." + "0" * -point + text
+    else:
+        rest = "." + text[1:] if len(text) > 1 else ""
+        written = f"{text[0]}{rest}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+    return ("-" if number < 0 else "") + written
+
+
+@pytest.mark.req("WIRE-3")
+@given(VALUES)
+def test_what_is_written_the_fast_way_is_what_the_library_writes(value: Any) -> None:
+    assert canonical_json(value) == rfc8785.dumps(value)
+
+
+@pytest.mark.req("WIRE-3")
+@given(st.dictionaries(st.text(alphabet=st.characters(codec="utf-8"), max_size=4), st.integers(-9, 9)))
+def test_keys_stand_in_the_order_of_their_utf16(members: dict[str, int]) -> None:
+    assert list(json.loads(canonical_json(members))) == sorted(members, key=utf16)
+
+
+@pytest.mark.req("WIRE-3")
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_doubles_are_written_as_ecmascript_does(number: float) -> None:
+    text = canonical_json(number).decode()
+    assert text == as_the_standard_writes(number)
+    assert float(text) == number
+
+
+@pytest.mark.req("WIRE-3")
+def test_every_character_is_itself_or_has_the_one_escape_of_the_standard() -> None:
+    short = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+    for code in (*range(0xD800), *range(0xE000, 0x3000 + 0xE000), 0x1F600, 0x10FFFF):
+        escape = short.get(code, f"\\u{code:04x}" if code < 0x20 else chr(code))
+        assert canonical_json(chr(code)).decode() == f'"{escape}"'
+        assert canonical_json({chr(code): 1.5}).decode() == f'{{"{escape}":1.5}}'
+
+
+@pytest.mark.req("WIRE-3")
+def test_text_is_not_normalised_and_whole_numbers_have_one_text() -> None:
+    assert canonical_json(["A\u030a", "\u00c5"]).decode() == '["A\u030a","\u00c5"]'
+    for value, text in (
+        (1.0, "1"),
+        (-0.0, "0"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1e-6, "0.000001"),
+        (1e-7, "1e-7"),
+        (SAFE, "9007199254740991"),
+        (-SAFE, "-9007199254740991"),
+        (True, "true"),
+        ((1, [2, ()]), "[1,[2,[]]]"),
+        ({}, "{}"),
+    ):
+        assert canonical_json(value).decode() == text
 
 
 @pytest.mark.req("WIRE-3")
