@@ -37,7 +37,9 @@ def command(context: click.Context) -> None:
 
 
 @command.command()
-@click.option("--name", metavar="NAME", help="For whom it is; it helps to tell invites apart.")
+@click.option(
+    "--name", metavar="NAME", help="For whom it is: what the others call a home that has no name of its own."
+)
 @click.option("--for", "node", metavar="NODE_ID", help="Only the node with this full id can use it.")
 @click.option(
     "--expires", type=Span(60, _WEEK), default="24h", show_default=True, help="For how long, up to 7d."
@@ -200,6 +202,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     TEXT is the invite. Left out, it is asked for, or read from a pipe, so that it stays out of the shell's
     history.
     """
+    from hearthnet.cli.who import shown_name
     from hearthnet.up.join import redeem as join
 
     joined = join(home, _given(text), terminal.aside)
@@ -209,6 +212,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
                 "community_id": joined.community_id,
                 "name": joined.name,
                 "node_id": joined.node_id,
+                "display_name": joined.display_name,
                 "members": joined.members,
                 "address": joined.address,
                 "moved_aside": None if joined.moved_aside is None else str(joined.moved_aside),
@@ -216,8 +220,8 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
         )
         return
     terminal.line(
-        f"joined {one_line(joined.name)}, {counted(joined.members, 'member')} with this one; start the node "
-        "with: hearthnet up"
+        f"joined {one_line(joined.name)} as {shown_name(joined.display_name)}, "
+        f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up"
     )
 
 

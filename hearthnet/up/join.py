@@ -44,11 +44,14 @@ _EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
 
 
 class Joined(NamedTuple):
-    """The outcome. `members` counts this node too; `moved_aside` is where the community of one lies now."""
+    """The outcome. `display_name` is what the others call this node, `members` counts it too; `moved_aside`
+    is where the community of one lies now.
+    """
 
     community_id: str
     name: str
     node_id: str
+    display_name: str
     members: int
     address: str
     moved_aside: Path | None
@@ -79,7 +82,7 @@ class _Joining:
 
     def __init__(self, home: Home, config: Config, identity: Identity, invite: InviteText) -> None:
         self._home = home
-        self._name = config.display_name[:_LONGEST_NAME]
+        self._config = config
         self._identity = identity
         self._invite = invite
         self._inside = False
@@ -100,6 +103,7 @@ class _Joining:
             community_id=roster.community_id,
             name=roster.name,
             node_id=self._identity.node_id,
+            display_name=own.display_name if (own := roster.member(self._identity.node_id)) else "",
             members=len(roster.members),
             address=upstream.address,
             moved_aside=aside,
@@ -147,7 +151,15 @@ class _Joining:
             roster = await newcomer.roster(known)
             if roster.member(self._identity.node_id) is not None:
                 return roster
-            return await newcomer.join(roster, self._identity, self._name)
+            return await newcomer.join(roster, self._identity, self._name(roster))
+
+    def _name(self, roster: Roster) -> str:
+        """Under which the others will know this home: as its settings say, else as the inviter calls it, else
+        its host name.
+        """
+        invite = roster.invite(self._invite.key().node_id)
+        given = "" if invite is None else invite.display_name
+        return (self._config.node.display_name or given or self._config.display_name)[:_LONGEST_NAME]
 
     async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
         """The roster as a member gets it; `unauthorized` where this node is none."""
