@@ -114,7 +114,7 @@ class Membership:
     def fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
         """As `learn`, for what another node gave: of one author only so much is taken in."""
         before, now = self._roster, steady_ms()
-        new = self.learn([one for one in events if self._written.left(one.author, now) > 0], revocations)
+        new = self.learn([one for one in events if self._written.left(one.author, now) >= 1], revocations)
         self._account(before)
         return new
 
@@ -147,7 +147,7 @@ class Membership:
         """Puts an event that is not known yet among those to be merged."""
         if self._roster.history.get(event.hash) is not None or event.hash in self._waiting:
             return
-        if self._written.left(event.author, steady_ms()) <= 0:
+        if self._written.left(event.author, steady_ms()) < 1:
             raise FrameError("its author writes more than is kept")
         if len(self._waiting) >= _MOST_WAITING:
             raise FrameError("too many events at once; they come again")
