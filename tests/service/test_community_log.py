@@ -1,0 +1,226 @@
+"""What a node remembers of its community, and how its processes come to know it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus import event_frames
+from hearthnet.bus.event_frames import HEADS, LOG
+from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.membership import Membership
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.service.community_log import CommunityLog, Memory
+from hearthnet.times import now_ms
+from hearthnet.trust import acts, revocation, signed
+from hearthnet.trust.community import CommunityEvent
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import ProbeService
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+def invited(held: Roster, author: Identity) -> CommunityEvent:
+    """One more event of `author`."""
+    now = now_ms()
+    return acts.invite(
+        held, author, Identity.generate(), display_name="x", expires_at=now + 60_000, now_ms=now
+    )
+
+
+@pytest.mark.req("COMMUNITY-6")
+async def test_a_place_is_taken_once_and_said_to_be(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, own = CommunityLog(store, mesh.home), bus.peer.identity
+        first, second = (invited(bus.peer.roster, own) for _ in range(2))
+        kept = await asyncio.gather(*(log.claim(one) for one in (first, second, first)))
+        assert len({one.hash for one in kept}) == 1
+        assert [one.hash for one in (await log.read()).events] == [kept[0].hash]
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_all_that_others_wrote_is_kept_also_what_they_wrote_twice_in_one_place(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log = CommunityLog(store, mesh.home)
+        forks = [invited(bus.peer.roster, bus.peer.identity) for _ in range(3)]
+        for event in (*forks, *forks):
+            await log.keep(event)
+        assert {one.hash for one in (await log.read()).events} == {one.hash for one in forks}
+
+
+@pytest.mark.req("COMMUNITY-3")
+async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, own = CommunityLog(store, mesh.home), bus.peer.identity
+        current = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        short = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        ending = signed.sign(
+            msgspec.structs.replace(short, forget_at=now_ms() + 500, signature=""), own, revocation.PURPOSE
+        )
+        over = msgspec.structs.replace(short, token_id=ids.new_ulid(), forget_at=now_ms() - 2_000)
+        for document in (current, ending, over):
+            await log.keep_revocation(document)
+
+        async def only_the_current_one() -> bool:
+            return (await log.read()).revocations == (current,)
+
+        await wait_for(only_the_current_one, 10, "the other to be forgotten")
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_what_is_damaged_in_it_is_passed_over(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log = CommunityLog(store, mesh.home)
+        await store.js.publish("cm.event.x.1", b"no event")
+        await store.js.publish("cm.revoked.x.1", b"{}")
+        event = invited(bus.peer.roster, bus.peer.identity)
+        await log.keep(event)
+        assert await log.read() == ((event,), ())
+    assert caplog.text.count("is damaged") == 2
+
+
+@pytest.mark.req("COMMUNITY-6")
+async def test_a_log_that_is_away_or_full_is_said_to_be(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, event = CommunityLog(store, mesh.home), invited(bus.peer.roster, bus.peer.identity)
+        monkeypatch.setattr(Home, "free_bytes", lambda self: 1)
+        with pytest.raises(HearthNetError) as full:
+            await log.claim(event)
+        monkeypatch.undo()
+        mesh.server.stop()
+        monkeypatch.setattr("hearthnet.service.community_log._APPEND_SECONDS", 0.5)
+        with pytest.raises(HearthNetError) as away:
+            await log.claim(event)
+    assert full.value.code == "capacity_exceeded"
+    assert away.value.code == "partition"
+
+
+def hashes(known: Membership) -> set[str]:
+    """What a process knows."""
+    return {event.hash for event in known.roster.events}
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_a_service_knows_the_log_before_it_answers(mesh: Mesh) -> None:
+    """Its roster on the disk is older: the supervisor was killed before it wrote."""
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, own = CommunityLog(store, mesh.home), bus.peer.identity
+        event = invited(bus.peer.roster, own)
+        await log.claim(event)
+        document = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        await log.keep_revocation(document)
+        async with mesh.hosting(ProbeService()) as host:
+            assert event.hash in hashes(host.peer.membership)
+            assert host.peer.revocations.revoked(own.node_id, document.token_id)
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> None:
+    """While its connection was broken, another process wrote and told."""
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        memory = Memory(_given(store), mesh.home, bus.peer)
+        await memory.open()
+        try:
+            event = invited(bus.peer.roster, bus.peer.identity)
+            mesh.restart_server()
+            await wait_for(lambda: store.link.is_connected and bus.peer.link.is_connected, 15, "the server")
+            await CommunityLog(store, mesh.home).claim(event)
+            await bus.peer.link._on_back()
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "it to be known")
+        finally:
+            await memory.close()
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up(mesh: Mesh) -> None:
+    """Should word of something be lost on the way, the next heads bring it out."""
+    async with await mesh.store() as store, await mesh.bus() as bus, await mesh.bus() as auth:
+        memory = Memory(_given(store), mesh.home, bus.peer)
+        await memory.open()
+        try:
+            event = invited(bus.peer.roster, auth.peer.identity)
+            await CommunityLog(store, mesh.home).claim(event)
+            auth.peer.membership.learn([event])
+            await event_frames.publish(auth.peer, HEADS, msgspec.json.encode(auth.peer.membership.heads()))
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "it to be known")
+        finally:
+            await memory.close()
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        store_away = True
+
+        async def given() -> Any:
+            if store_away:
+                raise HearthNetError("partition", "away")
+            return store
+
+        memory = Memory(given, mesh.home, bus.peer)
+        with pytest.raises(HearthNetError):
+            await memory.open()
+        store_away = False
+        await memory.open()
+        try:
+            store_away = True
+            event = invited(bus.peer.roster, bus.peer.identity)
+            await CommunityLog(store, mesh.home).claim(event)
+            await bus.peer.link._on_back()
+            await asyncio.sleep(0)
+            store_away = False
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "the second attempt")
+        finally:
+            await memory.close()
+
+
+@pytest.mark.req("COMMUNITY-1", "COMMUNITY-7")
+async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(mesh: Mesh) -> None:
+    """It listens before it reads: a hundred events, some read, some told, none missing."""
+    own = load_identity(mesh.home.device_key)
+    async with await mesh.store() as store, await mesh.bus() as writer:
+        log = CommunityLog(store, mesh.home)
+
+        async def write() -> None:
+            for _ in range(40):
+                event = invited(writer.peer.roster, own)
+                await log.claim(event)
+                writer.peer.membership.learn([event])
+                for body in event_frames.batches([event], ()):
+                    await event_frames.publish(writer.peer, LOG, body)
+
+        writing = asyncio.create_task(write())
+        await wait_for(lambda: writer.peer.roster.version > 10, 15, "a beginning")
+        async with mesh.hosting(ProbeService()) as host:
+            await writing
+            wanted = hashes(writer.peer.membership)
+            await wait_for(lambda: hashes(host.peer.membership) >= wanted, 15, "all of it")
+
+
+def _given(store: Any) -> Any:
+    async def given() -> Any:
+        return store
+
+    return given
+
+
+@pytest.mark.req("COMMUNITY-6")
+async def test_an_event_that_does_not_come_back_is_not_said_to_be_kept(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log = CommunityLog(store, mesh.home)
+
+        async def nothing(subject: str) -> None:
+            return None
+
+        log._event = nothing  # type: ignore[method-assign]
+        with pytest.raises(HearthNetError) as caught:
+            await log.claim(invited(bus.peer.roster, bus.peer.identity))
+    assert caught.value.code == "partition"
