@@ -55,6 +55,8 @@ def load_roster(path: Path, own: str = "") -> Roster:
         raise HearthNetError(
             "not_found", f"no roster at {path}; `hearthnet up` founds a community"
         ) from error
+    except OSError as error:
+        raise HearthNetError("bad_request", f"cannot read the roster {path}: {error}") from error
     try:
         return rosters.decode(data, own)
     except HearthNetError as error:

@@ -54,8 +54,8 @@ class _Entry(NamedTuple):
 class Registry:
     """Offers by topic (`rag.query.v1`); an expired one counts as gone.
 
-    What a peer says of time and size is bounded here: an offer counts for 30 s after it was heard, and
-    of one node only so many are kept, of so many bytes each.
+    What a peer says of time and size is bounded here: an offer counts for up to 30 s after it was heard,
+    whatever its node takes for the time, and of one node only so many are kept, of so many bytes each.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,9 @@ class Registry:
             _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
             return False
         if before is None or view.offer.issued_at >= before.view.offer.issued_at:
-            known[key] = _Entry(view, min(view.offer.expires_at, heard_ms + LIFETIME_MS))
+            # For as long as it says from now on, not until then: its node's clock may be a minute off.
+            lasts = min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)
+            known[key] = _Entry(view, heard_ms + lasts)
         return before is None
 
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:

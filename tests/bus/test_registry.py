@@ -47,18 +47,27 @@ def test_offers_live_for_their_time_and_the_newest_counts() -> None:
         NODE, (_offer(in_flight=2, issued_at=2_000, expires_at=32_000),), withdrawn=False, heard_ms=HEARD
     )
     registry.update(NODE, (_offer(in_flight=9, issued_at=1_500),), withdrawn=False, heard_ms=HEARD)
-    assert [view.offer.in_flight for view in registry.offers(TOPIC, 31_500)] == [2]
-    assert registry.offers(TOPIC, 32_000) == []
+    assert [view.offer.in_flight for view in registry.offers(TOPIC, HEARD + 29_999)] == [2]
+    assert registry.offers(TOPIC, HEARD + 30_000) == []
     assert registry.everything(0) == []
 
 
 @pytest.mark.req("BUS-19")
-def test_no_offer_counts_for_longer_than_30_s_from_when_it_was_heard() -> None:
-    """Whatever its node takes for the time."""
+@pytest.mark.parametrize("issued_at", [0, HEARD - 59_000, HEARD, HEARD + 59_000, 10**12])
+@pytest.mark.parametrize("lasts", [1, 10_000, 30_000])
+def test_an_offer_counts_for_as_long_as_it_says_from_when_it_was_heard(issued_at: int, lasts: int) -> None:
+    """Whatever its node takes for the time: within a minute its frames are taken, so its offers are too."""
     registry = Registry()
-    registry.update(
-        NODE, (_offer(issued_at=10**12, expires_at=10**12 + 30_000),), withdrawn=False, heard_ms=HEARD
-    )
+    offer = _offer(issued_at=issued_at, expires_at=issued_at + lasts)
+    registry.update(NODE, (offer,), withdrawn=False, heard_ms=HEARD)
+    assert registry.offers(TOPIC, HEARD + lasts - 1)
+    assert registry.offers(TOPIC, HEARD + lasts) == []
+
+
+@pytest.mark.req("BUS-19")
+def test_no_offer_counts_for_longer_than_30_s() -> None:
+    registry = Registry()
+    registry.update(NODE, (_offer(expires_at=10**12),), withdrawn=False, heard_ms=HEARD)
     assert registry.offers(TOPIC, HEARD + 29_999)
     assert registry.offers(TOPIC, HEARD + 30_000) == []
 

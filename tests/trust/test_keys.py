@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, roster
-from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_raw
+from hearthnet.trust import approval, community, roster
+from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_login, verify_raw
 from hearthnet.wire import frame
 
 ANNA, BERTA = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
-PURPOSES = (frame.PURPOSE, approval.PURPOSE, roster.PURPOSE, roster.LOGIN_PURPOSE)
+PURPOSES = (
+    frame.PURPOSE,
+    approval.PURPOSE,
+    roster.PURPOSE,
+    community.PURPOSE,
+    community.LOGIN_PURPOSE,
+    community.PROOF_PURPOSE,
+    community.INVITE_PURPOSE,
+    community.COSIGN_PURPOSE,
+)
 DATA = st.binary(max_size=64)
 
 P = 2**255 - 19
@@ -146,6 +155,33 @@ def test_a_damaged_key_file_is_refused_and_its_seed_not_repeated(text: str) -> N
         Identity.from_text(text)
     assert caught.value.code == "bad_request"
     assert ids.b64(bytes([1]) * 32) not in caught.value.message
+
+
+@pytest.mark.req("TRUST-2")
+@given(st.integers(0, 200), st.sampled_from(["", "A", "_", "=", " ", "é"]))
+def test_a_key_file_with_one_character_changed_is_refused_or_the_same(at: int, put: str) -> None:
+    text = ANNA.to_text()
+    at %= len(text) - 1
+    altered = text[:at] + put + text[at + 1 :]
+    if altered.split() != text.split():
+        with pytest.raises(HearthNetError) as caught:
+            Identity.from_text(altered)
+        assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TRUST-2", "TRUST-3")
+def test_a_login_proves_itself_by_what_no_server_can_have_it_sign() -> None:
+    login, other = ANNA.login(), BERTA.login()
+    proof = login.sign("login proof", b"x")
+    assert verify_login(login.public, "login proof", b"x", proof)
+    assert not verify_login(other.public, "login proof", b"x", proof)
+    assert not verify_login(login.public, "login proof", b"y", proof)
+    assert not verify_login(login.public, "login", b"x", proof)
+    assert not verify_login("UABC", "login proof", b"x", proof)
+    assert not verify(ANNA.node_id, "login proof", b"x", proof)
+    # nats clients sign the nonce of the server's INFO, which is JSON, hence text; this is none.
+    with pytest.raises(UnicodeDecodeError):
+        signing_input("login proof", b"x").decode("utf-8")
 
 
 @pytest.mark.req("WIRE-6")
