@@ -12,9 +12,12 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
+from hearthnet.canonical import digest
+from hearthnet.service.audit import AuditLog
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for
+from tests.service.workers import audited
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,7 +35,7 @@ async def _market(mesh: Mesh, bus: Bus) -> Process:
     return process
 
 
-@pytest.mark.req("MARKET-12")
+@pytest.mark.req("MARKET-12", "AUDIT-6")
 async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mesh: Mesh) -> None:
     body: dict[str, Any] = {
         "params": {},
@@ -59,6 +62,7 @@ async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mes
             again = await bus.call("market.post@1.0", body)
             listed = await bus.call("market.list@1.0", {"params": {}, "input": {}})
             info = await store.js.stream_info("MARKET")
+            log, wrong = await audited(mesh, AuditLog(store, mesh.identity))
         finally:
             posting.cancel()
             with contextlib.suppress(ProcessLookupError):
@@ -67,3 +71,6 @@ async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mes
             await asyncio.wait({posting})
     assert [post["event_id"] for post in listed.output["posts"]] == [again.output["event_id"]]
     assert info.state.messages == 1
+    assert wrong is None
+    settled = next(entry for entry in log if entry.kind == "ended" and entry.began == 1)
+    assert (settled.code, settled.outcome) == ("", digest(again.output))
