@@ -21,7 +21,7 @@ from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Target
 from tests.conformance.providers.__main__ import Totals, main, run
 from tests.conformance.providers.compare import differences
 from tests.conformance.providers.differences import MOST, Differ, allowed
-from tests.conformance.providers.recording import recordings
+from tests.conformance.providers.recording import Recording, recordings
 from tests.conformance.providers.wires import facts
 from tests.helpers.leaving import leave_out
 
@@ -114,6 +114,7 @@ def said_of(folder: Path) -> list[str]:
 def test_an_exchange_that_is_understood_passes(folder: Path) -> None:
     assert said_of(folder) == []
     [recording] = recordings(folder)
+    assert isinstance(recording, Recording)
     assert (recording.provider, recording.vendor, recording.wire) == (
         "openai-compatible_mine",
         "mine",
@@ -314,6 +315,7 @@ def test_the_lists_of_what_may_differ_are_short_and_say_why() -> None:
         ({"response": {"status": 429, "body": '{"error": {"message": "slow\\ndown"}}'}}, 0),
         ({"response": {"status": 200, "body": "<html>"}}, 0),
         ({"response": {"status": 200, "body": "upstream connect error"}}, 1),
+        ({"response": None}, 1),
     ],
 )
 def test_the_command_ends_with_the_totals(

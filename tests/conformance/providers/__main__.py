@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.providers import requests, responses
-from tests.conformance.providers.recording import Recording, recordings
+from tests.conformance.providers.recording import Recording, Unreadable, recordings
 
 Totals = dict[str, dict[str, int]]
 
@@ -25,6 +25,10 @@ def run(folder: Path, say: Callable[[str], Any]) -> Totals:
                 ("cases", "passed", "responses_ok", "responses_failed", "requests_ok", "requests_failed",
                  "requests_absent", "requests_refused"), 0),
         )  # fmt: skip
+        if isinstance(recording, Unreadable):
+            counts["cases"] += 1
+            say(f"{recording.provider}/{recording.id}: no recording: {recording.why}")
+            continue
         heard = _guarded(lambda one: ("", responses.problems(one)), recording)[1]
         outcome, asked = _guarded(requests.problems, recording)
         counts["cases"] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,20 @@ class Recording(msgspec.Struct, frozen=True):
         return self.provider.removeprefix(PREFIX)
 
 
-def recordings(folder: Path) -> list[Recording]:
+class Unreadable(msgspec.Struct, frozen=True):
+    """A file that is no recording, and why."""
+
+    id: str
+    provider: str
+    why: str
+
+
+def recordings(folder: Path) -> Iterator[Recording | Unreadable]:
     """All of a folder, sorted; `provider` is the name of the folder a file lies in."""
-    found = []
     for file in sorted(folder.glob("*/*.json")):
-        read = msgspec.json.decode(file.read_bytes(), type=Recording)
-        found.append(msgspec.structs.replace(read, id=file.stem, provider=file.parent.name))
-    return found
+        try:
+            read = msgspec.json.decode(file.read_bytes(), type=Recording)
+        except msgspec.DecodeError as error:
+            yield Unreadable(file.stem, file.parent.name, str(error))
+        else:
+            yield msgspec.structs.replace(read, id=file.stem, provider=file.parent.name)
