@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import community, roster
+from hearthnet.trust import community, holds, roster
 from hearthnet.trust.community import (
     RANK,
     Admitted,
@@ -169,7 +169,7 @@ def _act(
         place=held.next(author.node_id),
         now_ms=now_ms,
     )
-    community.check(event, held.community_id)
+    holds.check(event, held.community_id)
     after = roster.merge(held, [event])
     flaw = "the author is no member" if after is held else after.flaw(event)
     if flaw:

@@ -2,8 +2,8 @@
 docs/decisions/0040).
 
 Each event is its author's alone: signed by it, and chained to its event before (`sequence`, `previous`), so
-that others can say which of an author's events they knew. All about an event that needs no other event is
-checked here, once, before it is kept; whether it counts is decided by all events together (trust/fold.py).
+that others can say which of an author's events they knew. Whether an event holds by itself is checked once,
+before it is kept (trust/holds.py); whether it counts is decided by all events together (trust/fold.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, content_hash, read_json, refuse_repeated_keys
 from hearthnet.errors import HearthNetError
-from hearthnet.times import from_rfc3339, rfc3339
+from hearthnet.times import rfc3339
 from hearthnet.trust import signed
-from hearthnet.trust.keys import Identity, Login, verify, verify_login
+from hearthnet.trust.keys import Identity, Login
 from hearthnet.types import Count
 
 PURPOSE: Final = "community"
@@ -40,12 +40,8 @@ POLICY: Final = "community.policy.updated"
 Level = Literal["member", "trusted", "anchor"]
 RANK: Final[dict[str, int]] = {"unknown": 0, "invited": 1, "member": 2, "trusted": 3, "anchor": 4}
 
-MAX_EVENT_BYTES: Final = 256 * 1024
-"""Of an event in JSON: a change of policy names the head of every member who ever wrote an event."""
-MAX_INVITE_MS: Final = 30 * 86_400_000
-
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Hash = Annotated[str, msgspec.Meta(pattern="^blake3:[0-9a-f]{64}$")]
+Hash = Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 Sequence = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Heads = Annotated[tuple[Hash, ...], msgspec.Meta(max_length=64)]
 Signatures = Annotated[int, msgspec.Meta(ge=1, le=32)]
@@ -187,7 +183,6 @@ _CONTENTS: Final[dict[str, Any]] = {
     WITHDRAWN: Withdrawn,
     POLICY: PolicyUpdated,
 }
-_ROOT_ONLY: Final = (CREATED, POLICY)
 
 
 class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -201,7 +196,7 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
     author: str
     sequence: Sequence
     previous: str
-    event_type: Annotated[str, msgspec.Meta(pattern=r"^community\.[a-z_.]{1,40}$")]
+    event_type: Annotated[str, msgspec.Meta(pattern=r"^community\.[a-z_.]{1,40}\Z")]
     data: dict[str, Any]
 
     @cached_property
@@ -236,7 +231,7 @@ def encode(event: CommunityEvent) -> bytes:
 
 
 def decode(data: bytes) -> CommunityEvent:
-    """The event in `data`, not yet proved (see `check`); `bad_request` for anything else."""
+    """The event in `data`, not yet proved (see `trust.holds.check`); `bad_request` for anything else."""
     event = read_json(data, _DECODER)
     refuse_repeated_keys(data)
     return event
@@ -339,87 +334,5 @@ def write(
     return signed.sign(event, identity, PURPOSE)
 
 
-def check(event: CommunityEvent, community: str) -> None:
-    """Raises what is wrong with `event` by itself: `bad_request` or `invalid_signature`.
-
-    An event that passes is kept by everyone and passed on, whether it counts or not.
-    """
-    if event.community_id != community:
-        raise HearthNetError("bad_request", "the event is of another community")
-    _check_form(event)
-    signed.check(event, event.author, PURPOSE)
-    match event.content:
-        case Created(founder=entry):
-            _check_entry(entry)
-        case Invited() as content:
-            _check_invited(event, content)
-        case Joined() as content:
-            _check_joined(event, content)
-        case Promoted(new_level=what) | Demoted(new_level=what) | Revoked(reason=what) as content:
-            _check_co_signers(event, content, what)
-        case _:
-            pass
-
-
-def _check_form(event: CommunityEvent) -> None:
-    if event.event_type in _ROOT_ONLY and event.author != event.community_id:
-        raise HearthNetError("bad_request", f"{event.event_type} is for the community's root alone")
-    if (event.event_type == CREATED) != (event.author == event.community_id and event.sequence == 1):
-        raise HearthNetError("bad_request", "a community begins with its root's first event, and only there")
-    if not ids.is_ulid(event.event_id):
-        raise HearthNetError("bad_request", "an event id is a ULID")
-    if (event.sequence == 1) != (event.previous == ""):
-        raise HearthNetError("bad_request", "the first event of an author has no event before it")
-    from_rfc3339(event.wall_clock)
-    if len(encode(event)) > MAX_EVENT_BYTES:
-        raise HearthNetError("bad_request", f"an event has at most {MAX_EVENT_BYTES} bytes")
-
-
-def _check_entry(entry: Entry) -> None:
-    signature = ids.unb64(entry.login_signature)
-    if not verify(entry.node_id, LOGIN_PURPOSE, entry.login.encode("utf-8"), signature):
-        raise HearthNetError(
-            "invalid_signature", f"the login of {ids.short_id(entry.node_id)} is not its own"
-        )
-    _check_proof(entry.login, entry.node_id, entry.login_proof)
-
-
-def _check_invited(event: CommunityEvent, content: Invited) -> None:
-    if content.invitee_node_id:
-        ids.public_key(content.invitee_node_id)
-    if not 0 < content.expires_at - from_rfc3339(event.wall_clock) <= MAX_INVITE_MS:
-        raise HearthNetError("bad_request", "an invite ends within 30 days, and not before it begins")
-    signature = ids.unb64(content.login_signature)
-    if not verify(
-        content.invite_key, INVITE_PURPOSE, invitation(event.community_id, event.author, content), signature
-    ):
-        raise HearthNetError("invalid_signature", "the invite is not signed by its own key")
-    _check_proof(content.login, content.invite_key, content.login_proof)
-
-
-def _check_joined(event: CommunityEvent, content: Joined) -> None:
-    if content.member.node_id != event.author:
-        raise HearthNetError("bad_request", "a node joins by its own event")
-    _check_entry(content.member)
-    signature = ids.unb64(content.invite_signature)
-    if not verify(content.invite_key, INVITE_PURPOSE, request(event.community_id, content), signature):
-        raise HearthNetError("invalid_signature", "the request to join is not signed by the invite's key")
-
-
-def _check_co_signers(event: CommunityEvent, content: Promoted | Demoted | Revoked, what: str) -> None:
-    ids.public_key(content.target_node_id)
-    agreed = agreement(event.event_type, event.community_id, content.target_node_id, what, content.client_id)
-    for signer in content.co_signers:
-        if not verify(signer.node_id, COSIGN_PURPOSE, agreed, ids.unb64(signer.signature)):
-            raise HearthNetError(
-                "invalid_signature", f"{ids.short_id(signer.node_id)} has signed something else"
-            )
-
-
 def _proof(login: Login, node: str) -> str:
     return ids.b64(login.sign(PROOF_PURPOSE, node.encode("ascii")))
-
-
-def _check_proof(login: str, node: str, proof: str) -> None:
-    if not verify_login(login, PROOF_PURPOSE, node.encode("ascii"), ids.unb64(proof)):
-        raise HearthNetError("invalid_signature", f"the login of {ids.short_id(node)} is another's, or none")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import community
+from hearthnet.trust import community, holds
 from hearthnet.trust.community import (
     Admitted,
     CommunityEvent,
@@ -195,7 +195,7 @@ def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_
         content = event.content
         if isinstance(content, Joined) and not _is_invite(held[content.invite_event_hash], content):
             return False
-        community.check(event, community_id)
+        holds.check(event, community_id)
     except HearthNetError:
         return False
     return True

@@ -14,7 +14,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community, pasted
+from hearthnet.trust import acts, community, holds, pasted
 from hearthnet.trust.community import CommunityEvent, Joined
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster, merge
@@ -34,7 +34,7 @@ class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     community_id: str = msgspec.field(name="c")
     seed: str = msgspec.field(name="k")
     address: Annotated[str, msgspec.Meta(min_length=3, max_length=300)] = msgspec.field(name="a")
-    fingerprint: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = msgspec.field(name="t")
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = msgspec.field(name="t")
     inviter: str = msgspec.field(name="i")
     name: Annotated[str, msgspec.Meta(max_length=200)] = msgspec.field(name="n")
     expires_at: Count = msgspec.field(name="x")
@@ -103,7 +103,7 @@ def admit(
     that does not hold, `revoked` for a node that was put out, `unauthorized` for an invite that was used,
     withdrawn or is for another node, or that this node may not honour, and `expired` after the invite's end.
     """
-    community.check(joined, held.community_id)
+    holds.check(joined, held.community_id)
     content = joined.content
     if not isinstance(content, Joined):
         raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")

@@ -16,7 +16,7 @@ import msgspec
 from hearthnet.canonical import canonical_json, content_hash, read_json, refuse_repeated_keys
 from hearthnet.errors import HearthNetError
 from hearthnet.times import rfc3339
-from hearthnet.trust import community, signed
+from hearthnet.trust import community, holds, signed
 from hearthnet.trust.community import LOGIN_PURPOSE as LOGIN_PURPOSE
 from hearthnet.trust.community import RANK as RANK
 from hearthnet.trust.community import CommunityEvent, Entry
@@ -237,7 +237,7 @@ def _prove(roster: Roster) -> None:
     history, _ = History(roster.community_id).extended(roster.events)
     if len(history.events) != len(roster.events):
         for event in roster.events:
-            community.check(event, roster.community_id)
+            holds.check(event, roster.community_id)
         raise HearthNetError("bad_request", "events that others build on are not in it")
     derived = _derived(history)
     if msgspec.structs.replace(derived, signed_by=roster.signed_by, signature=roster.signature) != roster:

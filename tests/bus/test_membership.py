@@ -16,7 +16,7 @@ from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.membership import Membership
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.trust import acts, community, revocation
+from hearthnet.trust import acts, holds, revocation
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.keys import Identity
@@ -203,13 +203,13 @@ async def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.Mon
     events = invites(MEMBER, 5)
     process = hearing(rosters.merge(HELD, events))
     checked: list[str] = []
-    check = community.check
+    check = holds.check
 
     def counting(event: CommunityEvent, community_id: str) -> None:
         checked.append(event.hash)
         check(event, community_id)
 
-    monkeypatch.setattr(community, "check", counting)
+    monkeypatch.setattr(holds, "check", counting)
     for _ in range(20):
         hear(process, Voice(MEMBER).events(*events))
     assert checked == []

@@ -13,7 +13,18 @@ import pytest
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, digest
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, community, cosign, grant, invite, revocation, roster, signed, token
+from hearthnet.trust import (
+    approval,
+    community,
+    cosign,
+    grant,
+    holds,
+    invite,
+    revocation,
+    roster,
+    signed,
+    token,
+)
 from hearthnet.trust.keys import Identity, signing_input, verify
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame, header, subjects
@@ -188,7 +199,7 @@ def test_the_events_of_a_community_and_what_they_come_to() -> None:
     community_id = identity(COMMUNITY["seeds_hex"]["root"]).node_id
     events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
     for event in events:
-        community.check(event, community_id)
+        holds.check(event, community_id)
         unsigned = msgspec.structs.replace(event, signature="")
         assert signed.sign(unsigned, by_id[event.author], community.PURPOSE) == event
     assert [event.hash for event in events] == COMMUNITY["hashes"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, content_hash
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import community, invite, roster, signed
+from hearthnet.trust import community, holds, invite, roster, signed
 from hearthnet.trust.community import (
     CommunityEvent,
     Created,
@@ -64,7 +64,7 @@ def with_data(event: CommunityEvent, by: Identity, **changes: Any) -> CommunityE
 def refused(event: CommunityEvent, code: str, said: str) -> None:
     """The event is refused with this code, and the message says so."""
     with pytest.raises(HearthNetError, match=said) as caught:
-        community.check(event, COMMUNITY)
+        holds.check(event, COMMUNITY)
     assert caught.value.code == code
 
 
@@ -75,7 +75,7 @@ def test_an_event_is_read_as_it_was_written_and_holds(event: CommunityEvent) -> 
     assert again == event
     assert again.hash == event.hash == content_hash(canonical_json(json.loads(community.encode(event))))
     assert again.order == (event.lamport, event.event_id, event.hash)
-    community.check(again, COMMUNITY)
+    holds.check(again, COMMUNITY)
 
 
 @pytest.mark.req("COMM-1")
@@ -102,12 +102,12 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
         {"signature": INVITE.signature if event is not INVITE else JOIN.signature},
     ):
         with pytest.raises(HearthNetError) as caught:
-            community.check(msgspec.structs.replace(event, **changes), COMMUNITY)
+            holds.check(msgspec.structs.replace(event, **changes), COMMUNITY)
         assert caught.value.code == "invalid_signature"
     with pytest.raises(HearthNetError, match="of another community"):
-        community.check(event, BERTA.node_id)
+        holds.check(event, BERTA.node_id)
     with pytest.raises(HearthNetError, match="is not signed by"):
-        community.check(resigned(event, CARLA), COMMUNITY)
+        holds.check(resigned(event, CARLA), COMMUNITY)
 
 
 @pytest.mark.req("COMM-1")
@@ -123,13 +123,13 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
         ({"event_type": community.POLICY}, "root alone"),
         ({"author": ROOT.node_id}, "begins with its root's first event"),
         ({"author": ROOT.node_id, "event_type": community.CREATED, "sequence": 2}, "first event, and only"),
-        ({"data": {"x": "y" * community.MAX_EVENT_BYTES}}, "at most"),
+        ({"data": {"x": "y" * holds.MAX_BYTES}}, "at most"),
         ({"data": {"x": 2**53}}, "no canonical JSON"),
     ],
 )
 def test_another_form_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(HearthNetError, match=said) as caught:
-        community.check(msgspec.structs.replace(INVITE, **changes), COMMUNITY)
+        holds.check(msgspec.structs.replace(INVITE, **changes), COMMUNITY)
     assert caught.value.code == "bad_request"
 
 
@@ -159,7 +159,7 @@ def test_malformed_content_is_refused(event_type: str, data: dict[str, Any]) -> 
 def test_what_a_later_version_writes_is_kept_and_means_nothing_here() -> None:
     for changes in ({"event_type": "community.fair.opened", "data": {"x": 1.5}}, {"schema_version": 2}):
         event = resigned(INVITE, ANNA, **changes)
-        community.check(event, COMMUNITY)
+        holds.check(event, COMMUNITY)
         assert event.content is None
         larger = roster.merge(HELD, [event])
         assert larger.events[-1] == event
@@ -174,7 +174,7 @@ def test_what_a_later_version_writes_is_kept_and_means_nothing_here() -> None:
 def test_no_policy_asks_for_no_signature_or_for_more_than_there_can_be(rule: str, number: object) -> None:
     data = {"policy": {rule: number}, "heads": {}}
     event = act(HELD, ROOT, community.POLICY, PolicyUpdated(policy=Policy(), heads={}))
-    community.check(event, COMMUNITY)
+    holds.check(event, COMMUNITY)
     refused(resigned(event, ROOT, data=data), "bad_request", "malformed")
     founding = HELD.events[0]
     refused(with_data(founding, ROOT, policy={rule: number}), "bad_request", "malformed")
@@ -252,7 +252,7 @@ def test_an_invite_is_its_inviters_alone_and_ends() -> None:
         refused(with_data(INVITE, ANNA, **changes), "invalid_signature", "its own key")
     refused(with_data(INVITE, ANNA, invitee_node_id="anna"), "bad_request", "not a node id")
     refused(with_data(INVITE, ANNA, login_proof=ids.b64(bytes(64))), "invalid_signature", "login of")
-    for expires in (NOW, NOW - 1, NOW + community.MAX_INVITE_MS + 1):
+    for expires in (NOW, NOW - 1, NOW + holds.MAX_INVITE_MS + 1):
         content = community.invited(COMMUNITY, ANNA.node_id, KEY, display_name="x", expires_at=expires)
         refused(act(HELD, ANNA, community.INVITED, content), "bad_request", "within 30 days")
 
@@ -295,7 +295,7 @@ def test_what_co_signers_signed_cannot_be_used_for_anything_else() -> None:
             client_id="c",
             co_signers=agreeing(HELD, kind, BERTA, "trusted", "c", CARLA),
         )
-        community.check(act(HELD, ANNA, kind, content), COMMUNITY)
+        holds.check(act(HELD, ANNA, kind, content), COMMUNITY)
 
 
 @pytest.mark.req("COMM-6")
@@ -352,7 +352,7 @@ def outcome(data: bytes, event: CommunityEvent) -> str:
     """What comes of reading and checking `data`; any other exception fails the test."""
     try:
         read = community.decode(data)
-        community.check(read, COMMUNITY)
+        holds.check(read, COMMUNITY)
     except HearthNetError as error:
         return error.code
     return "the same" if read == event else "another"
@@ -360,7 +360,5 @@ def outcome(data: bytes, event: CommunityEvent) -> str:
 
 @pytest.mark.req("COMM-2")
 def test_a_withdrawal_needs_only_the_invites_hash() -> None:
-    community.check(
-        act(LARGER, ANNA, community.WITHDRAWN, Withdrawn(invite_event_hash=INVITE.hash)), COMMUNITY
-    )
+    holds.check(act(LARGER, ANNA, community.WITHDRAWN, Withdrawn(invite_event_hash=INVITE.hash)), COMMUNITY)
     assert isinstance(INVITE.content, Invited)

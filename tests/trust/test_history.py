@@ -7,7 +7,7 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community, roster, signed
+from hearthnet.trust import acts, community, holds, roster, signed
 from hearthnet.trust.community import Admitted, CommunityEvent, Invited, PolicyUpdated
 from hearthnet.trust.history import MAX_ENDS, History
 from hearthnet.trust.keys import Identity
@@ -133,13 +133,13 @@ def test_what_does_not_hold_is_left_out_and_the_rest_kept() -> None:
 @pytest.mark.req("COMM-4")
 def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
-    real = community.check
+    real = holds.check
 
     def counting(event: CommunityEvent, community_id: str) -> None:
         checked.append(event)
         real(event, community_id)
 
-    monkeypatch.setattr(community, "check", counting)
+    monkeypatch.setattr(holds, "check", counting)
     new = invited(town(), MAX, KEYS[0])
     again = [community.decode(community.encode(event)) for event in town().events]
     with_events(town(), *again, new)

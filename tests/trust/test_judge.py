@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community, fold, invite, roster, signed
+from hearthnet.trust import acts, community, fold, holds, invite, roster, signed
 from hearthnet.trust.community import (
     Admitted,
     CommunityEvent,
@@ -376,7 +376,7 @@ def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> N
     assert flaw(again, invited(again, NORA)) == ""
     assert "takes level trusted" not in flaw(again, late)
     with pytest.raises(HearthNetError, match="root alone"):
-        community.check(
+        holds.check(
             act(town(), FOUNDER, community.POLICY, PolicyUpdated(policy=STRICT, heads={})),
             town().community_id,
         )

@@ -1,0 +1,121 @@
+"""Whether an event holds by itself: its form, its signatures and the proofs in it (docs/decisions/0040).
+
+Asked once of each event, before it is kept; an event that holds is kept by everyone and passed on, whether it
+counts or not.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.times import from_rfc3339
+from hearthnet.trust import community, signed
+from hearthnet.trust.community import (
+    CREATED,
+    POLICY,
+    CommunityEvent,
+    Created,
+    Demoted,
+    Entry,
+    Invited,
+    Joined,
+    Promoted,
+    Revoked,
+)
+from hearthnet.trust.keys import verify, verify_login
+
+MAX_BYTES: Final = 256 * 1024
+"""Of an event in JSON: a change of policy names the head of every member who ever wrote an event."""
+MAX_INVITE_MS: Final = 30 * 86_400_000
+_ROOT_ONLY: Final = (CREATED, POLICY)
+
+
+def check(event: CommunityEvent, community_id: str) -> None:
+    """Raises what is wrong with `event` by itself: `bad_request` or `invalid_signature`."""
+    if event.community_id != community_id:
+        raise HearthNetError("bad_request", "the event is of another community")
+    _check_form(event)
+    signed.check(event, event.author, community.PURPOSE)
+    match event.content:
+        case Created(founder=entry):
+            _check_entry(entry)
+        case Invited() as content:
+            _check_invited(event, content)
+        case Joined() as content:
+            _check_joined(event, content)
+        case Promoted(new_level=what) | Demoted(new_level=what) | Revoked(reason=what) as content:
+            _check_co_signers(event, content, what)
+        case _:
+            pass
+
+
+def _check_form(event: CommunityEvent) -> None:
+    if event.event_type in _ROOT_ONLY and event.author != event.community_id:
+        raise HearthNetError("bad_request", f"{event.event_type} is for the community's root alone")
+    if (event.event_type == CREATED) != (event.author == event.community_id and event.sequence == 1):
+        raise HearthNetError("bad_request", "a community begins with its root's first event, and only there")
+    if not ids.is_ulid(event.event_id):
+        raise HearthNetError("bad_request", "an event id is a ULID")
+    if (event.sequence == 1) != (event.previous == ""):
+        raise HearthNetError("bad_request", "the first event of an author has no event before it")
+    from_rfc3339(event.wall_clock)
+    if len(community.encode(event)) > MAX_BYTES:
+        raise HearthNetError("bad_request", f"an event has at most {MAX_BYTES} bytes")
+
+
+def _check_entry(entry: Entry) -> None:
+    signature = ids.unb64(entry.login_signature)
+    if not verify(entry.node_id, community.LOGIN_PURPOSE, entry.login.encode("utf-8"), signature):
+        raise HearthNetError(
+            "invalid_signature", f"the login of {ids.short_id(entry.node_id)} is not its own"
+        )
+    _check_proof(entry.login, entry.node_id, entry.login_proof)
+
+
+def _check_invited(event: CommunityEvent, content: Invited) -> None:
+    if content.invitee_node_id:
+        ids.public_key(content.invitee_node_id)
+    if not 0 < content.expires_at - from_rfc3339(event.wall_clock) <= MAX_INVITE_MS:
+        raise HearthNetError("bad_request", "an invite ends within 30 days, and not before it begins")
+    signature = ids.unb64(content.login_signature)
+    if not verify(
+        content.invite_key,
+        community.INVITE_PURPOSE,
+        community.invitation(event.community_id, event.author, content),
+        signature,
+    ):
+        raise HearthNetError("invalid_signature", "the invite is not signed by its own key")
+    _check_proof(content.login, content.invite_key, content.login_proof)
+
+
+def _check_joined(event: CommunityEvent, content: Joined) -> None:
+    if content.member.node_id != event.author:
+        raise HearthNetError("bad_request", "a node joins by its own event")
+    _check_entry(content.member)
+    signature = ids.unb64(content.invite_signature)
+    if not verify(
+        content.invite_key,
+        community.INVITE_PURPOSE,
+        community.request(event.community_id, content),
+        signature,
+    ):
+        raise HearthNetError("invalid_signature", "the request to join is not signed by the invite's key")
+
+
+def _check_co_signers(event: CommunityEvent, content: Promoted | Demoted | Revoked, what: str) -> None:
+    ids.public_key(content.target_node_id)
+    agreed = community.agreement(
+        event.event_type, event.community_id, content.target_node_id, what, content.client_id
+    )
+    for signer in content.co_signers:
+        if not verify(signer.node_id, community.COSIGN_PURPOSE, agreed, ids.unb64(signer.signature)):
+            raise HearthNetError(
+                "invalid_signature", f"{ids.short_id(signer.node_id)} has signed something else"
+            )
+
+
+def _check_proof(login: str, node: str, proof: str) -> None:
+    if not verify_login(login, community.PROOF_PURPOSE, node.encode("ascii"), ids.unb64(proof)):
+        raise HearthNetError("invalid_signature", f"the login of {ids.short_id(node)} is another's, or none")
