@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from hearthnet.trust import acts, community, roster
-from hearthnet.trust.community import CommunityEvent, Demoted, Level, Promoted, Revoked
+from hearthnet.trust import acts, community, invite, roster
+from hearthnet.trust.community import Admitted, CommunityEvent, Demoted, Level, Promoted, Revoked
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
-from tests.helpers.members import NOW, act, agreeing, raise_to, take_in
+from tests.helpers.members import DAY_MS, NOW, act, agreeing, raise_to, take_in
 
 ROOT, FOUNDER, TILDA, QUINN, SAM, UMA, MAX, NORA, EVE, MALLORY = (
     Identity(bytes([number]) * 32) for number in range(11, 21)
@@ -29,6 +29,8 @@ NAMES = {
         (MALLORY, "mallory"),
     )
 }
+KEY = Identity(bytes([99]) * 32)
+"""Of an invite."""
 TRUSTED = (TILDA, QUINN, SAM, UMA)
 
 
@@ -118,3 +120,40 @@ def promoted(held: Roster, by: Identity, target: Identity, level: Level = "trust
 def raising(target: Identity, level: Literal["trusted", "anchor"] = "trusted") -> Promoted:
     """What a promotion says."""
     return Promoted(target_node_id=target.node_id, new_level=level, client_id="x")
+
+
+def invited(
+    held: Roster,
+    by: Identity,
+    key: Identity = KEY,
+    place: tuple[int, str, int] | None = None,
+    expires_at: int = NOW + DAY_MS,
+    invitee: str = "",
+) -> CommunityEvent:
+    """An invite, whether allowed or not."""
+    content = community.invited(
+        held.community_id, by.node_id, key, display_name="", expires_at=expires_at, invitee=invitee
+    )
+    return act(held, by, community.INVITED, content, place)
+
+
+def admitted(
+    held: Roster, by: Identity, joined: CommunityEvent, place: tuple[int, str, int] | None = None
+) -> CommunityEvent:
+    """A newcomer let in, whether allowed or not."""
+    content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
+    return act(held, by, community.ADMITTED, content, place)
+
+
+def asked(held: Roster, who: Identity, key: Identity = KEY, now_ms: int = NOW) -> CommunityEvent:
+    """A request to join under an open invite."""
+    return invite.ask(held, key, who, "newcomer", now_ms)
+
+
+def flaw(held: Roster, event: CommunityEvent) -> str:
+    """Why `event` does not count once it is kept; members and rules are as before."""
+    larger = with_events(held, event)
+    reason = larger.flaw(event)
+    if reason:
+        assert (larger.members, larger.policy, larger.revoked) == (held.members, held.policy, held.revoked)
+    return reason
