@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,13 @@ FRAMES: list[Frame] = [
     ToolCall("t2", "clock", {}),
     Done("tool_calls", 6, 9, "native", 2),
 ]
+
+
+def opened(data: bytes) -> list[dict[str, Any]]:
+    """Each frame's body, under its type."""
+    buffer = EventStreamBuffer()
+    buffer.add_data(data)
+    return [{one.headers[":event-type"]: json.loads(one.payload)} for one in buffer]
 
 
 def test_enveloped_events_are_anthropics() -> None:

@@ -19,7 +19,7 @@ class AwsPieces:
     """
 
     def __init__(self, name: str, opened: Callable[[str, Json], Any]) -> None:
-        self._name = name
+        self.name = name
         self._opened = opened
         self._text: TextPieces | None = None
         self._stream: EventStream | None = None
@@ -30,7 +30,7 @@ class AwsPieces:
             if data[:1] == b"\x00":
                 self._stream = EventStream()
             else:
-                self._text = TextPieces(self._name)
+                self._text = TextPieces(self.name)
         if self._text is not None:
             yield from self._text.feed(data)
         elif self._stream is not None:
@@ -41,22 +41,22 @@ class AwsPieces:
         if self._text is not None:
             yield from self._text.finish()
         elif self._stream is None:
-            raise failures.broken(self._name)
+            raise failures.broken(self.name)
 
     def _frames(self, stream: EventStream, data: bytes) -> Iterator[Json]:
         try:
             for event in stream.feed(data):
                 yield self._value(event)
         except ValueError as error:
-            raise failures.no_answer(self._name, "") from error
+            raise failures.no_answer(self.name, "") from error
 
     def _value(self, event: AwsEvent) -> Json:
         body = parsed(event.payload.decode("utf-8", "replace"))
         body = body if isinstance(body, dict) else {}
         if event.kind != "event":
             said = str(body.get("message") or body.get("Message") or event.payload.decode("utf-8", "replace"))
-            raise failures.of_error(self._name, None, said, event.type)
+            raise failures.of_error(self.name, None, said, event.type)
         made = self._opened(event.type, body)
         if not isinstance(made, dict):
-            raise failures.no_answer(self._name, "")
+            raise failures.no_answer(self.name, "")
         return made

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
 from hearthnet_llm.vendors import failures
 
 INCOMPLETE: Final = "tool_call_incomplete"
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST: Final = 64
 
 
 class Unclosed:
@@ -76,12 +79,17 @@ def incomplete(model: str, tool: str) -> Notice:
     )
 
 
+def tool_name(given: Any) -> str:
+    """The name of a tool as the contract has names; a model may make up any."""
+    return _ODD.sub("_", given)[:_LONGEST] if isinstance(given, str) else ""
+
+
 def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:
     """The complete call, or a notice."""
-    parsed = arguments(given)
-    if parsed is None or not isinstance(name, str) or not name:
-        return incomplete(model, str(name or ""))
-    return ToolCall(call_id, name, parsed, signature)
+    parsed, tool = arguments(given), tool_name(name)
+    if parsed is None or not tool:
+        return incomplete(model, tool)
+    return ToolCall(call_id, tool, parsed, signature)
 
 
 def stop_reason(reason: StopReason, called: bool) -> StopReason:

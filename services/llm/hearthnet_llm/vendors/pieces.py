@@ -6,12 +6,14 @@ anything else is no answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from hearthnet.errors import HearthNetError
 from hearthnet_llm.frames import Frame
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.json_objects import JsonObjects
+from hearthnet_llm.vendors.soundness import MISSHAPEN, checked
 from hearthnet_llm.vendors.sse import EventLines
 from hearthnet_llm.vendors.values import parsed
 from hearthnet_llm.vendors.wire import Json
@@ -21,7 +23,12 @@ _DONE = "[DONE]"
 
 
 class Pieces(Protocol):
-    """Objects out of bytes. Both raise `HearthNetError` for what is no answer."""
+    """Objects out of bytes. Both raise `HearthNetError` for what is no answer, naming the backend."""
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        ...
 
     def feed(self, data: bytes) -> Iterator[Json]:
         """The objects that `data` completes."""
@@ -45,7 +52,7 @@ class Content(Protocol):
 
 
 class Decoding:
-    """A `Decoder` out of a framing and a content."""
+    """A `Decoder` out of a framing and a content. What is JSON, but not of this vendor, is no answer."""
 
     def __init__(self, pieces: Pieces, content: Content) -> None:
         self._pieces = pieces
@@ -53,21 +60,31 @@ class Decoding:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """As `Decoder.feed`."""
-        for value in self._pieces.feed(data):
-            yield from self._content.feed(value)
+        yield from self._sound(self._content.feed(value) for value in self._pieces.feed(data))
 
     def finish(self) -> Iterator[Frame]:
         """As `Decoder.finish`."""
-        for value in self._pieces.finish():
-            yield from self._content.feed(value)
-        yield from self._content.finish()
+        yield from self._sound(self._content.feed(value) for value in self._pieces.finish())
+        yield from self._sound([self._content.finish()])
+
+    def _sound(self, frames: Iterable[Iterator[Frame]]) -> Iterator[Frame]:
+        try:
+            for some in frames:
+                for frame in some:
+                    yield checked(frame)
+        except MISSHAPEN as error:
+            raise failures.no_answer(self._pieces.name, "") from error
+        except HearthNetError as error:
+            if "path" not in error.details:
+                raise
+            raise failures.no_answer(self._pieces.name, "") from error  # what reads requests, too, refused it
 
 
 class TextPieces:
     """An answer that is text: JSON or server-sent events. `name` is the backend's, for messages."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._head = b""
         self._events: EventLines | None = None
         self._objects: JsonObjects | None = None
@@ -97,15 +114,15 @@ class TextPieces:
         if self._events is not None:
             yield from self._values(self._events.end())
             if not self._any:
-                raise failures.no_answer(self._name, "")
+                raise failures.no_answer(self.name, "")
         elif self._objects is None or self._objects.open:
-            raise failures.broken(self._name)
+            raise failures.broken(self.name)
 
     def _json(self, objects: JsonObjects, data: bytes) -> Iterator[Json]:
         try:
             yield from objects.feed(data)
         except ValueError as error:
-            raise failures.no_answer(self._name, data.decode("utf-8", "replace")) from error
+            raise failures.no_answer(self.name, data.decode("utf-8", "replace")) from error
 
     def _values(self, events: Iterator[str]) -> Iterator[Json]:
         for event in events:
@@ -118,5 +135,5 @@ class TextPieces:
     def _value(self, text: str) -> Json:
         value = parsed(text)
         if not isinstance(value, dict):
-            raise failures.no_answer(self._name, text)
+            raise failures.no_answer(self.name, text)
         return value

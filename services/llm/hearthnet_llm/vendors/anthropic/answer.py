@@ -27,9 +27,10 @@ from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
-from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.estimate import tokens
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -127,7 +128,7 @@ class Content:
         elif kind == "tool_use":
             opened.id = self._ids.take(block.get("id"))
             if not block.get("input"):
-                yield ToolCallDelta(opened.id, "", block.get("name"))
+                yield ToolCallDelta(opened.id, "", tool_name(block.get("name")) or None)
         elif kind == "thinking":
             yield from self._think(opened, block.get("thinking"))
             opened.signature = block.get("signature") or ""
@@ -179,7 +180,7 @@ class Content:
                 return msgspec.structs.replace(made, called_by=called_by)
             return made
         part = ServerCallPart(
-            str(block.get("name")), block.get("id"), arguments(given) or {}, block.get("server_name")
+            block["name"], block.get("id"), arguments(given) or {}, block.get("server_name")
         )
         return Served(part)
 
@@ -211,11 +212,11 @@ class Content:
             return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
         return Done(
             reason,
-            sum(int(usage.get(name) or 0) for name in _INPUT),
-            int(usage["output_tokens"]),
+            sum(count(usage.get(name)) for name in _INPUT),
+            count(usage["output_tokens"]),
             "native",
-            usage.get("cache_read_input_tokens"),
-            (usage.get("output_tokens_details") or {}).get("thinking_tokens"),
+            counted(usage.get("cache_read_input_tokens")),
+            counted((usage.get("output_tokens_details") or {}).get("thinking_tokens")),
         )
 
 

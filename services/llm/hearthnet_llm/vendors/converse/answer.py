@@ -25,11 +25,12 @@ from hearthnet_llm.frames import (
 from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.aws_pieces import AwsPieces
-from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.converse import blocks, citations
 from hearthnet_llm.vendors.converse.messages import FORMAT
 from hearthnet_llm.vendors.estimate import tokens
 from hearthnet_llm.vendors.pieces import Decoding
+from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -149,7 +150,7 @@ class Content:
         if used and used.get("type") != blocks.SERVED:
             opened.id = self._ids.take(used.get("toolUseId"))
             if not used.get("input"):
-                yield ToolCallDelta(opened.id, "", used.get("name"))
+                yield ToolCallDelta(opened.id, "", tool_name(used.get("name")) or None)
 
     def _delta(self, opened: _Open, delta: Json) -> Iterator[Frame]:
         if "text" in delta:
@@ -194,7 +195,7 @@ class Content:
         used = opened.start["toolUse"]
         given = "".join(opened.json) if any(opened.json) else used.get("input")
         if used.get("type") == blocks.SERVED:
-            part = ServerCallPart(str(used.get("name")), used.get("toolUseId"), arguments(given) or {})
+            part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
             return Served(part)
         made = call(self._heard.name, opened.id, used.get("name"), given)
         self._called = self._called or isinstance(made, ToolCall)
@@ -210,15 +211,14 @@ class Content:
         usage = self._usage
         if "outputTokens" not in usage:
             return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
-        counts = [int(usage.get(name) or 0) for name in _INPUT]
-        return Done(
-            reason, sum(counts), int(usage["outputTokens"]), "native", usage.get("cacheReadInputTokens")
-        )
+        counts = [count(usage.get(name)) for name in _INPUT]
+        cached = counted(usage.get("cacheReadInputTokens"))
+        return Done(reason, sum(counts), count(usage["outputTokens"]), "native", cached)
 
 
 def _result(opened: _Open) -> Served:
     native, result = opened.start["toolResult"], opened.result
-    name = str(native.get("type") or "").removesuffix(blocks.RESULT)
+    name = native["type"].removesuffix(blocks.RESULT)
     value = result[0] if len(result) == 1 else result
     return Served(ServerResultPart(name, native.get("toolUseId"), value, blocks.failed(native.get("status"))))
 

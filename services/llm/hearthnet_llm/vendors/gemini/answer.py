@@ -17,6 +17,7 @@ from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _NUMBERS: Final = ("", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
@@ -150,16 +151,10 @@ class Content:
         usage = self._usage
         if not usage:
             return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
-        read = int(usage["promptTokenCount"] or 0) + int(usage.get("toolUsePromptTokenCount") or 0)
-        thought = int(usage.get("thoughtsTokenCount") or 0)
-        return Done(
-            reason,
-            read,
-            int(usage.get("candidatesTokenCount") or 0) + thought,
-            "native",
-            usage.get("cachedContentTokenCount"),
-            usage.get("thoughtsTokenCount"),
-        )
+        read = count(usage["promptTokenCount"]) + count(usage.get("toolUsePromptTokenCount"))
+        written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
+        cached, thought = usage.get("cachedContentTokenCount"), usage.get("thoughtsTokenCount")
+        return Done(reason, read, written, "native", counted(cached), counted(thought))
 
 
 def _served(part: Json) -> ServerPart | None:

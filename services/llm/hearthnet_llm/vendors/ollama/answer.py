@@ -11,6 +11,7 @@ from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
 from hearthnet_llm.vendors.estimate import tokens
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
+from hearthnet_llm.vendors.soundness import count
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
@@ -86,4 +87,4 @@ class Content:
 
 def _count(given: Any, characters: int) -> int:
     """What is reported; a prompt that the server still knows is not."""
-    return int(given) if isinstance(given, int) else tokens(characters)
+    return tokens(characters) if given is None else count(given)
