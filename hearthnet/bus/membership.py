@@ -30,6 +30,8 @@ from hearthnet.wire.frame import Frame, FrameError
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING: Final = 4_000
+_MOST_EARLY: Final = 200
+"""Events that are kept for a moment because what they build on is on its way."""
 _REST: Final = 9
 """Rests so many times as long as the last merge took: never more than a tenth of a core goes into merging."""
 _WRITTEN: Final = 2_000
@@ -47,6 +49,7 @@ class Membership:
         self._reader = Reader(node, roster.community_id, lambda sender: self._roster.level(sender))
         self._written = Allowance(_WRITTEN, _WRITTEN_PER_SECOND)
         self._waiting: dict[str, CommunityEvent] = {}
+        self._early: tuple[CommunityEvent, ...] = ()
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._changed: list[Callable[[], None]] = []
@@ -100,11 +103,13 @@ class Membership:
     def learn(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()) -> bool:
         """Takes in, at once, what the own node made or kept; whether anything of it was new.
 
-        What does not hold is passed over, and so is an event that builds on others which are not there.
+        What does not hold is passed over; an event that builds on others which are not there waits for them.
         """
         before = self._roster
-        self._roster = rosters.merge(before, [*self._waiting.values(), *events])
+        offered = [*self._early, *self._waiting.values(), *events]
         self._waiting.clear()
+        self._roster, early = rosters.merge_some(before, offered)
+        self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
         added = [self._revoke(one) for one in revocations]
         if self._roster is before and not any(added):
             return False

@@ -191,8 +191,13 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     Only signatures of events that are not held yet are checked. What does not hold, and what builds on events
     that are not held (see `Roster.missing_before`), is left out.
     """
-    history, _ = roster.history.extended(events)
-    return roster if history is roster.history else _derived(history)
+    return merge_some(roster, events)[0]
+
+
+def merge_some(roster: Roster, events: Iterable[CommunityEvent]) -> tuple[Roster, tuple[CommunityEvent, ...]]:
+    """As `merge`, together with those of `events` that wait for others which are not held."""
+    history, waiting = roster.history.extended(events)
+    return (roster if history is roster.history else _derived(history)), waiting
 
 
 def seal(roster: Roster, identity: Identity) -> Roster:

@@ -16,7 +16,7 @@ from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.membership import Membership
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.trust import acts, holds, revocation
+from hearthnet.trust import acts, revocation, signed
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.keys import Identity
@@ -136,13 +136,24 @@ async def test_events_of_others_are_passed_on_by_anybody_and_prove_themselves() 
 
 @pytest.mark.req("COMMUNITY-1")
 @pytest.mark.asyncio
-async def test_an_event_before_its_own_past_is_left_and_comes_again() -> None:
+async def test_an_event_that_comes_before_its_own_past_waits_for_it() -> None:
     process = hearing()
-    first, second = invites(MEMBER, 2)
-    hear(process, Voice(MEMBER).events(second))
+    first, second, third = invites(MEMBER, 3)
+    hear(process, Voice(MEMBER).events(third))
     assert process.roster is HELD
-    assert process.learn([first, second])
-    assert process.roster.version == HELD.version + 2
+    assert process.learn([second]) is False
+    assert process.learn([first])
+    assert process.roster.version == HELD.version + 3
+
+
+@pytest.mark.req("COMMUNITY-5")
+@pytest.mark.asyncio
+async def test_only_so_many_events_wait_for_their_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_MOST_EARLY", 5)
+    process, early = hearing(), invites(MEMBER, 9)[1:]
+    for _ in range(2):
+        assert process.learn([*early[-3:], *early]) is False
+        assert len({one.hash for one in process._early}) == len(process._early) == 5
 
 
 def altered(data: bytes) -> bytes:
@@ -203,16 +214,18 @@ async def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.Mon
     events = invites(MEMBER, 5)
     process = hearing(rosters.merge(HELD, events))
     checked: list[str] = []
-    check = holds.check
+    check = signed.check
 
-    def counting(event: CommunityEvent, community_id: str) -> None:
-        checked.append(event.hash)
-        check(event, community_id)
+    def counting(document: signed.Signed, signer: str, purpose: str) -> None:
+        checked.append(purpose)
+        check(document, signer, purpose)
 
-    monkeypatch.setattr(holds, "check", counting)
+    monkeypatch.setattr(signed, "check", counting)
     for _ in range(20):
         hear(process, Voice(MEMBER).events(*events))
     assert checked == []
+    hear(process, Voice(MEMBER).events(*invites(MEMBER, 1, process.roster)))
+    assert checked, "what is new is checked"
 
 
 @pytest.mark.req("COMMUNITY-5")
