@@ -39,10 +39,19 @@ class Bus:
         """Joins the bus of the node that runs in `home`, as one of its processes, called `name` at the
         server.
 
-        Raises `partition` (exit status 3) where no node runs there, and what is wrong with its key or roster.
+        Raises `partition` (exit status 3) where no node runs there, `revoked` where the community put it out,
+        and what is wrong with its key or roster.
         """
         state = read_node_state(home)
-        return await cls.join(home, state.server.url, name)
+        bus = await cls.join(home, state.server.url, name)
+        if bus.peer.roster.is_revoked(bus.peer.node_id):
+            await bus.close()
+            raise HearthNetError(
+                "revoked",
+                f"this node was put out of {bus.peer.roster.name}, and nobody answers it; an invite for its id "
+                "brings it back: hearthnet invite redeem",
+            )
+        return bus
 
     @classmethod
     async def join(cls, home: Home, url: str, name: str) -> Bus:

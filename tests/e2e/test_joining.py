@@ -120,8 +120,13 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
         assert said.startswith(f"Kitchen ({ids.short_id(state['node_id'])}) is put out")
         wait_for_sync(lambda: links(hearth) < before, CUT_SECONDS, "the end of the link")
         assert time.monotonic() - began < CUT_SECONDS
+        wait_for_sync(
+            lambda: "this node was put out" in kitchen.run("members").stderr,
+            5.0,
+            "the news at the other home",
+        )
         refused = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
-        assert refused.returncode != 0
+        assert (refused.returncode, "this node was put out" in refused.stderr) == (4, True)
         assert state["node_id"] not in {offer["node"] for offer in hearth.json("caps", "--json")}
         page = hearth.json("members", "--json")
         assert [one["reason"] for one in page["revoked"]] == ["inactive"]
