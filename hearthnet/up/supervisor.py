@@ -26,6 +26,7 @@ from hearthnet.times import now_ms
 from hearthnet.up.child import Child
 from hearthnet.up.community import Community
 from hearthnet.up.disk import Disk
+from hearthnet.up.ending import briefly, obeying
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
@@ -107,9 +108,9 @@ class Supervisor:
             self._write_state()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
-            tasks.create_task(self._server.guard())
-            tasks.create_task(self._server.watch_link())
-            tasks.create_task(self._community.follow(self._server.state.url))
+            tasks.create_task(obeying(self._server.guard()))
+            tasks.create_task(obeying(self._server.watch_link()))
+            tasks.create_task(obeying(self._community.follow(self._server.state.url)))
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
@@ -132,8 +133,8 @@ class Supervisor:
             self._ready_file.remove()
         await asyncio.gather(
             *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children),
-            self._community.close(),
-            self._server.close(),
+            briefly(self._community.close()),
+            briefly(self._server.close()),
         )
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:

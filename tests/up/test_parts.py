@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from hearthnet.up import child as children
 from hearthnet.up import launch
 from hearthnet.up.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS, Backoff
 from hearthnet.up.child import Child
+from hearthnet.up.ending import END_SECONDS, briefly, heed_cancelling, obeying
 from hearthnet.up.link_watch import LinkWatch
 from hearthnet.up.log_file import LogFile, LogHandler
 from hearthnet.up.process import Process, ending
@@ -371,6 +373,42 @@ def test_a_ready_file_where_none_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HearthNetError, match="cannot write"):
         ReadyFile(tmp_path / "file" / "ready.json").clear()
+
+
+@pytest.mark.req("UP-6")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("deaf", [0, 1, 5])
+async def test_a_task_that_keeps_its_cancellation_to_itself_ends_all_the_same(deaf: int) -> None:
+    heard = 0
+
+    async def work() -> None:
+        nonlocal heard
+        while True:
+            if heard > deaf:
+                heed_cancelling()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                heard += 1
+
+    task = asyncio.create_task(obeying(work()))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - began < END_SECONDS + 0.5
+
+
+@pytest.mark.req("UP-6")
+@pytest.mark.asyncio
+async def test_what_obeys_still_fails_as_it_does() -> None:
+    async def work() -> None:
+        raise HearthNetError("internal_error", "no")
+
+    with pytest.raises(HearthNetError, match="no"):
+        await obeying(work())
+    await briefly(work())
 
 
 @pytest.mark.req("UP-3", "UP-53")
