@@ -48,8 +48,8 @@ class Bus:
             await bus.close()
             raise HearthNetError(
                 "revoked",
-                f"this node was put out of {bus.peer.roster.name}, and nobody answers it; an invite for its id "
-                "brings it back: hearthnet invite redeem",
+                f"this node was put out of {bus.peer.roster.name}, and nobody answers it; an invite for its "
+                "id brings it back: hearthnet invite redeem",
             )
         return bus
 

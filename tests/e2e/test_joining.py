@@ -5,6 +5,8 @@ Real processes on both sides: `hearthnet up` twice, and every step a command tha
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from hearthnet import ids
+from hearthnet.cli.run import run
 from hearthnet.trust.keys import Identity
 from tests.helpers.household import make_home
 from tests.helpers.shell import Shell
@@ -72,14 +75,23 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
         yield homes
 
 
+def quick(shell: Shell, *arguments: str) -> Any:
+    """What a command that must succeed prints as JSON; run in this process, to save the start of another."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = run([*arguments, "--json", "--home", str(shell.home)])
+    assert code == 0, f"{arguments} ended with {code}: {printed.getvalue()}"
+    return json.loads(printed.getvalue())
+
+
 def call(shell: Shell, name: str, body: dict[str, Any], *options: str) -> Any:
     """The reply of a call that must succeed."""
-    return shell.json("call", name, "--body", json.dumps(body), "--json", *options)
+    return quick(shell, "call", name, "--body", json.dumps(body), *options)
 
 
 def names(shell: Shell) -> list[str]:
     """Who belongs to the community, as this home knows it."""
-    return [one["display_name"] for one in shell.json("members", "--json")["members"]]
+    return [one["display_name"] for one in quick(shell, "members")["members"]]
 
 
 def links(shell: Shell) -> int:
@@ -93,8 +105,8 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
     hearth, kitchen = homes.hearth, homes.kitchen
     with kitchen.node():  # alone first: it makes a post and an invite in a community of its own
         call(kitchen, "market.post", {"params": {}, "input": POST})
-        kitchen.json("invite", "create", "--json")
-    invite = hearth.json(*typed("hearthnet invite create --name Kitchen"), "--json")["invite"]
+        quick(kitchen, "invite", "create")
+    invite = quick(hearth, *typed("hearthnet invite create --name Kitchen"))["invite"]
     done = kitchen.run(*typed("hearthnet invite redeem"), "--json", stdin=invite)
     assert done.returncode == 0, done.stderr
     joined = json.loads(done.stdout)
@@ -127,46 +139,38 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
         )
         refused = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
         assert (refused.returncode, "this node was put out" in refused.stderr) == (4, True)
-        assert state["node_id"] not in {offer["node"] for offer in hearth.json("caps", "--json")}
-        page = hearth.json("members", "--json")
+        assert state["node_id"] not in {offer["node"] for offer in quick(hearth, "caps")}
+        page = quick(hearth, "members")
         assert [one["reason"] for one in page["revoked"]] == ["inactive"]
 
 
 def _each_uses_what_the_other_offers(homes: Homes) -> None:
     """Calls across, in both directions, and under a token."""
     hearth, kitchen = homes.hearth, homes.kitchen
-    own = [shell.json("status", "--json")["node_id"] for shell in (hearth, kitchen)]
-    wait_for_sync(
-        lambda: {offer["node"] for offer in kitchen.json("caps", "--json")} == set(own), 5.0, "both homes"
-    )
+    own = [quick(shell, "status")["node_id"] for shell in (hearth, kitchen)]
+    wait_for_sync(lambda: {offer["node"] for offer in quick(kitchen, "caps")} == set(own), 5.0, "both homes")
     (found,) = call(kitchen, "rag.query", QUERY)["output"]["chunks"]
     assert "ain" in found["text"]
     (post,) = call(hearth, "market.list", {"params": {}, "input": {}})["output"]["posts"]
     assert post["author"] == own[1]
-    issued = hearth.json(
-        "token", "issue", "--to", "Kitchen", "--cap", "rag.query", "--corpus", "system", "--json"
-    )
+    issued = quick(hearth, "token", "issue", "--to", "Kitchen", "--cap", "rag.query", "--corpus", "system")
     assert call(kitchen, "rag.query", QUERY, "--token", issued["token"])["output"]["chunks"]
-    assert kitchen.json("token", "show", issued["token"], "--json")["active"] is True
-    hearth.json("token", "revoke", issued["token"], "--json")
+    assert quick(kitchen, "token", "show", issued["token"])["active"] is True
+    quick(hearth, "token", "revoke", issued["token"])
     late = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--token", issued["token"], "--json")
     assert (late.returncode, json.loads(late.stdout)["error"]) == (4, "token_revoked")
 
 
 def _the_newcomer_is_a_member_like_others(homes: Homes) -> None:
     """It invites in its turn, though its log held an invite of its earlier community at the same place."""
-    text = homes.kitchen.json("invite", "create", "--json")
+    text = quick(homes.kitchen, "invite", "create")
     (heard,) = wait_for_sync(
-        lambda: [
-            one
-            for one in homes.hearth.json("invite", "list", "--json")
-            if one["event_id"] == text["event_id"]
-        ],
+        lambda: [one for one in quick(homes.hearth, "invite", "list") if one["event_id"] == text["event_id"]],
         5.0,
         "the invite at the other home",
     )
-    assert heard["inviter"] == homes.kitchen.json("members", "--json")["node_id"]
-    homes.kitchen.json("invite", "withdraw", text["invite"], "--json")
+    assert heard["inviter"] == quick(homes.kitchen, "members")["node_id"]
+    quick(homes.kitchen, "invite", "withdraw", text["invite"])
 
 
 @pytest.mark.req("JOIN-4")
@@ -199,12 +203,12 @@ def test_the_answer_that_was_lost_does_no_harm(homes: Homes) -> None:
     """Let in, but cut off before anything was written: the same invite completes it."""
     text = homes.invite("--name", "Garage")
     shell = homes.third
-    shell.json("invite", "redeem", text, "--json")
+    quick(shell, "invite", "redeem", text)
     for name in ("roster.json", "upstream.json"):
         (shell.home / "community" / name).unlink()
-    again = shell.json("invite", "redeem", text, "--json")
+    again = quick(shell, "invite", "redeem", text)
     assert again["members"] == len(names(homes.hearth))
     # Its settings name it not, so it is what the inviter called it.
     assert "Garage" in names(shell)
     upstream = json.loads((shell.home / "community" / "upstream.json").read_text())
-    assert upstream["address"] == homes.hearth.json("status", "--json")["server"]["address"]
+    assert upstream["address"] == quick(homes.hearth, "status")["server"]["address"]
