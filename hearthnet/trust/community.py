@@ -202,7 +202,7 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
     @cached_property
     def hash(self) -> str:
         """`blake3:` and 64 hex characters over the canonical JSON, signature included."""
-        return content_hash(canonical_json(msgspec.to_builtins(self)))
+        return content_hash(canonical_json(self.as_json()))
 
     @cached_property
     def content(self) -> Content:

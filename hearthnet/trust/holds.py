@@ -6,7 +6,7 @@ counts or not.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
@@ -28,6 +28,8 @@ from hearthnet.trust.keys import verify, verify_login
 
 MAX_BYTES: Final = 256 * 1024
 """Of an event in JSON: a change of policy names the head of every member who ever wrote an event."""
+MAX_DEPTH: Final = 16
+"""Of what an event says: how deep a reader can go depends on its stack, and all must keep the same."""
 MAX_INVITE_MS: Final = 30 * 86_400_000
 _ROOT_ONLY: Final = (CREATED, POLICY)
 
@@ -61,8 +63,19 @@ def _check_form(event: CommunityEvent) -> None:
     if (event.sequence == 1) != (event.previous == ""):
         raise HearthNetError("bad_request", "the first event of an author has no event before it")
     from_rfc3339(event.wall_clock)
+    if _depth(event.data) > MAX_DEPTH:
+        raise HearthNetError("bad_request", f"an event is nested at most {MAX_DEPTH} deep")
     if len(community.encode(event)) > MAX_BYTES:
         raise HearthNetError("bad_request", f"an event has at most {MAX_BYTES} bytes")
+
+
+def _depth(value: Any) -> int:
+    """How many objects and arrays are around the innermost value; never more than one above `MAX_DEPTH`."""
+    level, depth = [value], 0
+    while depth <= MAX_DEPTH and (level := [one for one in level if isinstance(one, dict | list)]):
+        level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
+        depth += 1
+    return depth
 
 
 def _check_entry(entry: Entry) -> None:

@@ -80,7 +80,10 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def signing_bytes(self) -> bytes:
         """What a seal covers: whose it is, and the hash of the whole document as JSON with sorted keys."""
-        whole = _SORTED.encode(msgspec.structs.replace(self, signature=""))
+        try:
+            whole = _SORTED.encode(msgspec.structs.replace(self, signature=""))
+        except RecursionError as error:
+            raise HearthNetError("bad_request", "it is nested too deeply") from error
         return canonical_json({"signed_by": self.signed_by, "content": content_hash(whole)})
 
     def level(self, node: str, now_ms: int | None = None) -> str:

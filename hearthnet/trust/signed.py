@@ -23,9 +23,17 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
     def signing_bytes(self) -> bytes:
         """The canonical JSON of the document without its signature."""
-        members: dict[str, Any] = msgspec.to_builtins(self)
+        members = self.as_json()
         members.pop("signature", None)
         return canonical_json(members)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document as JSON values; `bad_request` where it is nested deeper than the stack goes."""
+        try:
+            members: dict[str, Any] = msgspec.to_builtins(self)
+        except RecursionError as error:
+            raise HearthNetError("bad_request", "has no canonical JSON: it is nested too deeply") from error
+        return members
 
 
 Document = TypeVar("Document", bound=Signed)

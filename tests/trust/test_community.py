@@ -133,6 +133,27 @@ def test_another_form_is_refused(changes: dict[str, Any], said: str) -> None:
     assert caught.value.code == "bad_request"
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """Data with arrays in one another, `depth` levels in all."""
+    inner: Any = 0
+    for _ in range(depth - 1):
+        inner = [inner]
+    return {"x": inner}
+
+
+@pytest.mark.req("COMM-1", "WIRE-13")
+@pytest.mark.parametrize("depth", [17, 100, 480, 2_000, 100_000])
+def test_an_event_is_not_nested_deeper_than_everyone_can_read(depth: int) -> None:
+    """How deep is too deep for a reader depends on its stack; all must keep the same events."""
+    kind = {"event_type": "community.fair.opened"}
+    holds.check(resigned(INVITE, ANNA, **kind, data=nested(16)), COMMUNITY)
+    deep = msgspec.structs.replace(INVITE, **kind, data=nested(depth))
+    with pytest.raises(HearthNetError, match="nested at most 16 deep") as caught:
+        holds.check(deep, COMMUNITY)
+    assert caught.value.code == "bad_request"
+    assert roster.merge(HELD, [deep]) is HELD
+
+
 @pytest.mark.req("COMM-1")
 @pytest.mark.parametrize(
     ("event_type", "data"),

@@ -111,6 +111,24 @@ def test_another_shape_is_refused(change: str) -> None:
 
 
 @pytest.mark.req("TRUST-3", "WIRE-13")
+@pytest.mark.parametrize("depth", [17, 400, 900, 960, 970, 980, 990, 1_000, 5_000])
+@pytest.mark.parametrize("own", ["", BERTA.node_id])
+def test_an_event_in_it_that_is_nested_too_deeply_is_refused(depth: int, own: str) -> None:
+    nested = b'"data": {"x": ' + b"[" * depth + b"]" * depth + b", "
+    for good in (roster.encode(LARGER), roster.encode(roster.seal(LARGER, BERTA))):
+        with pytest.raises(HearthNetError) as caught:
+            roster.decode(good.replace(b'"data": {', nested, 1), own)
+        assert caught.value.code in {"bad_request", "invalid_signature"}
+    value: Any = 0
+    for _ in range(5_000):
+        value = [value]
+    deep = msgspec.structs.replace(LARGER.events[-1], data={"x": value})
+    with pytest.raises(HearthNetError, match="nested too deeply") as caught:
+        roster.seal(msgspec.structs.replace(LARGER, events=(deep,)), BERTA)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TRUST-3", "WIRE-13")
 def test_broken_and_ambiguous_text_is_refused() -> None:
     good = roster.encode(LARGER)
     for data in (

@@ -66,6 +66,17 @@ def test_whoever_changes_or_borrows_it_is_refused() -> None:
 
 
 @pytest.mark.req("TRUST-1", "WIRE-3")
+@pytest.mark.parametrize("depth", [900, 990, 1_000, 5_000, 100_000])
+def test_what_is_nested_too_deeply_is_a_bad_request(depth: int) -> None:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(HearthNetError, match="no canonical JSON") as caught:
+        Note(b="x", more=value).signing_bytes()
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TRUST-1", "WIRE-3")
 @pytest.mark.parametrize("value", [float("nan"), 2**53, "\ud800", {"\ud800": 1}, {1: 2}], ids=ascii)
 def test_what_has_no_canonical_form_cannot_be_signed(value: Any) -> None:
     with pytest.raises(HearthNetError, match="no canonical JSON"):
