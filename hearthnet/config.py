@@ -23,6 +23,13 @@ FULL_BYTES: Final = 4 * 1024 * 1024
 ROOM_BYTES: Final = 16 * 1024 * 1024
 """What has to be free for a running node to keep posts and documents, the largest with some to spare."""
 _NO_TEXT: Final = "this is no text in UTF-8, as settings are"
+NO_VARIABLE: Final = (
+    "api_key_env is the name of the environment variable that holds the key, such as EXAMPLE_API_KEY; "
+    "the key itself does not belong into a file"
+)
+"""Said without the value: it may be a key."""
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_KEY_LIKE: Final = re.compile(r"(sk|gsk|hf|xai|pk|AIza|AKIA|nvapi|glpat|ghp)[_-]?[A-Za-z0-9_]{12,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +164,36 @@ class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: tuple[str, ...] | None = None
 
 
-class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`."""
+ModelKind = Literal["openai", "ollama", "azure", "anthropic", "gemini"]
 
-    kind: Literal["openai", "ollama"]
-    name: str
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`.
+
+    `ctx` (tokens), `tools` and `vision` say what it can where its server does not, or says it wrongly;
+    `tools` False also ends all attempts to find out. `api_version` is Azure's.
+    """
+
+    kind: ModelKind
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     url: str
-    model: str
+    model: Annotated[str, msgspec.Meta(min_length=1)]
     api_key_env: str | None = None
+    ctx: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+    api_version: str = ""
+
+    def __post_init__(self) -> None:
+        if self.api_key_env is not None and not names_variable(self.api_key_env):
+            raise ValueError(NO_VARIABLE)
+
+
+def names_variable(text: str) -> bool:
+    """Whether `text` is the name of an environment variable, and does not look like a key itself."""
+    mixed = any(c.islower() for c in text) and any(c.isupper() for c in text) and any(map(str.isdigit, text))
+    like_a_key = _KEY_LIKE.fullmatch(text) and not text.isupper()
+    return bool(_VARIABLE.fullmatch(text)) and not like_a_key and not (mixed and len(text) >= 20)
 
 
 class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -193,7 +222,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 DEFAULT_CONFIG: Final = """\
 # HearthNet: the settings of this node, with their defaults. What is commented out is an example.
-# Changes take effect at the next `hearthnet up`.
+# Models ([[llm.models]]) are taken while the node runs; all else takes effect at the next `hearthnet up`.
 
 [node]
 # The name under which others see this computer. Empty: its host name.
@@ -226,8 +255,10 @@ threads = 0
 # A GGUF file to use in place of the built-in model. Empty: the built-in one.
 model_file = ""
 
-# A better model: any server that speaks the OpenAI API ("openai") or Ollama's ("ollama"). Several are fine.
+# A better model; `hearthnet models add` writes this. kind is openai (any server that speaks the OpenAI API),
+# ollama, azure, anthropic or gemini. Several are fine; the first that can do what is asked is taken.
 # api_key_env names the environment variable that holds the key; the key itself does not belong in here.
+# ctx (tokens), tools and vision (true or false) say what the model can where its server does not.
 # [[llm.models]]
 # kind = "ollama"
 # name = "qwen3-8b"

@@ -29,6 +29,9 @@ class Service:
     async def start(self, node: NodeContext) -> None:
         """Opens what the service needs. Called once, before anything is offered."""
 
+    async def opened(self) -> None:
+        """Goes on once all is offered, beside the calls: with what takes long and is not needed to start."""
+
     def offers(self) -> list[Offer]:
         """What is offered now; asked again after `offers_changed`."""
         return []

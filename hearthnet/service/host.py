@@ -72,6 +72,7 @@ class Host:
         await self._announcer.open()
         await self.refresh()
         self._tasks.start(self._tick(), "tick")
+        self._tasks.start(self._service.opened(), "opened")
 
     async def refresh(self) -> None:
         """Offers what the service offers now; an offer that stays keeps its load."""

@@ -49,6 +49,8 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "community.withdraw@1.0",
         "llm.chat@2.0",
         "llm.complete@1.0",
+        "llm.models.check@1.0",
+        "llm.models.reload@1.0",
         "market.expire@1.0",
         "market.list@1.0",
         "market.post@1.0",

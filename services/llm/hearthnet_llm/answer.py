@@ -24,6 +24,10 @@ class Answer:
         self._served: list[ServerPart] = []
         self._done: Done | None = None
 
+    def by(self, profile: Profile) -> None:
+        """Whose answer it is from now on; nothing has been said yet."""
+        self._model = profile.model
+
     def feed(self, frame: Frame) -> None:
         """Adds one frame."""
         match frame:

@@ -88,7 +88,7 @@ class Connection:
         name, url = self._name, request.url
         try:
             async with self._client.stream(
-                request.method, url, json=request.body, headers={**request.headers, **headers}
+                request.method, url, json=request.body or None, headers={**request.headers, **headers}
             ) as response:
                 yield response
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:

@@ -5,61 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final, NamedTuple
 
 import msgspec
 
 from hearthnet.config import ModelConfig
+from hearthnet_llm import kinds
+from hearthnet_llm.abilities import profile_of
 from hearthnet_llm.backend import FrameStream
-from hearthnet_llm.connection import Connection
+from hearthnet_llm.endpoint import connect
 from hearthnet_llm.frames import Frame
+from hearthnet_llm.kinds import KINDS
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
-from hearthnet_llm.vendors import addresses, openai, profiles, wire
+from hearthnet_llm.vendors import openai, wire
 from hearthnet_llm.vendors.calls import Unclosed
-from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
-
-_CTX: Final = 8192
-
-
-class _Kind(NamedTuple):
-    """What a `kind` of the config stands for: a wire, a vendor of it, and where below the URL it is met."""
-
-    wire: str
-    vendor: str = ""
-    below: str = ""
-
-
-_KINDS: Final[dict[str, _Kind]] = {
-    "openai": _Kind("openai"),
-    "ollama": _Kind("openai", "ollama", "/v1"),
-}
+from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.wire import Heard, HttpRequest
 
 
 class Remote:
     """One model of one server."""
 
     def __init__(self, config: ModelConfig) -> None:
-        kind = _KINDS[config.kind]
-        url, login = addresses.without_login(config.url)
-        self._wire = wire(kind.wire)
-        vendor = kind.vendor or profiles.at(url)
-        self._target = Target(config.model, addresses.base(url, kind.below), vendor)
-        self._profile = Profile(
-            model=config.name,
-            backend=config.kind,
-            ctx=_CTX,
-            aliases=(config.model,) if config.model != config.name else (),
-            tool_mode="native",
-            requires_internet=not addresses.is_near(url),
-        )
-        header = profiles.vendor(vendor).key
-        self._connection = Connection(config.name, config.api_key_env or "", header, login)
+        self.config = config
+        self._wire = wire(KINDS[config.kind].wire)
+        self._target = kinds.target(config)
+        self._profile = profile_of(config, Listed(config.model))
+        self._connection = connect(config)
+        self._busy = 0
+        self._retired = False
 
     @property
     def profile(self) -> Profile:
         """As `Backend.profile`."""
         return self._profile
+
+    def learn(self, told: Listed) -> bool:
+        """Promises from now on what `told` says; whether that is something else than before."""
+        before, self._profile = self._profile, profile_of(self.config, told)
+        return before != self._profile
+
+    @property
+    def may_try_tools(self) -> bool:
+        """Whether a failure may teach that the model has no tools: not where the config has said it."""
+        return self.config.tools is None
 
     def stream(self, request: ChatRequest) -> FrameStream:
         """As `Backend.stream`."""
@@ -68,13 +57,32 @@ class Remote:
 
     def complete(self, request: CompleteRequest) -> FrameStream:
         """As `Backend.complete`."""
+        if KINDS[self.config.kind].wire != "openai":
+            return self.stream(openai.as_chat(request))
         return self._frames(openai.encode_complete(request, self._target))
 
     async def close(self) -> None:
         """As `Backend.close`."""
         await self._connection.close()
 
+    async def retire(self) -> None:
+        """Closes as soon as the calls that run now have ended; there must be no new ones."""
+        self._retired = True
+        if not self._busy:
+            await self.close()
+
     async def _frames(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
+        self._busy += 1
+        try:
+            async with aclosing(self._answered(request)) as frames:
+                async for frame in frames:
+                    yield frame
+        finally:
+            self._busy -= 1
+            if self._retired and not self._busy:
+                await self.close()
+
+    async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
         size = len(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
             decoder = self._wire.decoder(Heard(self._profile.model, body.content_type, size))

@@ -1,8 +1,9 @@
 """The llm service (capabilities.md, "llm"): one offer per model, streamed or in one piece.
 
-Models behind URLs are offered at once. The model in the box is loaded before the service says it is ready;
-where its file is missing or damaged the service says so in its note, goes on without it, and looks every 2
-s whether that has changed.
+Models behind URLs are offered while their servers are there, and taken from the settings while the node runs
+(pool.py, settings.py). The model in the box is offered once its file was found right, and loaded after that;
+where the file is missing or damaged the service says so in its note, goes on without it, and looks every 2 s
+whether that has changed.
 """
 
 from __future__ import annotations
@@ -13,128 +14,198 @@ import time
 from contextlib import aclosing
 from typing import Any, ClassVar, Final
 
-from hearthnet.config import ModelConfig
+import msgspec
+
+from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet_llm import checking
 from hearthnet_llm.answer import Answer
 from hearthnet_llm.backend import Backend, FrameStream
-from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.box import Box
-from hearthnet_llm.builtin.engine import Engine
+from hearthnet_llm.builtin.loading import Loading
 from hearthnet_llm.builtin.model_file import Seen
+from hearthnet_llm.checking import Wish
 from hearthnet_llm.conversation import check
+from hearthnet_llm.failover import Failover, able, named
 from hearthnet_llm.frames import Done, to_event
+from hearthnet_llm.memory import Memory
+from hearthnet_llm.pool import Pool
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
+from hearthnet_llm.settings import Settings
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
-_STEPS: Final = 2
+SETTLE_SECONDS: Final = 0.5
+"""So long a start waits for servers; who answers later is offered later."""
+_RELOAD_SECONDS: Final = 6.0
+_NONE: Final = (
+    "no model: set llm.builtin, or add one with `hearthnet models add` ([[llm.models]] in hearthnet.toml)"
+)
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """Params or input without fields."""
 
 
 class LlmService(Service):
     """Language models, for everyone in the community who may ask."""
 
     name: ClassVar[str] = "llm"
+    _memory: Memory
+    _pool: Pool
+    _settings: Settings
 
     def __init__(self) -> None:
         super().__init__()
-        self._connected: list[Backend] = []
-        self._boxed: Backend | None = None
-        self._waiting: asyncio.Task[None] | None = None
+        self._boxed: Loading | None = None
+        self._box: Box | None = None
+        self._box_note = ""
+        self._seen: Seen | None = None
+        self._following: asyncio.Task[None] | None = None
 
     async def start(self, node: NodeContext) -> None:
-        """Connects the models of the config and loads the one in the box."""
+        """Finds the models of the config and the file of the one in the box; loads nothing yet."""
         config = node.config.llm
-        self._connected = [_connect(model) for model in config.models]
+        self._memory = Memory(node.data / "models-learned.json")
+        self._pool = Pool(self._memory, self._renew)
+        self._settings = Settings(node.home, self._use)
+        await self._pool.use(config.models)
         if config.builtin or config.model_file:
-            box = Box(config, node.data / "model-checked.json")
-            seen = box.look()
-            if not await self._load(box, node):
-                self._waiting = asyncio.create_task(
-                    self._wait_for_model(box, node, seen), name="wait for model"
-                )
-        elif not self._connected:
-            self.note = "no model: set llm.builtin, or add [[llm.models]] to hearthnet.toml"
+            self._box = Box(config, node.data / "model-checked.json")
+            node.progress("checking the model", 0, 1)
+            await self._look_into_box(self._box)
+        await self._pool.settle(SETTLE_SECONDS)
+        self._following = asyncio.create_task(self._settings.follow(), name="follow settings")
+        self._renew()
+
+    async def opened(self) -> None:
+        """Loads the model in the box, and looks for it where it is missing."""
+        while self._box is not None:
+            if self._boxed is not None and await self._load(self._boxed):
+                return
+            await self._other_file(self._box)
 
     def offers(self) -> list[Offer]:
-        """llm.chat and llm.complete for each model."""
-        return [offer for backend in self._models for offer in _offers(backend)]
+        """llm.chat and llm.complete for each model that is there, and what the node itself may ask."""
+        own = [Offer(capability="llm.models.check@1.0"), Offer(capability="llm.models.reload@1.0")]
+        return [*own, *(offer for backend in self._models for offer in _offers(backend.profile))]
 
     async def stop(self) -> None:
         """Lets go of all models."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            await asyncio.wait([self._waiting])
-        for backend in self._models:
-            await backend.close()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+            await self._pool.close()
+        if self._boxed is not None:
+            await self._boxed.close()
 
     @capability("llm.chat@2.0")
     async def chat(self, call: Call[ModelParams, ChatRequest], stream: Stream) -> Reply:
         """Continues a conversation."""
-        backend = self._choose(call.params)
-        check(call.input, backend.profile)
-        answer = await relay(call, stream, Answer(backend.profile), backend.stream(call.input))
+        backends = able(self._named(call.params), call.params, call.input)
+        check(call.input, backends[0].profile)
+        answer = Answer(backends[0].profile)
+        await relay(call, stream, answer, self._failover(backends, answer).chat(call.input))
         return Reply(output=answer.output, meta=answer.meta())
 
     @capability("llm.complete@1.0")
     async def complete(self, call: Call[ModelParams, CompleteRequest], stream: Stream) -> Reply:
         """Continues a text."""
-        backend = self._choose(call.params)
-        answer = await relay(call, stream, Answer(backend.profile, calls=False), backend.complete(call.input))
+        backends = able(self._named(call.params), call.params, None)
+        answer = Answer(backends[0].profile, calls=False)
+        frames = self._failover(backends, answer).first(lambda backend: backend.complete(call.input))
+        await relay(call, stream, answer, frames)
         return Reply(output={"text": answer.text}, meta=answer.meta())
+
+    @capability("llm.models.check@1.0")
+    async def check_models(self, call: Call[Nothing, Wish]) -> Reply:
+        """Looks at a server, with the environment of this node."""
+        checked = await checking.check(call.input, self._memory)
+        return Reply(output=msgspec.to_builtins(checked), meta={})
+
+    @capability("llm.models.reload@1.0")
+    async def reload_models(self, call: Call[Nothing, Nothing]) -> Reply:
+        """Takes the models of the settings as they are now; answers once they have been looked at."""
+        await self._settings.read()
+        await self._pool.settle(_RELOAD_SECONDS)
+        self._renew()
+        models = [
+            {"name": remote.config.name, "backend": remote.config.kind, "there": there, "problem": problem}
+            for remote, there, problem in self._pool.states
+        ]
+        return Reply(output={"models": models, "problem": self._settings.problem}, meta={})
 
     @property
     def _models(self) -> list[Backend]:
         """Those that a person connected come first: what is in the box is there to try things out."""
-        return [*self._connected, *([self._boxed] if self._boxed is not None else [])]
+        return [*self._pool.there, *([self._boxed] if self._boxed is not None else [])]
 
-    def _choose(self, params: ModelParams) -> Backend:
-        """The first model that has the name, or the first of all; `not_found` says which names there are."""
-        for backend in self._models:
-            names = (backend.profile.model, *backend.profile.aliases)
-            if params.model is None or params.model in names:
-                return backend
-        known = [backend.profile.model for backend in self._models]
-        message = f"no model {params.model!r} here; there is {', '.join(known) or 'none'}"
-        raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": known})
+    def _named(self, params: ModelParams) -> list[Backend]:
+        return named(self._models, params, self._pool.away)
 
-    async def _load(self, box: Box, node: NodeContext) -> bool:
-        """Whether the model in the box is there now; if not, the note says why."""
-        try:
-            node.progress("checking the model", 0, _STEPS)
-            file = await asyncio.to_thread(box.check)
-            node.progress("loading the model", 1, _STEPS)
-            server, profile = await asyncio.to_thread(box.load, file)
-        except HearthNetError as error:
-            self.note = error.message
-            _log.warning("%s", error.message)
+    def _failover(self, backends: list[Backend], answer: Answer) -> Failover:
+        return Failover(backends, answer.by, self._failed, self._toolless)
+
+    def _failed(self, backend: Backend, error: HearthNetError) -> None:
+        if isinstance(backend, Remote):
+            self._pool.failed(backend, error)
+
+    def _toolless(self, backend: Backend) -> bool:
+        if not isinstance(backend, Remote) or not backend.may_try_tools:
             return False
-        self._boxed = BuiltinBackend(Engine(server, profile.max_concurrent, profile.ctx), profile)
-        self.note = None
+        self._pool.learn_tools(backend, tools=False)
         return True
 
-    async def _wait_for_model(self, box: Box, node: NodeContext, seen: Seen | None) -> None:
-        """Looks until the file is another one than `seen`, and can be loaded."""
+    async def _use(self, config: LlmConfig | None) -> None:
+        """Has the models of the settings from now on; None: as they were."""
+        if config is not None:
+            await self._pool.use(config.models)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Says what there is to say, and has offered what there is to offer."""
+        away = [problem for problem in self._pool.away.values() if problem]
+        notes = [note for note in (self._settings.problem, self._box_note, *dict.fromkeys(away)) if note]
+        lacking = not self._pool.configured and self._box is None
+        self.note = "; ".join(notes) or (_NONE if lacking else None)
+        self.offers_changed()
+
+    async def _look_into_box(self, box: Box) -> None:
+        """Offers the model in the box if its file is right; if not, the note says why."""
+        self._seen = await asyncio.to_thread(box.look)
+        try:
+            self._boxed = Loading(box, await asyncio.to_thread(box.check))
+            self._box_note = ""
+        except HearthNetError as error:
+            self._boxed, self._box_note = None, error.message
+            _log.warning("%s", error.message)
+
+    async def _load(self, boxed: Loading) -> bool:
+        """Whether the model is there now; if not, it is offered no more."""
+        try:
+            await boxed.load()
+        except HearthNetError as error:
+            self._boxed, self._box_note = None, error.message
+            _log.warning("%s", error.message)
+            self._renew()
+            return False
+        await boxed.warm()
+        return True
+
+    async def _other_file(self, box: Box) -> None:
+        """Waits until the file is another one than the one seen, and looks into the box again."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            now = await asyncio.to_thread(box.look)
-            if now == seen:
-                continue
-            seen = now
-            loaded = await self._load(box, node)
-            self.offers_changed()
-            if loaded:
-                return
+            if await asyncio.to_thread(box.look) != self._seen:
+                break
+        await self._look_into_box(box)
+        self._renew()
 
 
-def _connect(model: ModelConfig) -> Backend:
-    from hearthnet_llm.remote import Remote
-
-    return Remote(model)
-
-
-def _offers(backend: Backend) -> list[Offer]:
-    profile = backend.profile
+def _offers(profile: Profile) -> list[Offer]:
     places = profile.max_concurrent
     return [
         Offer(capability="llm.chat@2.0", params=profile.chat_params(), max_concurrent=places),

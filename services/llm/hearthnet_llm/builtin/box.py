@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hearthnet.config import LlmConfig
 from hearthnet_llm.builtin import engine, model_file
@@ -12,13 +12,6 @@ from hearthnet_llm.profile import Profile
 
 if TYPE_CHECKING:
     from xllamacpp import Server
-
-
-class Loaded(NamedTuple):
-    """A model in memory, and what it can do."""
-
-    server: Server
-    profile: Profile
 
 
 class Box:
@@ -37,7 +30,10 @@ class Box:
         """The file, found right; `not_implemented` with one line that says what is wrong and what to do."""
         return model_file.chosen(self._chosen) if self._chosen else model_file.built_in(self._memory)
 
-    def load(self, file: Path) -> Loaded:
-        """The model in `file`; `not_implemented` where the engine cannot use it."""
-        profile = of_file(file) if self._chosen else BUILT_IN
-        return Loaded(engine.load(file, slots=SLOTS, ctx=CTX, threads=self._threads), profile)
+    def profile(self, file: Path) -> Profile:
+        """What the model in `file` can do, known before it is loaded."""
+        return of_file(file) if self._chosen else BUILT_IN
+
+    def load(self, file: Path) -> Server:
+        """The model in `file`, in memory; `not_implemented` where the engine cannot use it."""
+        return engine.load(file, slots=SLOTS, ctx=CTX, threads=self._threads)

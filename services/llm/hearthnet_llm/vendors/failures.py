@@ -70,7 +70,8 @@ def of_status(
             else "it wants a key: set api_key_env in the config"
         )
         message = f"{message}; {mend}"
-    return HearthNetError(code, message, retry_after_ms=_wait(headers, body) if code in _WAITING else None)
+    wait = _wait(headers, body) if code in _WAITING else None
+    return HearthNetError(code, message, retry_after_ms=wait, details={"status": status})
 
 
 def inside(model: str, error: Any) -> HearthNetError:

@@ -1,0 +1,30 @@
+"""What is promised of a model behind a URL: by the config, else as learned or told, else by its kind."""
+
+from __future__ import annotations
+
+from hearthnet.config import ModelConfig
+from hearthnet_llm.kinds import KINDS
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.vendors import addresses
+from hearthnet_llm.vendors.catalog import Listed
+
+
+def profile_of(config: ModelConfig, told: Listed) -> Profile:
+    """The profile of the model; `told` is what its server says, refined by what was learned by asking."""
+    kind = KINDS[config.kind]
+    tools = _first(config.tools, told.tools, kind.tools)
+    vision = _first(config.vision, told.vision, kind.vision)
+    return Profile(
+        model=config.name,
+        backend=config.kind,
+        ctx=config.ctx or told.ctx or kind.ctx,
+        aliases=(config.model,) if config.model != config.name else (),
+        tool_mode="native" if tools else "none",
+        modalities=("text", "vision") if vision else ("text",),
+        requires_internet=not addresses.is_near(config.url),
+    )
+
+
+def _first(*values: bool | None) -> bool:
+    """The first that says something."""
+    return next((value for value in values if value is not None), False)

@@ -1,0 +1,259 @@
+"""Whether a server can be used for models: which it has, and what one of them makes of a tool call.
+
+It happens in the service, so with the node's own environment: a key that is found here is found later.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hearthnet.config import ModelConfig, ModelKind
+from hearthnet.errors import HearthNetError
+from hearthnet_llm import kinds
+from hearthnet_llm.abilities import profile_of
+from hearthnet_llm.endpoint import Endpoint
+from hearthnet_llm.frames import Token, ToolCall
+from hearthnet_llm.kinds import KINDS
+from hearthnet_llm.memory import Memory
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.remote import Remote
+from hearthnet_llm.request import ChatRequest, Message, Named, Tool
+from hearthnet_llm.vendors import addresses
+from hearthnet_llm.vendors.catalog import Listed
+
+_TOKENS: Final = 1024
+_TOOL: Final = Tool(
+    "take_note",
+    "Takes a note.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "What to note"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+_ASKED: Final = ChatRequest(
+    messages=[Message("user", 'Take a note that says "hello". Use the tool for it.')],
+    max_tokens=_TOKENS,
+    temperature=0,
+    tools=[_TOOL],
+    tool_choice=Named(_TOOL.name),
+)
+_GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_tokens=_TOKENS, temperature=0)
+_UNSAID: Final = "?"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """The input of llm.models.check: a config of which anything may be missing."""
+
+    kind: ModelKind | None = None
+    url: str | None = None
+    model: str | None = None
+    name: str | None = None
+    api_key_env: str | None = None
+    api_version: str | None = None
+    ctx: int | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """What one model made of a tool call; `problem` where it made none."""
+
+    model: str
+    tool_call: bool
+    answered: bool
+    ms: int
+    ctx: int
+    tools: bool
+    vision: bool
+    requires_internet: bool
+    problem: str
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The output of llm.models.check: the config as it works, the models there, and the test of one."""
+
+    kind: ModelKind
+    url: str
+    api_key_env: str | None
+    models: list[Listed]
+    tested: Tested | None
+
+
+async def check(wish: Wish, memory: Memory) -> Checked:
+    """Finds the server, lists its models, and has the one that is named call a tool.
+
+    Raises what the server, or the lack of one, comes to as a wire code; a model that talks and calls no tool
+    is no failure. What is learned of tools is kept in `memory`.
+    """
+    config, models = await _found(_config(wish))
+    if wish.model is None:
+        return _checked(config, models, None)
+    config = msgspec.structs.replace(config, model=wish.model, name=wish.name or wish.model)
+    if models and wish.model not in [model.name for model in models]:
+        raise _no_such(config, models)
+    told = await _described(config, models)
+    return _checked(config, models, await _tested(config, told, memory))
+
+
+def _checked(config: ModelConfig, models: list[Listed], tested: Tested | None) -> Checked:
+    return Checked(config.kind, config.url, config.api_key_env, models, tested)
+
+
+def _config(wish: Wish) -> ModelConfig:
+    """The wish with what its kind says by default; `bad_request` where there is no address."""
+    kind = wish.kind or (kinds.at(wish.url) if wish.url else None) or "openai"
+    known = KINDS[kind]
+    url = wish.url or known.url
+    if not url:
+        raise HearthNetError("bad_request", f"where is it? give the URL of your {kind} resource with --url")
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise HearthNetError("bad_request", "a URL begins with http:// or https:// and names a host")
+    at_home = not known.url or urlsplit(url).hostname == urlsplit(known.url).hostname
+    variable = wish.api_key_env or (known.variable if at_home else "") or None
+    name = wish.name or wish.model or urlsplit(url).hostname or _UNSAID
+    return ModelConfig(
+        kind=kind,
+        name=name,
+        url=url,
+        model=wish.model or _UNSAID,
+        api_key_env=variable,
+        ctx=wish.ctx,
+        tools=wish.tools,
+        vision=wish.vision,
+        api_version=wish.api_version or "",
+    )
+
+
+async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
+    """The config with the address at which there is a list of models, and the list.
+
+    A server that answers and has no list is taken at its word if a model is named.
+    """
+    problems: list[HearthNetError] = []
+    for tried in _addresses(config):
+        try:
+            models = await _listed(tried)
+        except HearthNetError as error:
+            if error.code in ("partition", "timeout", "unauthorized", "rate_limited"):
+                raise
+            problems.append(error)
+            continue
+        return (await _as_ollama(tried)) or tried, models
+    if config.model != _UNSAID and all(error.details.get("status") in (403, 404, 405) for error in problems):
+        return config, []
+    raise problems[0]
+
+
+def _addresses(config: ModelConfig) -> list[ModelConfig]:
+    """Where its list may be: as written, and below /v1, which people leave out."""
+    if config.kind != "openai" or addresses.base(config.url).endswith("/v1"):
+        return [config]
+    below = addresses.base(config.url) + "/v1"
+    return [msgspec.structs.replace(config, url=below), config]
+
+
+async def _listed(config: ModelConfig) -> list[Listed]:
+    endpoint = Endpoint(config)
+    try:
+        return await endpoint.models()
+    finally:
+        await endpoint.close()
+
+
+async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
+    """The config by Ollama's own name, where that is who answers: it tells more than others."""
+    if config.kind != "openai" or kinds.at(config.url) or not addresses.is_near(config.url):
+        return None
+    root = addresses.base(config.url).removesuffix("/v1")
+    ollama = msgspec.structs.replace(config, kind="ollama", url=root)
+    endpoint = Endpoint(ollama)
+    try:
+        return ollama if await endpoint.is_ollama() else None
+    except HearthNetError:
+        return None
+    finally:
+        await endpoint.close()
+
+
+async def _described(config: ModelConfig, models: list[Listed]) -> Listed:
+    listed = next((model for model in models if model.name == config.model), Listed(config.model))
+    endpoint = Endpoint(config)
+    try:
+        return await endpoint.described(listed)
+    except HearthNetError:
+        return listed
+    finally:
+        await endpoint.close()
+
+
+async def _tested(config: ModelConfig, told: Listed, memory: Memory) -> Tested:
+    remote = Remote(config)
+    started = time.monotonic()
+    try:
+        called, problem = await _calls(remote) if config.tools is not False else (False, "switched off")
+        answered = called or await _answers(remote)
+    finally:
+        await remote.close()
+    if config.tools is not False:
+        memory.keep(config, called)
+    told = (await _described(config, [told])).refined(Listed(config.model, tools=called))
+    return _outcome(profile_of(config, told), called, answered, problem, started)
+
+
+def _outcome(profile: Profile, called: bool, answered: bool, problem: str, started: float) -> Tested:
+    return Tested(
+        model=profile.model,
+        tool_call=called,
+        answered=answered,
+        ms=int((time.monotonic() - started) * 1000),
+        ctx=profile.ctx,
+        tools=profile.tool_mode != "none",
+        vision="vision" in profile.modalities,
+        requires_internet=profile.requires_internet,
+        problem="" if called else problem,
+    )
+
+
+async def _calls(remote: Remote) -> tuple[bool, str]:
+    """Whether it calls the tool, demanded by name or, where that is refused, left to it; if not, why."""
+    problem = "it answered in words instead of calling the tool"
+    for choice in (_ASKED.tool_choice, "auto"):
+        asked = msgspec.structs.replace(_ASKED, tool_choice=choice)
+        try:
+            async with aclosing(remote.stream(asked)) as frames:
+                async for frame in frames:
+                    if isinstance(frame, ToolCall) and isinstance(frame.arguments.get("text"), str):
+                        return True, ""
+            return False, problem
+        except HearthNetError as error:
+            if error.code not in ("bad_request", "internal_error", "not_implemented"):
+                raise
+            problem = error.message
+    return False, problem
+
+
+async def _answers(remote: Remote) -> bool:
+    """Whether it says anything; raises where it fails at that, too."""
+    said = False
+    async with aclosing(remote.stream(_GREETED)) as frames:
+        async for frame in frames:
+            said = said or isinstance(frame, Token)
+    return said
+
+
+def _no_such(config: ModelConfig, models: list[Listed]) -> HearthNetError:
+    names = [model.name for model in models]
+    shown: Any = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return HearthNetError(
+        "not_found",
+        f"the server at {urlsplit(config.url).netloc.rpartition('@')[2]} has no model {config.model!r}; "
+        f"it has {shown}",
+        details={"nearest": names[:20]},
+    )

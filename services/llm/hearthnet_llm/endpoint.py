@@ -1,0 +1,118 @@
+"""The server of models behind a URL, apart from any single one: which it has, and whether it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from hearthnet.config import ModelConfig
+from hearthnet.errors import HearthNetError
+from hearthnet_llm import kinds
+from hearthnet_llm.connection import Body, Connection
+from hearthnet_llm.kinds import KINDS
+from hearthnet_llm.vendors import addresses, catalog
+from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.wire import HttpRequest
+
+LOOK_SECONDS: Final = 5.0
+"""To list models, and to be seen to be there, takes no longer."""
+_OLLAMA: Final = "/api/version"
+_GONE_CODES: Final = ("partition", "timeout", "capacity_exceeded")
+_GONE_STATUS: Final = (502, 503, 504)
+"""What a proxy says whose server is gone, and a server that is still loading."""
+
+
+def connect(config: ModelConfig) -> Connection:
+    """The way to the server of `config`."""
+    _, login = addresses.without_login(config.url)
+    return Connection(config.name, config.api_key_env or "", kinds.key_header(config), login)
+
+
+def is_gone(error: HearthNetError) -> bool:
+    """Whether the failure means that nobody can be served there now."""
+    return error.code in _GONE_CODES or error.details.get("status") in _GONE_STATUS
+
+
+class Endpoint:
+    """One server, as the config of one of its models reaches it."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+        self._listing = KINDS[config.kind].listing
+        self._root = kinds.root(config)
+        self._connection = connect(config)
+
+    async def close(self) -> None:
+        """Hangs up."""
+        await self._connection.close()
+
+    async def reach(self) -> None:
+        """Asks for the list and reads none of it; raises what the server answers, or that it does not."""
+        async with self._asked("GET", self._listing.path):
+            pass
+
+    async def models(self) -> list[Listed]:
+        """The models it has. `not_found` where the address is not that of a list of models, `internal_error`
+        where what comes is none; both say what to do.
+        """
+        said = await self._said("GET", self._listing.path)
+        found = catalog.models(said)
+        if found is None:
+            raise HearthNetError(
+                "internal_error",
+                f"{self._config.name}: {self._where} answered JSON that is no list of models; "
+                "check the address",
+            )
+        return found
+
+    async def described(self, listed: Listed) -> Listed:
+        """The model with all that its server tells of it; as it is listed where there is no more."""
+        name = listed.name
+        if self._listing.details:
+            listed = listed.refined(
+                catalog.described(name, await self._said("POST", self._listing.details, {"model": name}))
+            )
+        if self._listing.loaded:
+            listed = listed.refined(catalog.in_use(name, await self._said("GET", self._listing.loaded)))
+        return listed
+
+    async def is_ollama(self) -> bool:
+        """Whether it is an Ollama, which says so at a path of its own."""
+        said = await self._said("GET", _OLLAMA)
+        return isinstance(said, dict) and set(said) == {"version"}
+
+    @property
+    def _where(self) -> str:
+        return self._root + self._listing.path.partition("?")[0]
+
+    async def _said(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = bytearray()
+        async with self._asked(method, path, body) as answer:
+            async for piece in answer.pieces():
+                data += piece
+        try:
+            return json.loads(bytes(data))
+        except ValueError as error:
+            what = "an HTML page" if data.lstrip()[:1] == b"<" else "no JSON"
+            raise HearthNetError(
+                "internal_error",
+                f"{self._config.name}: {self._where} answered {what}, so no model's server is met there; "
+                "check the address: it mostly ends in /v1",
+            ) from error
+
+    @asynccontextmanager
+    async def _asked(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> AsyncGenerator[Body, None]:
+        version = f"?api-version={self._config.api_version}" if self._config.api_version else ""
+        request = HttpRequest(method, self._root + path + version, body or {}, self._listing.headers)
+        try:
+            async with asyncio.timeout(LOOK_SECONDS), self._connection.post(request) as answer:
+                yield answer
+        except TimeoutError as error:
+            raise HearthNetError(
+                "timeout", f"{self._config.name}: {self._where} does not answer; is its server busy or gone?"
+            ) from error

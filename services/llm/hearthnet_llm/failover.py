@@ -1,0 +1,186 @@
+"""Which models can do what is asked, in order, and what happens when one of them fails (tools.md).
+
+named, images, context, tools    who cannot do it is passed over, without being blamed
+failed before the first word     the next one is asked; a notice says so
+failed after it                  the stream ends with that error
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.backend import Backend, FrameStream
+from hearthnet_llm.frames import Frame, Notice, Progress
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.request import ChatRequest, ModelParams, Named
+from hearthnet_llm.single_shot import notice, without_tools
+
+_ELSEWHERE: Final = frozenset(
+    {
+        "partition",
+        "timeout",
+        "rate_limited",
+        "capacity_exceeded",
+        "internal_error",
+        "unauthorized",
+        "not_found",
+        "not_implemented",
+    }
+)
+"""Failures of one model's server; what is wrong with the request would be wrong everywhere."""
+_NO_TOOLS: Final = re.compile(
+    r"(\bnot|n't|\bno\b.{0,40}?) (currently )?(support|enable|allow|implement)\w*\b.*\b(tool|function)"
+    r"|\b(tools?|functions?|tool (use|call\w*|choice)|function call\w*)\b.*(\bnot|n't|\bun)\s?(be )?"
+    r"(support|enable|allow)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def named(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]) -> list[Backend]:
+    """Those that have the name that is asked for, all where none is.
+
+    `partition` where the one that has it is not there now, `not_found` where there is none.
+    """
+    found = [backend for backend in backends if params.model in (None, *_names(backend.profile))]
+    if found:
+        return found
+    if params.model in away:
+        reason = away[params.model] or f"the model {params.model} has not answered yet"
+        raise HearthNetError("partition", f"{reason}; it is offered again once it answers")
+    known = [backend.profile.model for backend in backends]
+    asked = "no model" if params.model is None else f"no model {params.model!r}"
+    message = f"{asked} here; there is {', '.join(known) or 'none'}"
+    raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": known})
+
+
+def able(backends: Sequence[Backend], params: ModelParams, request: ChatRequest | None) -> list[Backend]:
+    """Those that can do what is asked, best first; all where none can, so that the first one says why not."""
+    fits = [backend for backend in backends if _fits(backend.profile, params, request)]
+    if request is not None and request.tools:
+        fits.sort(key=lambda backend: _clumsy(backend.profile, request))
+    return fits or list(backends[:1])
+
+
+def _names(profile: Profile) -> tuple[str, ...]:
+    return profile.model, *profile.aliases
+
+
+def _fits(profile: Profile, params: ModelParams, request: ChatRequest | None) -> bool:
+    eyes = "vision" in profile.modalities
+    if (params.ctx or 0) > profile.ctx or ("vision" in (params.modalities or ()) and not eyes):
+        return False
+    if request is None:
+        return True
+    if not eyes and any(message.has_images for message in request.messages):
+        return False
+    return not _demands_tool(request) or _clumsy(profile, request) == 0
+
+
+def _demands_tool(request: ChatRequest) -> bool:
+    choice = request.tool_choice
+    return choice == "required" or (isinstance(choice, Named) and choice.required)
+
+
+def _clumsy(profile: Profile, request: ChatRequest) -> int:
+    """How far the model is from calling the tools as is asked: 0 can, 1 cannot choose, 2 cannot call any."""
+    if profile.tool_mode == "none" or len(request.tools or ()) > profile.max_tools:
+        return 2
+    choice = request.tool_choice
+    alone = isinstance(choice, Named) or (choice == "required" and len(request.tools or ()) == 1)
+    return 1 if profile.tools_by_name_only and not alone else 0
+
+
+class Failover:
+    """One request and those who may answer it, in order.
+
+    `chosen` hears whose answer follows, `failed` of each failure, `toolless` of a model that turned out to
+    call no tools.
+    """
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        chosen: Callable[[Profile], None],
+        failed: Callable[[Backend, HearthNetError], None],
+        toolless: Callable[[Backend], bool],
+    ) -> None:
+        self._backends = backends
+        self._chosen = chosen
+        self._failed = failed
+        self._toolless = toolless
+
+    def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        """The frames of the first one that answers the conversation."""
+        return self.first(lambda backend: self._asked(backend, request))
+
+    async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
+        """The frames of the first one that answers what `ask` asks it."""
+        problems: list[HearthNetError] = []
+        for backend in self._backends:
+            self._chosen(backend.profile)
+            told = not problems
+            spoken = False
+            try:
+                async with aclosing(ask(backend)) as frames:
+                    async for frame in frames:
+                        if not told:
+                            told = True
+                            yield _instead(problems[-1], backend.profile)
+                        spoken = spoken or not isinstance(frame, Notice | Progress)
+                        yield frame
+                return
+            except HearthNetError as error:
+                self._failed(backend, error)
+                if spoken or error.code not in _ELSEWHERE:
+                    raise
+                problems.append(error)
+        raise _together(problems)
+
+    async def _asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        """One model's answer; without tools where it has none, or turns out to have none."""
+        tools = bool(request.tools) and request.tool_choice != "none"
+        if backend.profile.tool_mode != "none" or not tools:
+            heard = False
+            try:
+                async with aclosing(backend.stream(request)) as frames:
+                    async for frame in frames:
+                        heard = True
+                        yield frame
+                return
+            except HearthNetError as error:
+                if heard or not (tools and _refuses_tools(error) and self._toolless(backend)):
+                    raise
+        model = backend.profile.model
+        single = without_tools(request, model)
+        yield notice(model)
+        async with aclosing(backend.stream(single)) as frames:
+            async for frame in frames:
+                yield frame
+
+
+def _refuses_tools(error: HearthNetError) -> bool:
+    """Whether the server says that it is the tools that it does not take."""
+    return error.code in ("bad_request", "not_found", "not_implemented", "internal_error") and bool(
+        _NO_TOOLS.search(error.message)
+    )
+
+
+def _instead(problem: HearthNetError, profile: Profile) -> Notice:
+    return Notice("other_model", f"{problem.message}; {profile.model} answers instead")
+
+
+def _together(problems: list[HearthNetError]) -> HearthNetError:
+    """One error for all that failed, under the code of the first."""
+    if len(problems) == 1:
+        return problems[0]
+    waits = [problem.retry_after_ms for problem in problems if problem.retry_after_ms is not None]
+    return HearthNetError(
+        problems[0].code,
+        "no model could answer: " + "; ".join(dict.fromkeys(problem.message for problem in problems)),
+        retry_after_ms=min(waits, default=None),
+        details={"failed": [problem.to_body() for problem in problems]},
+    )

@@ -1,0 +1,213 @@
+"""The models behind URLs: which the config names, what their servers tell of them, and who is there now.
+
+Models of one server share one watch: a request every 30 s that reads no body, sooner where a call has failed,
+with growing pauses while nobody answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from hearthnet.config import ModelConfig
+from hearthnet.errors import HearthNetError
+from hearthnet_llm import kinds
+from hearthnet_llm.endpoint import Endpoint, is_gone
+from hearthnet_llm.memory import Memory
+from hearthnet_llm.remote import Remote
+from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+
+class _Server:
+    """One server, the models that the config wants of it, and the task that watches it."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.endpoint = Endpoint(config)
+        self.watch = Watch()
+        self.models: dict[ModelConfig, Remote] = {}
+        self.problem = ""
+        self.fresh: set[ModelConfig] = set()
+        self.looked = asyncio.Event()
+        self.again = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Pool:
+    """`changed` is called whenever there may be other offers than before."""
+
+    def __init__(self, memory: Memory, changed: Callable[[], None]) -> None:
+        self._memory = memory
+        self._changed = changed
+        self._configs: tuple[ModelConfig, ...] = ()
+        self._servers: dict[tuple[str, ...], _Server] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    @property
+    def there(self) -> list[Remote]:
+        """The models that can be asked now, in the order of the config."""
+        return [remote for server, remote in self._all() if server.watch.there]
+
+    @property
+    def configured(self) -> bool:
+        """Whether the config names any."""
+        return bool(self._configs)
+
+    @property
+    def away(self) -> dict[str, str]:
+        """Why those that are not there are not, by name; one that is still looked for has no reason yet."""
+        return {remote.config.name: problem for remote, there, problem in self.states if not there}
+
+    @property
+    def states(self) -> list[tuple[Remote, bool, str]]:
+        """Every model of the config, whether it is there, and if not, why."""
+        return [(remote, server.watch.there, server.problem) for server, remote in self._all()]
+
+    async def use(self, configs: Sequence[ModelConfig]) -> None:
+        """Has exactly these models from now on. Calls that run on others come to their end."""
+        self._configs = tuple(dict.fromkeys(configs))
+        wanted = {_place(config) for config in self._configs}
+        for place in [place for place in self._servers if place not in wanted]:
+            self._drop(self._servers.pop(place))
+        for config in self._configs:
+            self._want(config)
+        for server in self._servers.values():
+            for config in [config for config in server.models if config not in self._configs]:
+                self._retire(server.models.pop(config))
+
+    async def settle(self, seconds: float) -> None:
+        """Waits until each server has been looked at, at most so long."""
+        looks = [asyncio.create_task(server.looked.wait()) for server in self._servers.values()]
+        if looks:
+            _, late = await asyncio.wait(looks, timeout=seconds)
+            for look in late:
+                look.cancel()
+
+    def failed(self, remote: Remote, error: HearthNetError) -> None:
+        """A call has failed: if its server may be gone, it is looked at now."""
+        server = self._servers.get(_place(remote.config))
+        if server is not None and is_gone(error):
+            server.again.set()
+
+    def learn_tools(self, remote: Remote, tools: bool) -> None:
+        """It was seen whether the model calls tools."""
+        self._memory.keep(remote.config, tools)
+        server = self._servers.get(_place(remote.config))
+        if server is not None:
+            server.fresh.add(remote.config)
+            server.again.set()
+
+    async def close(self) -> None:
+        """Lets go of all."""
+        servers, self._servers, self._configs = list(self._servers.values()), {}, ()
+        for server in servers:
+            self._drop(server)
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+
+    def _all(self) -> list[tuple[_Server, Remote]]:
+        found = ((self._servers.get(_place(config)), config) for config in self._configs)
+        return [(server, server.models[config]) for server, config in found if server is not None]
+
+    def _want(self, config: ModelConfig) -> None:
+        place = _place(config)
+        server = self._servers.get(place)
+        if server is None:
+            server = self._servers[place] = _Server(config)
+            server.task = asyncio.create_task(self._follow(server), name=f"watch {kinds.root(config)}")
+        if config not in server.models:
+            server.models[config] = Remote(config)
+            server.fresh.add(config)
+            server.looked.clear()
+            server.again.set()
+
+    def _drop(self, server: _Server) -> None:
+        if server.task is not None:
+            server.task.cancel()
+        self._start(server.endpoint.close())
+        for remote in server.models.values():
+            self._retire(remote)
+
+    def _retire(self, remote: Remote) -> None:
+        self._start(remote.retire())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _follow(self, server: _Server) -> None:
+        """Looks at the server until cancelled."""
+        while True:
+            server.again.clear()
+            before = server.watch.there
+            told = await self._look(server)
+            server.looked.set()
+            if told or before != server.watch.there:
+                self._changed()
+            try:
+                async with asyncio.timeout(server.watch.wait_seconds):
+                    await server.again.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, server: _Server) -> bool:
+        """Looks once; whether the models promise something else than before."""
+        fresh = set(server.fresh) if server.watch.there else set(server.models)
+        told = False
+        try:
+            if fresh:
+                told = await self._tell(server, fresh)
+            else:
+                await server.endpoint.reach()
+        except HearthNetError as error:
+            if is_gone(error) or _lacks_key(error):
+                server.problem = error.message
+                server.watch.failed(time.monotonic())
+                return False
+            _log.info("%s", error.message)
+        server.fresh -= fresh
+        server.problem = ""
+        server.watch.seen(time.monotonic())
+        return told
+
+    async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
+        """Has the models promise what their server tells of them; a server that only chats tells nothing."""
+        listed: dict[str, Listed] = {}
+        with _unless_gone():
+            listed = {model.name: model for model in await server.endpoint.models()}
+        changed = False
+        for config in fresh & server.models.keys():
+            told = listed.get(config.model, Listed(config.model))
+            with _unless_gone():
+                told = await server.endpoint.described(told)
+            told = told.refined(Listed(config.model, tools=self._memory.tools(config)))
+            remote = server.models.get(config)
+            changed = (remote is not None and remote.learn(told)) or changed
+        return changed
+
+
+def _place(config: ModelConfig) -> tuple[str, ...]:
+    """What models of one server have in common."""
+    return config.kind, config.url, config.api_key_env or "", config.api_version
+
+
+def _lacks_key(error: HearthNetError) -> bool:
+    """Whether there is no key to go with: no server was asked, so there is no status."""
+    return error.code == "unauthorized" and "status" not in error.details
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Passes over what a server that is there does not tell."""
+    try:
+        yield
+    except HearthNetError as error:
+        if is_gone(error) or _lacks_key(error):
+            raise
+        _log.info("%s", error.message)

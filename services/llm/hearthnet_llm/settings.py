@@ -1,0 +1,54 @@
+"""The models in hearthnet.toml, followed while the node runs; a file that is wrong changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from hearthnet.config import Home, LlmConfig, load_config
+from hearthnet.errors import HearthNetError
+
+_log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 1.0
+
+
+class Settings:
+    """`use` is called with each new state of the file, and with None where only `problem` has changed."""
+
+    def __init__(self, home: Home, use: Callable[[LlmConfig | None], Awaitable[None]]) -> None:
+        self._home = home
+        self._use = use
+        self._seen = self._look()
+        self._reading = asyncio.Lock()
+        self.problem = ""
+
+    async def follow(self) -> None:
+        """Looks every second, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._look() != self._seen:
+                await self.read()
+
+    async def read(self) -> None:
+        """Reads the file now."""
+        async with self._reading:
+            self._seen = self._look()
+            try:
+                config = load_config(self._home).llm
+            except HearthNetError as error:
+                self.problem = f"the models stay as they were: {error.message}"
+                _log.error("%s", self.problem)
+                await self._use(None)
+                return
+            self.problem = ""
+            await self._use(config)
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What changes whenever the file is written or replaced; None where there is none."""
+        try:
+            status = self._home.config_file.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns

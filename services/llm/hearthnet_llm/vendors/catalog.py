@@ -1,0 +1,161 @@
+"""What servers tell of their models, without I/O: every spelling there is, read into one form.
+
+A server's list names models, and mostly more: how long their context is, whether they see images and call
+tools. What it does not tell stays None; nobody guesses here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+Json = Mapping[str, Any]
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Below which paths a server lists its models, describes one (POST {"model": ...}), and says which are
+    loaded; "" where it does not.
+    """
+
+    path: str = "/models"
+    details: str = ""
+    loaded: str = ""
+    headers: dict[str, str] = {}
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One model as its server describes it; `ctx` in tokens. None: not told."""
+
+    name: str
+    ctx: int | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+
+    def refined(self, better: Listed) -> Listed:
+        """This, with what `better` tells."""
+        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision"))
+        return msgspec.structs.replace(self, **{field: value for field, value in told if value is not None})
+
+
+_CTX: Final = (
+    "loaded_context_length",
+    "max_model_len",
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "inputTokenLimit",
+    "n_ctx",
+    "n_ctx_train",
+)
+"""What the length of the context is called; what is in use comes before what would be possible."""
+_INSIDE: Final = ("top_provider", "meta", "model_spec", "limits", "default_generation_settings")
+_CHATS: Final = "generateContent"
+_NUM_CTX: Final = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+_TOOLS: Final = ("tools", "tool_use", "function_calling", "function-calling", "tool_calling")
+_VISION: Final = ("vision", "image", "images", "multimodal", "image_input")
+
+
+def models(said: Any) -> list[Listed] | None:
+    """The models in a server's list, in its order; None for JSON that is no such list."""
+    items = said
+    if isinstance(said, Mapping):
+        items = next((said[key] for key in ("data", "models") if isinstance(said.get(key), list)), None)
+    if not isinstance(items, list):
+        return None
+    found = [_model(item) for item in items if isinstance(item, Mapping) and _chats(item)]
+    return [model for model in found if model.name]
+
+
+def described(name: str, said: Any) -> Listed:
+    """What one server tells of a single model: Ollama's /api/show, llama.cpp's /props."""
+    if not isinstance(said, Mapping):
+        return Listed(name)
+    model = _model({**said, "id": name})
+    info = said.get("model_info")
+    if isinstance(info, Mapping):
+        most = next((value for key, value in info.items() if str(key).endswith(".context_length")), None)
+        chosen = _NUM_CTX.search(str(said.get("parameters", "")))
+        model = msgspec.structs.replace(model, ctx=int(chosen[1]) if chosen else _count(most))
+    listed = said.get("capabilities")
+    if isinstance(listed, list):  # this server lists all of them, so what is not there is told, too
+        model = msgspec.structs.replace(model, tools="tools" in listed, vision="vision" in listed)
+    return model
+
+
+def in_use(name: str, said: Any) -> Listed:
+    """What a server tells of a model that it has loaded: Ollama's /api/ps."""
+    items = said.get("models") if isinstance(said, Mapping) else None
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, Mapping) and name in (item.get("name"), item.get("model")):
+            return Listed(name, _count(item.get("context_length")))
+    return Listed(name)
+
+
+def _chats(item: Json) -> bool:
+    """Whether it is a model to talk to, as far as is told."""
+    methods = item.get("supportedGenerationMethods")
+    return not isinstance(methods, list) or _CHATS in methods
+
+
+def _model(item: Json) -> Listed:
+    name = next((item[key] for key in ("id", "model", "name") if isinstance(item.get(key), str)), "")
+    return Listed(name.removeprefix("models/"), _ctx(item), _able(item, _TOOLS), _able(item, _VISION))
+
+
+def _ctx(item: Json) -> int | None:
+    places = [item, *(inner for key in _INSIDE if isinstance(inner := item.get(key), Mapping))]
+    for key in _CTX:
+        for place in places:
+            count = _count(place.get(key))
+            if count is not None:
+                return count
+    offered = item.get("providers")
+    counts = [_count(one.get("context_length")) for one in _mappings(offered)]
+    return min((count for count in counts if count is not None), default=None)
+
+
+def _able(item: Json, words: tuple[str, ...]) -> bool | None:
+    """Whether one of the words is among what the model can; None where nothing of the kind is told."""
+    told = [*_words(item), *_switches(item, words)]
+    if any(word in told for word in words):
+        return True
+    return False if "" in told else None
+
+
+def _words(item: Json) -> Iterable[str]:
+    """Abilities that are told as lists of words; "" stands for a list that is known to be complete."""
+    inner = item.get("architecture")
+    for place, key in ((item, "capabilities"), (item, "supported_parameters"), (item, "input_modalities"),
+                       (inner, "input_modalities"), (item, "modalities")):  # fmt: skip
+        value = place.get(key) if isinstance(place, Mapping) else None
+        if isinstance(value, list):
+            yield from (str(word) for word in value)
+    if item.get("type") == "vlm":
+        yield "vision"
+
+
+def _switches(item: Json, words: tuple[str, ...]) -> Iterable[str]:
+    """Abilities that are told one by one, as true and false."""
+    for key in ("capabilities", "modalities", "features"):
+        value = item.get(key)
+        for word in words if isinstance(value, Mapping) else ():
+            told = value.get(word) if isinstance(value, Mapping) else None
+            told = told.get("supported") if isinstance(told, Mapping) else told
+            if isinstance(told, bool):
+                yield word if told else ""
+    for one in _mappings(item.get("providers")):
+        told = one.get("supports_tools")
+        if "tools" in words and isinstance(told, bool):
+            yield "tools" if told else ""
+
+
+def _mappings(value: Any) -> list[Json]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
