@@ -26,8 +26,10 @@ from hearthnet.trust.community import (
 )
 from hearthnet.trust.keys import verify, verify_login
 
-MAX_BYTES: Final = 256 * 1024
-"""Of an event in JSON: a change of policy names the head of every member who ever wrote an event."""
+MAX_BYTES: Final = 16 * 1024
+"""Of an event in JSON: everybody keeps it for good. A removal with 32 co-signers and 64 heads has 11 KiB."""
+MAX_POLICY_BYTES: Final = 1024 * 1024
+"""Of a change of policy, which names the heads of all who ever wrote an event; only the root makes one."""
 MAX_DEPTH: Final = 16
 """Of what an event says: how deep a reader can go depends on its stack, and all must keep the same."""
 MAX_INVITE_MS: Final = 30 * 86_400_000
@@ -65,8 +67,9 @@ def _check_form(event: CommunityEvent) -> None:
     from_rfc3339(event.wall_clock)
     if _depth(event.data) > MAX_DEPTH:
         raise HearthNetError("bad_request", f"an event is nested at most {MAX_DEPTH} deep")
-    if len(community.encode(event)) > MAX_BYTES:
-        raise HearthNetError("bad_request", f"an event has at most {MAX_BYTES} bytes")
+    limit = MAX_POLICY_BYTES if event.event_type == POLICY else MAX_BYTES
+    if len(community.encode(event)) > limit:
+        raise HearthNetError("bad_request", f"an event has at most {limit} bytes")
 
 
 def _depth(value: Any) -> int:

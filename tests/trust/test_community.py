@@ -133,6 +133,26 @@ def test_another_form_is_refused(changes: dict[str, Any], said: str) -> None:
     assert caught.value.code == "bad_request"
 
 
+@pytest.mark.req("COMM-1", "COMM-7")
+def test_the_largest_events_that_are_of_use_fit() -> None:
+    hashes = [content_hash(bytes([number])) for number in range(64)]
+    signers = [Identity(bytes([number]) * 32) for number in range(100, 132)]
+    removal = Revoked(
+        target_node_id=BERTA.node_id,
+        reason="x" * 200,
+        client_id="c",
+        co_signers=agreeing(HELD, community.REVOKED, BERTA, "x" * 200, "c", *signers),
+        target_heads=tuple(hashes),
+    )
+    holds.check(act(HELD, ANNA, community.REVOKED, removal), COMMUNITY)
+    authors = [ids.node_id(number.to_bytes(32, "big")) for number in range(4_096)]
+    heads = dict.fromkeys(authors, tuple(hashes[:1]))
+    change = act(HELD, ROOT, community.POLICY, PolicyUpdated(policy=Policy(), heads=heads))
+    holds.check(change, COMMUNITY)
+    larger = {**change.data, "heads": dict.fromkeys(authors, hashes[:4])}
+    refused(resigned(change, ROOT, data=larger), "bad_request", "at most")
+
+
 def nested(depth: int) -> dict[str, Any]:
     """Data with arrays in one another, `depth` levels in all."""
     inner: Any = 0
