@@ -90,6 +90,7 @@ class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool the model may call; `parameters_schema` is JSON Schema, None where it takes no arguments.
+    `result_schema` is that of what it gives back, where it is known.
 
     `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it. `deferred`:
     the model sees it only once a search for tools has found it. `examples`: arguments as they might be.
@@ -99,6 +100,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     description: str | None = None
     parameters_schema: dict[str, Any] | None = None
+    result_schema: dict[str, Any] | None = None
     strict: bool | None = None
     cache: CacheHint | None = None
     server: ServerTool | None = None

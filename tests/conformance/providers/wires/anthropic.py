@@ -14,7 +14,6 @@ JSON_TEXTS: tuple[str, ...] = ()
 DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
         Differ("metadata", "Who the user is stays on the mesh."),
-        Differ("service_tier", "What the account pays for is the endpoint's configuration."),
         Differ("container", "Where the vendor runs code is the endpoint's configuration."),
         Differ("context_management", "What of a long conversation is kept is decided on the mesh."),
         Differ("mcp_servers", "Tools of other servers come over the mesh, with its consent."),

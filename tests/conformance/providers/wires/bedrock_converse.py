@@ -17,7 +17,6 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
         Differ("guardrailConfig", "Which guardrail watches is the endpoint's configuration."),
         Differ("requestMetadata", "Labels for the bill are the endpoint's configuration."),
         Differ("performanceConfig", "What the account pays for is the endpoint's configuration."),
-        Differ("serviceTier", "What the account pays for is the endpoint's configuration."),
         Differ("promptVariables", "Prompts that the vendor stores are not asked for here."),
         Differ("additionalModelResponseFieldPaths", "Fields outside the canonical answer are not asked for."),
         Differ(

@@ -17,6 +17,7 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
         Differ("safetySettings", "What is too dangerous to say is the endpoint's configuration."),
         Differ("cachedContent", "What is stored at the vendor is the endpoint's configuration."),
+        Differ("store", "What is stored at the vendor is the endpoint's configuration."),
         Differ("labels", "Labels for the bill are the endpoint's configuration."),
         Differ("model", "The model stands in the path already."),
         Differ("generationConfig.candidateCount", "A canonical request asks for one answer."),

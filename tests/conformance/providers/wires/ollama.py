@@ -14,10 +14,13 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
         Differ("keep_alive", "How long the model stays loaded is the endpoint's configuration."),
         Differ("truncate", "A context that is too long is shortened on the mesh."),
+        Differ("shift", "A context that is too long is shortened on the mesh."),
         Differ("options.num_ctx", "How large the context is, is the endpoint's configuration."),
         Differ("options.num_keep", "A context that is too long is shortened on the mesh."),
         Differ("options.num_thread", "What the computer spends is the endpoint's configuration."),
         Differ("options.num_gpu", "What the computer spends is the endpoint's configuration."),
+        Differ("options.num_batch", "What the computer spends is the endpoint's configuration."),
+        Differ("options.repeat_last_n", "How far back a repetition counts is the endpoint's configuration."),
     )
 }
 

@@ -15,6 +15,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "structured": ("output_config", "output_format"),
     "beta": ("no", "yes"),
     "tool_type": ("none", "custom"),
+    "arguments": ("parsed", "eager"),
     "empty_result": ("absent", "empty"),
     "sampling": sampling.CHOICES,
 }
@@ -55,8 +56,8 @@ def write(request: ChatRequest, model: str, spelling: Mapping[str, str]) -> Json
         **messages.write(request.messages, spelling.get("empty_result", "absent")),
         "max_tokens": _MAX_TOKENS if request.max_tokens is None else request.max_tokens,
         **sampling.allowed(request, model, spelling.get("sampling", "auto")),
-        **without_nones(stop_sequences=request.stop),
-        **_tools(request, spelling.get("tool_type", "none")),
+        **without_nones(stop_sequences=request.stop, service_tier=request.service_tier),
+        **_tools(request, spelling),
         **_output(request, spelling.get("structured", "output_config")),
         **cached(request.cache),
     }
@@ -69,10 +70,9 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
     """The request of a native body; notes in `spelling` how it stood."""
     choice, parallel = tools.read_choice(body.get("tool_choice"))
     native = body.get("tools")
-    if any("type" in tool and tool["type"] == "custom" for tool in objects(native, "tools")):
-        spelling["tool_type"] = "custom"
     spelling["sampling"] = "sent"
-    declared = [tools.read(tool, f"tools[{place}]") for place, tool in enumerate(objects(native, "tools"))]
+    listed = enumerate(objects(native, "tools"))
+    declared = [tools.read(tool, f"tools[{place}]", spelling) for place, tool in listed]
     request = ChatRequest(
         messages=messages.read(body, spelling),
         max_tokens=body.get("max_tokens"),
@@ -85,13 +85,14 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
         parallel_tool_calls=parallel,
         response_schema=_read_output(body, spelling),
         thinking=_read_thinking(body),
+        service_tier=body.get("service_tier"),
         cache=hint(body),
         stream=stream,
     )
     return checked(request)
 
 
-def _tools(request: ChatRequest, tool_type: str) -> Json:
+def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     """The tools and the choice; of a choice among several only those are declared."""
     declared, choice = request.tools, request.tool_choice
     if declared is None:
@@ -99,7 +100,7 @@ def _tools(request: ChatRequest, tool_type: str) -> Json:
     if isinstance(choice, Named) and (choice.others or not choice.required):
         declared = [tool for tool in declared if _is_allowed(tool, choice)]
     chosen = tools.write_choice(choice, request.parallel_tool_calls) if declared else None
-    return {"tools": [tools.write(tool, tool_type) for tool in declared], **without_nones(tool_choice=chosen)}
+    return {"tools": [tools.write(tool, spelling) for tool in declared], **without_nones(tool_choice=chosen)}
 
 
 def _is_allowed(tool: Tool, choice: Named) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet_llm.request import Named, Place, Screen, ServerTool, Tool, ToolChoice
@@ -29,14 +30,15 @@ _MCP_NAME: Final = "mcp_server_name"
 _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def write(tool: Tool, spelling: str) -> Json:
-    """The native tool; `spelling` "custom" says of a declared one that it is one."""
+def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
+    """The native tool, as `spelling` has it."""
     if tool.server is not None:
         named = _MCP_NAME if tool.server.kind == _MCP else "name"
         body = {named: tool.name, **_write_server(tool.server)}
     else:
-        typed = {"type": "custom"} if spelling == "custom" else {}
-        body = {**typed, "name": tool.name, "input_schema": tool.schema}
+        typed = {"type": "custom"} if spelling.get("tool_type") == "custom" else {}
+        eager = {"eager_input_streaming": True} if spelling.get("arguments") == "eager" else {}
+        body = {**typed, **eager, "name": tool.name, "input_schema": tool.schema}
     return {
         **body,
         **without_nones(
@@ -50,15 +52,20 @@ def write(tool: Tool, spelling: str) -> Json:
     }
 
 
-def read(native: Json, where: str) -> Tool:
-    """The tool of a native one."""
+def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
+    """The tool of a native one; notes in `spelling` how it stood."""
     kind = native.get("type") or "custom"
+    if native.get("type") == "custom":
+        spelling["tool_type"] = "custom"
+    if native.get("eager_input_streaming"):
+        spelling["arguments"] = "eager"
     schema = native.get("input_schema")
     named = _MCP_NAME if kind == _MCP else "name"
     return Tool(
         text(native.get(named), f"{where}.{named}"),
         native.get("description"),
         schema if schema is None else fields(schema, f"{where}.input_schema"),
+        None,
         native.get("strict"),
         hint(native),
         None if kind == "custom" else _read_server(text(kind, f"{where}.type"), native, where),

@@ -14,6 +14,7 @@ import msgspec
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, ServerTool, Thinking, Tool, ToolChoice
 from hearthnet_llm.vendors import bedrock_paths
 from hearthnet_llm.vendors.anthropic import sampling
+from hearthnet_llm.vendors.anthropic import tools as claude
 from hearthnet_llm.vendors.converse import blocks, messages
 from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.values import as_text
@@ -54,6 +55,8 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     body = messages.write(request.messages)
     if inference or target.spelling.get("inference") == "empty":
         body["inferenceConfig"] = inference
+    if request.service_tier is not None:
+        body["serviceTier"] = {"type": request.service_tier}
     for name, value in (
         ("toolConfig", _tools(request)),
         ("outputConfig", _output(request, target)),
@@ -75,10 +78,14 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     spelling["more"] = "absent" if body.get(_MORE) is None else "empty"
     declared, choice = _read_tools(body)
     thinking, top_k = _read_more(body, spelling)
+    _, parallel = claude.read_choice(fields(body.get(_MORE) or {}, _MORE).get("tool_choice"))
+    tier = body.get("serviceTier")
     request = ChatRequest(
         messages=messages.read(body),
         tools=declared,
         tool_choice=choice,
+        parallel_tool_calls=parallel,
+        service_tier=None if tier is None else fields(tier, "serviceTier").get("type"),
         response_schema=_read_output(body),
         thinking=thinking,
         top_k=top_k,
@@ -147,7 +154,7 @@ def _read_tool(native: Json, where: str) -> Tool:
     spec = fields(native.get("toolSpec"), f"{where}.toolSpec")
     schema = fields(spec.get("inputSchema"), f"{where}.toolSpec.inputSchema").get("json")
     name = text(spec.get("name"), f"{where}.toolSpec.name")
-    return Tool(name, spec.get("description"), schema, spec.get("strict"))
+    return Tool(name, spec.get("description"), schema, None, spec.get("strict"))
 
 
 def _read_choice(native: Any) -> ToolChoice | None:
@@ -202,6 +209,8 @@ def _more(request: ChatRequest, target: Target) -> Json:
     if request.top_k is not None:
         nova = (target.spelling.get("top_k") or "top_k") != "top_k" or "amazon.nova" in target.model
         made |= {"inferenceConfig": {"topK": request.top_k}} if nova else {"top_k": request.top_k}
+    if request.parallel_tool_calls is not None and request.tools and _CLAUDE in target.model:
+        made["tool_choice"] = claude.write_choice(request.tool_choice, request.parallel_tool_calls)
     thinking, how = request.thinking, _family(target)
     if thinking is None:
         return made

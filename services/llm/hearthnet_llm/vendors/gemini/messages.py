@@ -62,6 +62,13 @@ class Writer:
             return "model"
         return self._spelling.get("result_role" if message.role == "tool" else "user_role", "user")
 
+    def _part(self, part: Part) -> Json:
+        alone = (
+            isinstance(part, ThinkingPart) and part.text is None and self._spelling.get("proof") == "alone"
+        )
+        written = parts.write(part)
+        return {"thoughtSignature": written["thoughtSignature"]} if alone else written
+
     def _parts(self, message: Message) -> list[Json]:
         if message.role == "tool":
             return [self._result(message)]
@@ -70,11 +77,18 @@ class Writer:
         made: list[Json] = []
         for part in said(message):
             if isinstance(part, CallPart):
-                made.append(_call(calls[part.id], UNSIGNED if mark else None))
+                made.append(self._call(calls[part.id], UNSIGNED if mark else None))
                 mark = False
             elif not isinstance(part, ThinkingPart) or part.format in (None, FORMAT):
-                made.append(parts.write(part))
+                made.append(self._part(part))
         return made
+
+    def _call(self, call: ToolCall, unsigned: str | None) -> Json:
+        given = call.arguments or self._spelling.get("no_args") != "absent"
+        body: Json = {"name": call.name, **({"args": call.arguments} if given else {})}
+        if not is_made_up(call.id):
+            body["id"] = call.id
+        return {"functionCall": body, **without_nones(thoughtSignature=call.signature or unsigned)}
 
     def _result(self, message: Message) -> Json:
         known = str(message.tool_call_id)
@@ -94,13 +108,6 @@ class Writer:
     def _thought(self, part: Json) -> Json:
         """Some clients say of every part whether it is a thought."""
         return {"thought": False, **part} if self._spelling.get("thought") == "always" else part
-
-
-def _call(call: ToolCall, unsigned: str | None) -> Json:
-    body: Json = {"name": call.name, "args": call.arguments}
-    if not is_made_up(call.id):
-        body["id"] = call.id
-    return {"functionCall": body, **without_nones(thoughtSignature=call.signature or unsigned)}
 
 
 def _response(given: list[Part], failed: bool) -> Json:
@@ -150,7 +157,7 @@ class Reader:
         match role:
             case "model":
                 return [self._model(listed, f"{where}.parts")]
-            case "user" | "function" | None:
+            case "user" | "function" | "tool" | None:
                 if any(part.get("functionResponse") is not None for part in listed):
                     self._spelling["result_role"] = role or "none"
                 else:
@@ -199,6 +206,9 @@ class Reader:
                 native = fields(part["functionCall"], f"{where}[{place}].functionCall")
                 calls.append(self._call(native, part.get("thoughtSignature"), f"{where}[{place}]"))
                 read.append(CallPart(calls[-1].id))
+            elif list(part) == ["thoughtSignature"]:
+                self._spelling["proof"] = "alone"
+                read.append(ThinkingPart(signature=text(part["thoughtSignature"], f"{where}[{place}]")))
             else:
                 read.append(parts.read(part, f"{where}[{place}]"))
         if calls and not any(call.signature for call in calls):
@@ -210,5 +220,7 @@ class Reader:
 
     def _call(self, native: Json, signature: Any, where: str) -> ToolCall:
         name = text(native.get("name"), f"{where}.functionCall.name")
+        if native.get("args") is None:
+            self._spelling["no_args"] = "absent"
         made = ToolCall(self._pairing.called(native.get("id")), name, native.get("args") or {})
         return msgspec.structs.replace(made, signature=signature)

@@ -20,6 +20,7 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
         "generationConfig": "Generation",
         "safetySettings": "",
         "cachedContent": "",
+        "serviceTier": "",
     },
     "Content": {"parts": "Part"},
     "Part": {
@@ -52,7 +53,12 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
         "enterpriseWebSearch": "",
         "computerUse": "Computer",
     },
-    "Function": {"parameters": "Schema", "parametersJsonSchema": ""},
+    "Function": {
+        "parameters": "Schema",
+        "parametersJsonSchema": "",
+        "response": "Schema",
+        "responseJsonSchema": "",
+    },
     "Search": {"excludeDomains": ""},
     "FileSearch": {"fileSearchStoreNames": "", "topK": "", "metadataFilter": ""},
     "Computer": {"excludedPredefinedFunctions": ""},

@@ -90,6 +90,8 @@ def read_media(native: Json, where: str) -> Media:
     media_type = place.get("mimeType")
     found = without_nones(data=place.get("data"), url=place.get("fileUri"), media_type=media_type)
     family = str(media_type or "").partition("/")[0]
+    if native.get("videoMetadata"):
+        family = "video"  # a page of YouTube has no media type
     for kind in _MEDIA:
         if kind.__struct_config__.tag == family:
             about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")

@@ -17,7 +17,10 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "generation": ("absent", "empty"),
     "parameters": ("parametersJsonSchema", "parameters"),
     "response_schema": ("responseJsonSchema", "responseSchema"),
-    "mime": ("auto", "text/plain", "text/x.enum"),
+    "mime": ("auto", "none", "text/plain", "text/x.enum"),
+    "no_args": ("object", "absent"),
+    "proof": ("text", "alone"),
+    "arguments": ("whole", "streamed"),
     "types": schema.TYPES,
     "mode": ("name", "number"),
     "auto": ("AUTO", "VALIDATED"),
@@ -29,11 +32,11 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "system_parts": ("list", "one"),
     "system_role": ("none", "user", "model", "system"),
     "user_role": ("user", "none"),
-    "result_role": ("user", "function", "none"),
+    "result_role": ("user", "function", "tool", "none"),
     "unsigned": ("marked", "plain"),
     **names.SPELLINGS,
 }
-_MODELS: Final = "/models/"
+_MODELS: Final = "models"
 _ACTIONS: Final = ("generateContent", "streamGenerateContent")
 _STREAM: Final = "alt=sse"
 _PLAIN: Final[dict[str, str]] = {
@@ -63,10 +66,13 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
         **messages.Writer(request.messages, spelling, proofs).write(),
         **tools.write(request, spelling),
     }
+    if request.service_tier is not None:
+        body["serviceTier"] = request.service_tier
     generation = _generation(request, spelling)
     if generation or spelling.get("generation") == "empty":
         body["generationConfig"] = generation
-    url = f"{target.base}{_MODELS}{target.model}:{_ACTIONS[bool(request.stream)]}"
+    model = target.model if "/" in target.model else f"{_MODELS}/{target.model}"
+    url = f"{target.base}/{model}:{_ACTIONS[bool(request.stream)]}"
     query = spelling.get("query", "auto")
     if query == "auto":
         query = _STREAM if request.stream else "none"
@@ -78,9 +84,12 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """As `Wire.read`."""
     spelling: dict[str, str] = {}
     path, _, query = native.url.partition("?")
-    base, found, rest = path.rpartition(_MODELS)
-    model, _, action = rest.rpartition(":")
-    if not found or action not in _ACTIONS:
+    path, _, action = path.rpartition(":")
+    rest, _, model = path.rpartition("/")
+    base, _, collection = rest.rpartition("/")
+    if collection != _MODELS:
+        model = f"{collection}/{model}"
+    if not collection.lower().endswith(_MODELS) or action not in _ACTIONS:
         refuse("path", f"must be /models/MODEL:{_ACTIONS[0]} or :{_ACTIONS[1]}")
     streamed = action == _ACTIONS[1]
     if query != (_STREAM if streamed else ""):
@@ -93,6 +102,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         messages=messages.Reader(spelling).read(body),
         response_schema=_read_output(generation, spelling),
         thinking=_read_thinking(generation),
+        service_tier=body.get("serviceTier"),
         stream=streamed,
         **tools.read(body, spelling),
         **{ours: generation.get(its) for ours, its in _PLAIN.items()},
@@ -103,9 +113,9 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     made = without_nones(**{its: getattr(request, ours) for ours, its in _PLAIN.items()})
     mime = spelling.get("mime", "auto")
-    if mime != "auto":
+    if mime not in ("auto", "none"):
         made["responseMimeType"] = mime
-    elif request.response_schema is not None:
+    elif request.response_schema is not None and mime == "auto":
         made["responseMimeType"] = _JSON
     if request.response_schema is not None:
         given = request.response_schema.schema
@@ -143,8 +153,8 @@ def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema |
         where = "generationConfig.responseSchema"
         given = schema.read(fields(generation["responseSchema"], where), spelling)
     mime = generation.get("responseMimeType")
-    if mime in SPELLINGS["mime"]:
-        spelling["mime"] = mime
+    if mime in SPELLINGS["mime"] or (mime is None and given is not None):
+        spelling["mime"] = mime or "none"
     if given is None and mime != _JSON:
         return None
     return ResponseSchema(schema=given)

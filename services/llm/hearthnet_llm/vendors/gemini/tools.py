@@ -18,6 +18,7 @@ _KINDS: Final[dict[str, str]] = {
     "maps": "googleMaps",
     "enterprise_web_search": "enterpriseWebSearch",
     "computer": "computerUse",
+    "web_search_retrieval": "googleSearchRetrieval",
 }
 _SETTINGS: Final[dict[str, dict[str, str]]] = {
     "googleSearch": {"blocked_domains": "excludeDomains"},
@@ -27,6 +28,9 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
 _MODES: Final = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 """In the order of their numbers."""
 _FUNCTIONS: Final = "functionDeclarations"
+_PLAIN: Final = "JsonSchema"
+"""What ends the names of the fields that hold JSON Schema; the others are in the vendor's own dialect."""
+_STREAMED: Final = "streamFunctionCallArguments"
 
 
 def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
@@ -59,12 +63,12 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
 
 def _write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     named = {"name": tool.name, **without_nones(description=tool.description)}
-    if tool.parameters_schema is None:
-        return named
+    given = {"parameters": tool.parameters_schema, "response": tool.result_schema}
     if spelling.get("parameters") == "parameters":
-        written = schema.write(tool.parameters_schema, spelling.get("types", schema.TYPES[0]))
-        return {**named, "parameters": written}
-    return {**named, "parametersJsonSchema": tool.parameters_schema}
+        types = spelling.get("types", schema.TYPES[0])
+        own = {name: schema.write(one, types) for name, one in given.items() if one is not None}
+        return {**named, **own}
+    return {**named, **{f"{name}{_PLAIN}": one for name, one in given.items() if one is not None}}
 
 
 def _write_server(tool: ServerTool) -> Json:
@@ -88,7 +92,9 @@ def _config(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     if isinstance(choice, Named):
         names = [choice.name, *choice.others]
     written: Any = _MODES.index(mode) if spelling.get("mode") == "number" else mode
-    return {"functionCallingConfig": {"mode": written, **without_nones(allowedFunctionNames=names)}, **made}
+    streamed = {_STREAMED: True} if spelling.get("arguments") == "streamed" else {}
+    named = without_nones(allowedFunctionNames=names)
+    return {"functionCallingConfig": {"mode": written, **named, **streamed}, **made}
 
 
 def _mode(choice: ToolChoice) -> str:
@@ -135,11 +141,14 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
 
 
 def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
-    given = native.get("parametersJsonSchema")
-    if native.get("parameters") is not None:
-        spelling["parameters"] = "parameters"
-        given = schema.read(fields(native["parameters"], f"{where}.parameters"), spelling)
-    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), given)
+    given = []
+    for name in ("parameters", "response"):
+        found = native.get(f"{name}{_PLAIN}")
+        if native.get(name) is not None:
+            spelling["parameters"] = "parameters"
+            found = schema.read(fields(native[name], f"{where}.{name}"), spelling)
+        given.append(found)
+    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), *given)
 
 
 def _read_server(name: str, native: Json, where: str) -> Tool:
@@ -152,6 +161,8 @@ def _read_server(name: str, native: Json, where: str) -> Tool:
 
 def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice:
     mode = native.get("mode")
+    if native.get(_STREAMED):
+        spelling["arguments"] = "streamed"
     if isinstance(mode, int) and mode < len(_MODES):
         spelling["mode"] = "number"
         mode = _MODES[mode]

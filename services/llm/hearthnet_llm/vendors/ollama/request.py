@@ -21,6 +21,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "call_type": ("none", "function"),
     "call_index": ("none", "index"),
     "result_name": ("tool_name", "name", "none"),
+    "no_parameters": ("object", "absent"),
 }
 _PATH: Final = "/api/chat"
 _OPTIONS: Final[dict[str, str]] = {
@@ -53,7 +54,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
         body["options"] = options
     declared = _allowed(request)
     if declared is not None:
-        body["tools"] = [_tool(tool) for tool in declared]
+        body["tools"] = [_tool(tool, spelling) for tool in declared]
     form = _format(request.response_schema)
     if form is not None or spelling.get("no_format") == "empty":
         body["format"] = form or ""
@@ -71,7 +72,8 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     spelling["options"] = "absent" if options is None else "empty"
     options = fields(options or {}, "options")
     declared = body.get("tools")
-    tools = [_read_tool(tool, f"tools[{place}]") for place, tool in enumerate(objects(declared, "tools"))]
+    listed = enumerate(objects(declared, "tools"))
+    tools = [_read_tool(tool, f"tools[{place}]", spelling) for place, tool in listed]
     request = ChatRequest(
         messages=messages.read(body.get("messages"), spelling),
         tools=None if declared is None else tools,
@@ -94,17 +96,21 @@ def _allowed(request: ChatRequest) -> list[Tool] | None:
     return request.tools
 
 
-def _tool(tool: Tool) -> Json:
+def _tool(tool: Tool, spelling: Mapping[str, str]) -> Json:
     if tool.server is not None:
         refuse("/input/tools", f"Ollama runs no tools of its own; leave {tool.name} out")
-    function = {"name": tool.name, **without_nones(description=tool.description), "parameters": tool.schema}
+    absent = tool.parameters_schema is None and spelling.get("no_parameters") == "absent"
+    about = without_nones(description=tool.description, strict=tool.strict)
+    function = {"name": tool.name, **about, **({} if absent else {"parameters": tool.schema})}
     return {"type": "function", "function": function}
 
 
-def _read_tool(native: Json, where: str) -> Tool:
+def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     function = fields(native.get("function"), f"{where}.function")
     name = text(function.get("name"), f"{where}.function.name")
-    return Tool(name, function.get("description"), function.get("parameters"))
+    if function.get("parameters") is None:
+        spelling["no_parameters"] = "absent"
+    return Tool(name, function.get("description"), function.get("parameters"), None, function.get("strict"))
 
 
 def _thinking(thinking: Thinking | None) -> bool | str | None:

@@ -1,0 +1,67 @@
+"""Signatures of Amazon (Signature Version 4), made by `botocore`, the extra `bedrock`.
+
+The keys are read from AWS's own environment variables at each request and kept nowhere. A key of Bedrock
+itself needs no signature: it is named in the config and goes in a header as other vendors' keys do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.vendors.wire import HttpRequest
+
+_ID: Final = "AWS_ACCESS_KEY_ID"
+_SECRET: Final = "AWS_SECRET_ACCESS_KEY"
+_SESSION: Final = "AWS_SESSION_TOKEN"
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_HOST: Final = re.compile(r"bedrock-runtime(?:-fips)?\.(?P<region>[a-z0-9-]+)\.")
+_SERVICE: Final = "bedrock"
+_MISSING: Final = "requests to Amazon Bedrock are signed with botocore; install hearthnet-llm[bedrock]"
+
+
+def region(name: str, url: str) -> str:
+    """The region that a URL names, else the one of the environment; `bad_request` where there is none."""
+    named = _HOST.match(urlsplit(url).hostname or "")
+    found = (
+        named["region"] if named else next((os.environ[one] for one in _REGIONS if os.environ.get(one)), "")
+    )
+    if not found:
+        raise HearthNetError(
+            "bad_request",
+            f"{name}: the url names no region; write https://bedrock-runtime.REGION.amazonaws.com, or set "
+            f"{_REGIONS[0]}",
+        )
+    return found
+
+
+def secrets() -> tuple[str, ...]:
+    """What must be in no error and no log."""
+    return tuple(os.environ[one] for one in (_SECRET, _SESSION) if os.environ.get(one))
+
+
+def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
+    """The headers of `request` that sign it with `body` for the next minutes. `name` is for messages.
+
+    Raises `unauthorized` where the keys are missing, `not_implemented` where `botocore` is.
+    """
+    key, secret = (os.environ.get(one, "").strip() for one in (_ID, _SECRET))
+    if not key or not secret:
+        raise HearthNetError(
+            "unauthorized",
+            f"{name}: set the environment variables {_ID} and {_SECRET}, or name the one that holds a key of "
+            "Bedrock in api_key_env",
+        )
+    try:
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+    except ImportError as error:
+        raise HearthNetError("not_implemented", f"{name}: {_MISSING}") from error
+    token = os.environ.get(_SESSION, "").strip() or None
+    made = AWSRequest(request.method, request.url, dict(request.headers), body)
+    SigV4Auth(Credentials(key, secret, token), _SERVICE, region(name, request.url)).add_auth(made)
+    return {header: value for header, value in made.headers.items() if header not in request.headers}
