@@ -103,7 +103,9 @@ class Host:
         if frame is None:
             return
         try:
-            if not admission.fresh(self.peer, frame.header):
+            # A call may outlive the memory of its id; a second one of that name would hide it from whoever
+            # has to stop it.
+            if not admission.fresh(self.peer, frame.header) or frame.header.id in self._running:
                 self.dropped += 1
                 return
             if self._draining:
