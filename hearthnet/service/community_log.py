@@ -82,7 +82,9 @@ class CommunityLog:
 
     async def keep_revocation(self, revoked: TokenRevocation) -> None:
         """Keeps `revoked` until it may be forgotten. Errors as for `claim`."""
-        seconds = (revoked.forget_at - now_ms()) // 1000 + 1
+        # No longer than from now on: its author chose the date, and the server refuses one too far away.
+        left = min(revoked.forget_at - now_ms(), revocation.KEPT_MS)
+        seconds = left // 1000 + 1
         if seconds > 0:
             subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"
             await self._append(subject, msgspec.json.encode(revoked), {"Nats-TTL": f"{seconds}s"})

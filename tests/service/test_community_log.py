@@ -56,6 +56,20 @@ async def test_all_that_others_wrote_is_kept_also_what_they_wrote_twice_in_one_p
         assert {one.hash for one in (await log.read()).events} == {one.hash for one in forks}
 
 
+@pytest.mark.req("COMMUNITY-3", "COMMUNITY-5")
+async def test_a_revocation_dated_in_the_far_future_is_kept_like_any_other(mesh: Mesh) -> None:
+    """Its author chooses the date. The server takes no such time to live, and what cannot be written would
+    keep the revocations of all others from the disk.
+    """
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, own = CommunityLog(store, mesh.home), bus.peer.identity
+        for at in (now_ms() + 10**10, 2**53 - 1 - revocation.KEPT_MS):
+            await log.keep_revocation(
+                revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=at)
+            )
+        assert len((await log.read()).revocations) == 2
+
+
 @pytest.mark.req("COMMUNITY-3")
 async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
     async with await mesh.store() as store, await mesh.bus() as bus:
