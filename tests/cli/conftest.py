@@ -48,7 +48,7 @@ def bare(tmp_path: Path) -> Iterator[Shell]:
 
 @dataclass
 class Village:
-    """Five homes of one community; only the founder's node runs, with the service `auth`."""
+    """Six homes of one community; only the founder's node runs, with the service `auth`."""
 
     household: Household
     shell: Shell
@@ -60,12 +60,13 @@ class Village:
 
 @pytest.fixture(scope="session")
 def village() -> Iterator[Village]:
-    """A community with two trusted members and two plain ones."""
+    """A community with two trusted members and three plain ones; the mill is put out by a test."""
     with tempfile.TemporaryDirectory(prefix="hn-village-") as folder:
         levels: dict[str, Level] = {
             "attic": "trusted",
             "barn": "trusted",
             "cellar": "member",
+            "mill": "member",
             "shed": "member",
         }
         household = settle(Path(folder), levels, '["auth"]')

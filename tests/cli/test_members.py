@@ -151,15 +151,15 @@ def test_what_cannot_be_done_is_one_line_with_its_exit_code(
 @pytest.mark.e2e
 @pytest.mark.req("MEMBERS-3")
 def test_the_last_signature_carries_it_out(village: Village, here: Here) -> None:
-    text = here.json("revoke", "cellar", "--yes", *village.at("attic"))["proposal"]
+    text = here.json("revoke", "mill", "--yes", *village.at("attic"))["proposal"]
     text = here.json("revoke", "--sign", text, "--yes", *village.at("barn"))["proposal"]
     with village.shell.terminal("revoke", "--sign", text) as screen:
         question = screen.expect("[y]es or [n]o? ")
-        assert question.startswith("Put cellar (ed25519:")
+        assert question.startswith("Put mill (ed25519:")
         assert "Signed by attic (ed25519:" in question
         screen.type("maybe\n")
         assert screen.end() == 4
-    assert "cellar" in [one["display_name"] for one in here.json("members", *village.at())["members"]]
+    assert "mill" in [one["display_name"] for one in here.json("members", *village.at())["members"]]
     with village.shell.terminal("revoke", "--sign", text) as screen:
         screen.expect("[y]es or [n]o? ")
         screen.type("y\n")
