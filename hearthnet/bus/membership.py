@@ -8,6 +8,7 @@ is made up for when nodes compare how much they know (docs/decisions/0043).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms, steady_ms
 from hearthnet.trust import community, revocation
 from hearthnet.trust import roster as rosters
-from hearthnet.trust.community import CommunityEvent
+from hearthnet.trust.community import CommunityEvent, Joined
 from hearthnet.trust.revocation import Revocations, TokenRevocation
 from hearthnet.trust.roster import RANK, Roster
 from hearthnet.wire import subjects
@@ -36,7 +37,9 @@ _REST: Final = 9
 """Rests so many times as long as the last merge took: never more than a tenth of a core goes into merging."""
 _WRITTEN: Final = 2_000
 _WRITTEN_PER_SECOND: Final = 0.2
-"""Events of one author that are taken in, at once and in the long run: everybody keeps them for good."""
+"""Events that are taken in of one member, and as many of all strangers who ask to join under its invites, at
+once and in the long run: everybody keeps them for good.
+"""
 
 
 class Membership:
@@ -48,6 +51,7 @@ class Membership:
         self.revocations = Revocations()
         self._reader = Reader(node, roster.community_id, lambda sender: self._roster.level(sender))
         self._written = Allowance(_WRITTEN, _WRITTEN_PER_SECOND)
+        self._vouching: dict[str, str] = {}
         self._waiting: dict[str, CommunityEvent] = {}
         self._early: tuple[CommunityEvent, ...] = ()
         self._rest_until = 0.0
@@ -119,7 +123,7 @@ class Membership:
     def fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
         """As `learn`, for what another node gave: of one author only so much is taken in."""
         before, now = self._roster, steady_ms()
-        new = self.learn([one for one in events if self._written.left(one.author, now) >= 1], revocations)
+        new = self.learn([one for one in events if self._left(one, now) >= 1], revocations)
         self._account(before)
         return new
 
@@ -152,7 +156,7 @@ class Membership:
         """Puts an event that is not known yet among those to be merged."""
         if self._roster.history.get(event.hash) is not None or event.hash in self._waiting:
             return
-        if self._written.left(event.author, steady_ms()) < 1:
+        if self._left(event, steady_ms()) < 1:
             raise FrameError("its author writes more than is kept")
         if len(self._waiting) >= _MOST_WAITING:
             raise FrameError("too many events at once; they come again")
@@ -175,12 +179,52 @@ class Membership:
         self._rest_until = asyncio.get_running_loop().time() + _REST * took
 
     def _account(self, before: Roster) -> None:
-        """Notes for each author how much of it was taken in."""
+        """Notes for each author how much of it was taken in, and who vouches for whom."""
         if self._roster is before:
             return
         for event in self._roster.events:
             if before.history.get(event.hash) is None:
-                self._written.spend(event.author, 1, steady_ms())
+                vouches = self._vouches(event)
+                if vouches != event.author:
+                    self._vouching[event.author] = vouches
+                self._written.spend(_account_of(event, vouches), 1, steady_ms())
+
+    def _left(self, event: CommunityEvent, now_ms: int) -> float:
+        return self._written.left(_account_of(event, self._vouches(event)), now_ms)
+
+    def _vouches(self, event: CommunityEvent) -> str:
+        """Who answers for `event`: its author or, for one who never was a member, whoever made the invite
+        under which it asks to join. Keys cost nothing, so a stranger has no allowance of its own.
+        """
+        asked: set[str] = set()
+        while not self._belongs(event.author) and event.author not in asked:
+            asked.add(event.author)
+            known = self._vouching.get(event.author)
+            if known is not None:
+                return known
+            invite = self._invite_of(event)
+            if invite is None:
+                break
+            event = invite
+        return event.author
+
+    def _belongs(self, node: str) -> bool:
+        """Whether `node` is the root, or is or was a member."""
+        roster = self._roster
+        return node == roster.community_id or roster.member(node) is not None or roster.is_revoked(node)
+
+    def _invite_of(self, event: CommunityEvent) -> CommunityEvent | None:
+        """The invite under which the author of `event` asked to join, None where that is not known here."""
+        found: CommunityEvent | None = event
+        with contextlib.suppress(HearthNetError):  # malformed: it is left out when it is merged
+            while found is not None:
+                if isinstance(found.content, Joined):
+                    return self._event(found.content.invite_event_hash)
+                found = self._event(found.previous)
+        return None
+
+    def _event(self, hash_: str) -> CommunityEvent | None:
+        return self._roster.history.get(hash_) or self._waiting.get(hash_)
 
     def _revoke(self, document: TokenRevocation) -> bool:
         """Whether the revocation was new; one that does not hold is dropped."""
@@ -195,3 +239,8 @@ class Membership:
         self._heads = None
         for callback in self._changed:
             callback()
+
+
+def _account_of(event: CommunityEvent, vouches: str) -> str:
+    """The name of the allowance that `event` is taken from: strangers must not use up a member's own."""
+    return vouches if vouches == event.author else f"{vouches}'s newcomers"

@@ -1,0 +1,97 @@
+"""Requests to join: anybody who holds an invite's key can write any number, each under a name of its own."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus import membership
+from hearthnet.times import now_ms
+from hearthnet.trust import acts, community
+from hearthnet.trust.community import INVITE_PURPOSE, JOINED, CommunityEvent, Joined
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster, merge
+from tests.bus.test_membership import FOUNDER, HELD, MEMBER, Voice, hear, hearing, invites
+from tests.helpers.waiting import wait_for
+
+KEY = Identity(bytes([77]) * 32)
+
+
+def with_invite(author: Identity) -> tuple[Roster, CommunityEvent]:
+    """The community with an invite of `author`'s whose key is `KEY`."""
+    now = now_ms()
+    made = acts.invite(HELD, author, KEY, display_name="", expires_at=now + 3_600_000, now_ms=now)
+    return merge(HELD, [made]), made
+
+
+def asking(held: Roster, invite: CommunityEvent, who: Identity) -> CommunityEvent:
+    """A request to join that holds by itself."""
+    bare = Joined(
+        invite_event_hash=invite.hash,
+        invite_key=KEY.node_id,
+        member=community.entry_of(who, "newcomer"),
+        invite_signature="",
+    )
+    signature = KEY.sign(INVITE_PURPOSE, community.request(held.community_id, bare))
+    content = msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
+    return community.write(
+        who, held.community_id, JOINED, content, place=held.next(who.node_id), now_ms=now_ms()
+    )
+
+
+def strangers(count: int) -> list[Identity]:
+    """Keys that cost nothing."""
+    return [Identity(os.urandom(32)) for _ in range(count)]
+
+
+@pytest.mark.req("COMMUNITY-5")
+@pytest.mark.asyncio
+async def test_whoever_made_an_invite_answers_for_what_is_written_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each request is another author's first event; everybody keeps it for good."""
+    held, invite = with_invite(MEMBER)
+    monkeypatch.setattr(membership, "_WRITTEN", 5)
+    process = hearing(held)
+    for who in strangers(12):
+        hear(process, Voice(MEMBER).events(asking(held, invite, who)))
+        await wait_for(lambda: process._timer is None, 5, "a rest")
+    assert process.roster.version - held.version == 5
+    assert not process.fetched([asking(held, invite, who) for who in strangers(3)], ())
+    for one in (MEMBER, FOUNDER):
+        assert process.fetched(invites(one, 1, process.roster), ()), "members write on"
+
+
+@pytest.mark.req("COMMUNITY-5")
+@pytest.mark.asyncio
+async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, invite = with_invite(MEMBER)
+    monkeypatch.setattr(membership, "_WRITTEN", 4)
+    process = hearing(held)
+    (stranger,) = strangers(1)
+    assert process.fetched([asking(held, invite, stranger)], ())
+    first = asking(held, invite, stranger)
+    events = [first]
+    now, known = now_ms(), merge(held, [first])
+    for _ in range(6):
+        content = community.invited(
+            held.community_id, stranger.node_id, KEY, display_name="", expires_at=now + 3_600_000
+        )
+        made = community.write(
+            stranger,
+            held.community_id,
+            community.INVITED,
+            content,
+            place=known.next(stranger.node_id),
+            now_ms=now,
+        )
+        known = merge(known, [made])
+        events += [made, asking(known, made, strangers(1)[0])]
+    for event in events:
+        process.fetched([event], ())
+    assert process.roster.version - held.version == 4
