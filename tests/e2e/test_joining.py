@@ -198,7 +198,7 @@ def test_an_invite_on_a_terminal_and_in_a_pipe(homes: Homes) -> None:
         assert screen.end() == 0
 
 
-@pytest.mark.req("JOIN-7")
+@pytest.mark.req("JOIN-7", "JOIN-9")
 def test_the_answer_that_was_lost_does_no_harm(homes: Homes) -> None:
     """Let in, but cut off before anything was written: the same invite completes it."""
     text = homes.invite("--name", "Garage")
@@ -212,3 +212,11 @@ def test_the_answer_that_was_lost_does_no_harm(homes: Homes) -> None:
     assert "Garage" in names(shell)
     upstream = json.loads((shell.home / "community" / "upstream.json").read_text())
     assert upstream["address"] == quick(homes.hearth, "status")["server"]["address"]
+
+    # A member that redeems another invite takes its address, and leaves it to somebody else.
+    (shell.home / "community" / "upstream.json").unlink()
+    other = homes.invite()
+    done = shell.run("invite", "redeem", other, "--json")
+    assert "the invite stays unused" in done.stderr
+    assert json.loads((shell.home / "community" / "upstream.json").read_text()) == upstream
+    assert len(names(homes.hearth)) == again["members"]
