@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -12,8 +13,10 @@ from tests.bench.llm_bench import STREAMS, request, translated
 
 ROUNDS = 40
 """The quickest of so many counts: what else the machine does is no part of the cost."""
-MOST_SECONDS_A_FRAME = 60e-6
-MOST_SECONDS_A_REQUEST = 1e-3
+SLOWER = 10 if sys.gettrace() else 1
+"""What follows each line for the coverage slows Python down several times; the benchmark runs without it."""
+MOST_SECONDS_A_FRAME = 60e-6 * SLOWER
+MOST_SECONDS_A_REQUEST = 1e-3 * SLOWER
 
 
 @pytest.mark.req("LLM-26")
