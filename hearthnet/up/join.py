@@ -136,7 +136,7 @@ class _Joining:
                     # It may have let us in before, and only its answer was lost.
                     with contextlib.suppress(HearthNetError):
                         return await self._as_member(upstream, known)
-                if not unanswered or clock() > end:
+                if not unanswered or (told and clock() > end):
                     raise
             if not told:
                 tell("the node that made the invite does not answer yet; asking again for some seconds")
