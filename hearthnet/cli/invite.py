@@ -205,7 +205,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     from hearthnet.cli.who import shown_name
     from hearthnet.up.join import redeem as join
 
-    joined = join(home, _given(text), terminal.aside)
+    joined = join(home, _given(text), lambda line: terminal.aside(one_line(line)))
     if json:
         terminal.json_page(
             {
@@ -230,7 +230,7 @@ def _given(text: str | None) -> str:
     if text is None or text == "-":
         screen = terminal.screen()
         if screen is not None:
-            # Not a password prompt: those read from the terminal's line, which ends at 4,095 bytes as well.
+            # Seen while it is pasted: it is good once, and a person wants to see that all of it came.
             screen.write("paste the invite: ")
             screen.flush()
         text = sys.stdin.readline(_TEXT_BYTES) if screen is not None else sys.stdin.read(_TEXT_BYTES)

@@ -156,6 +156,18 @@ def test_an_inviter_that_cannot_be_reached_is_said_and_the_home_stays_as_it_was(
     assert not (home.run / "joining").exists()
 
 
+@pytest.mark.req("CLI-3")
+def test_a_communitys_name_cannot_steer_the_terminal(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet.up.guest.LINK_SECONDS", 0.1)
+    household = settle(tmp_path, {"attic": "member"}, founder_name="evil\\u001b[2J")
+    known = text(community_id=household.roster.community_id)
+    assert here("invite", "redeem", known, "--home", household["attic"].path) == 6
+    assert "belongs to evil\\x1b[2J's community already" in here.err
+    assert "\x1b" not in here.err
+
+
 @pytest.mark.req("JOIN-4")
 def test_an_address_beyond_this_computer_takes_a_certificate(here: Here, home: Path) -> None:
     assert here("invite", "redeem", text(address="192.0.2.1:7422")) == 2

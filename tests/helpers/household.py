@@ -87,9 +87,11 @@ def make_home(path: Path, name: str, services: str = "[]") -> Home:
     return home
 
 
-def settle(folder: Path, levels: Mapping[str, Level], services: str = "[]") -> Household:
-    """A community founded in `folder` by `founder`, with a member for each name of `levels`."""
-    founder = make_home(folder / "founder", "founder", services)
+def settle(
+    folder: Path, levels: Mapping[str, Level], services: str = "[]", founder_name: str = "founder"
+) -> Household:
+    """A community founded in `folder`, with a member for each name of `levels`."""
+    founder = make_home(folder / "founder", founder_name, services)
     roster = first_run.prepare(founder, lambda line: None).roster
     own, others = keyring.load_identity(founder.device_key), {}
     for number, (name, level) in enumerate(levels.items()):
