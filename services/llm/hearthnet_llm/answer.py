@@ -9,6 +9,8 @@ from typing import Any
 from hearthnet_llm.frames import Cited, Done, Frame, Served, Thought, Token, ToolCall
 from hearthnet_llm.parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.profile import Profile
+from hearthnet_llm.request import Message
+from hearthnet_llm.threads.spoken import Spoken
 
 
 class Answer:
@@ -23,6 +25,8 @@ class Answer:
         self._citations: list[Citation] = []
         self._served: list[ServerPart] = []
         self._done: Done | None = None
+        self._spoken = Spoken()
+        self.thread_length: int | None = None
 
     def by(self, profile: Profile) -> None:
         """Whose answer it is from now on; nothing has been said yet."""
@@ -30,6 +34,7 @@ class Answer:
 
     def feed(self, frame: Frame) -> None:
         """Adds one frame."""
+        self._spoken.feed(frame)
         match frame:
             case Token(text):
                 self._texts.append(text)
@@ -52,6 +57,11 @@ class Answer:
         return "".join(self._texts)
 
     @property
+    def message(self) -> Message:
+        """What stands for the answer in a transcript."""
+        return self._spoken.message
+
+    @property
     def output(self) -> dict[str, Any]:
         """What llm.chat answers with in one piece: the message and the calls so far."""
         beside = {"thinking": self._thoughts, "citations": self._citations, "served": self._served}
@@ -64,6 +74,7 @@ class Answer:
         done = self._done or Done("cancelled", 0, len(self._texts))
         path = {"tool_path": done.tool_path} if self._with_calls else {}
         parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
+        parts["thread_length"] = self.thread_length
         told = {name: count for name, count in parts.items() if count is not None and self._with_calls}
         return {
             "model": self._model,

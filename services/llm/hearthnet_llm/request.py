@@ -169,9 +169,14 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The input of llm.chat@2.0. None: not said; a service call has the contract's defaults filled in."""
+    """The input of llm.chat@2.0. None: not said; a service call has the contract's defaults filled in.
+
+    `thread_id` and `thread_length` are the service's (threads/); no model gets to see them.
+    """
 
     messages: list[Message]
+    thread_id: str | None = None
+    thread_length: int | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None

@@ -35,6 +35,7 @@ from hearthnet_llm.profile import Profile
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.settings import Settings
+from hearthnet_llm.threads.threads import Threads
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
@@ -57,6 +58,7 @@ class LlmService(Service):
     _memory: Memory
     _pool: Pool
     _settings: Settings
+    _threads: Threads
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +66,7 @@ class LlmService(Service):
         self._box: Box | None = None
         self._box_note = ""
         self._seen: Seen | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
 
     async def start(self, node: NodeContext) -> None:
         """Finds the models of the config and the file of the one in the box; loads nothing yet."""
@@ -72,13 +74,15 @@ class LlmService(Service):
         self._memory = Memory(node.data / "models-learned.json")
         self._pool = Pool(self._memory, self._renew)
         self._settings = Settings(node.home, self._use)
+        self._threads = Threads(node.data)
         await self._pool.use(config.models)
         if config.builtin or config.model_file:
             self._box = Box(config, node.data / "model-checked.json")
             node.progress("checking the model", 0, 1)
             await self._look_into_box(self._box)
         await self._pool.settle(SETTLE_SECONDS)
-        self._following = asyncio.create_task(self._settings.follow(), name="follow settings")
+        for work in (self._settings, self._threads):
+            self._following.append(asyncio.create_task(work.follow(), name=f"follow {type(work).__name__}"))
         self._renew()
 
     async def opened(self) -> None:
@@ -95,20 +99,25 @@ class LlmService(Service):
 
     async def stop(self) -> None:
         """Lets go of all models."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        for task in self._following:
+            task.cancel()
+        if self._following:
+            await asyncio.wait(self._following)
             await self._pool.close()
+            await self._threads.close()
         if self._boxed is not None:
             await self._boxed.close()
 
     @capability("llm.chat@2.0")
     async def chat(self, call: Call[ModelParams, ChatRequest], stream: Stream) -> Reply:
         """Continues a conversation."""
-        backends = able(self._named(call.params), call.params, call.input)
-        check(call.input, backends[0].profile)
-        answer = Answer(backends[0].profile)
-        await relay(call, stream, answer, self._failover(backends, answer).chat(call.input))
+        turn = await self._threads.whole(call.principal, call.input)
+        with turn.places():
+            backends = able(self._named(call.params), call.params, turn.request)
+            check(turn.request, backends[0].profile)
+            answer = Answer(backends[0].profile)
+            await relay(call, stream, answer, self._failover(backends, answer).chat(turn.request))
+        answer.thread_length = await self._threads.keep(turn, answer.message)
         return Reply(output=answer.output, meta=answer.meta())
 
     @capability("llm.complete@1.0")

@@ -1,0 +1,1 @@
+"""Transcripts kept for whoever sends only what is new (tools.md, "Conversations")."""

@@ -1,0 +1,57 @@
+"""An answer as the message that stands for it in a transcript: what was said, in its order."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hearthnet_llm.frames import Cited, Frame, Served, Thought, Token, ToolCall
+from hearthnet_llm.parts import Citation, Part, TextPart, ThinkingPart
+from hearthnet_llm.request import Message
+
+
+class Spoken:
+    """Feed it each frame in order."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._texts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._thoughts: list[ThinkingPart] = []
+
+    def feed(self, frame: Frame) -> None:
+        """Adds one frame."""
+        match frame:
+            case Token(text):
+                self._texts.append(text)
+            case Cited(citation):
+                self._cite(citation)
+            case Served(part):
+                self._end_text()
+                self._parts.append(part)
+            case ToolCall():
+                self._calls.append(frame)
+            case Thought(thought):
+                self._thoughts.append(thought)
+            case _:
+                pass
+
+    @property
+    def message(self) -> Message:
+        """The message; plain text where there is nothing but text."""
+        text = "".join(self._texts)
+        content: str | list[Part] = text
+        if self._parts:
+            content = [*self._parts, *([TextPart(text)] if text else [])]
+        return Message("assistant", content, self._calls, thinking=self._thoughts or None)
+
+    def _cite(self, citation: Citation) -> None:
+        """The citation belongs to the text just before, of which several may follow each other."""
+        self._end_text()
+        if self._parts and isinstance(last := self._parts[-1], TextPart):
+            self._parts[-1] = msgspec.structs.replace(last, citations=[*(last.citations or ()), citation])
+
+    def _end_text(self) -> None:
+        text = "".join(self._texts)
+        self._texts.clear()
+        if text:
+            self._parts.append(TextPart(text))
