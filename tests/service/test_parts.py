@@ -125,3 +125,24 @@ def test_states_are_lines_of_json_and_a_closed_pipe_harms_nobody(tmp_path: Path)
     os.close(writing)
     Status(None).failed("in the log only")
     assert Home.resolve(tmp_path).service("x") == tmp_path / "services" / "x"
+
+
+@pytest.mark.req("SERVICE-5")
+@pytest.mark.asyncio
+async def test_a_task_that_keeps_its_cancellation_to_itself_is_told_again() -> None:
+    """As `asyncio.wait_for` does before Python 3.12 when both come together."""
+    told: list[bool] = []
+
+    async def deaf() -> None:
+        while len(told) < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                told.append(True)
+
+    tasks = TaskSet()
+    task = tasks.start(deaf(), "deaf")
+    await asyncio.sleep(0)
+    await asyncio.wait_for(tasks.close(), 5)
+    assert task.done()
+    assert told == [True, True]

@@ -19,7 +19,6 @@ from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.roster import Roster
 
 _log = logging.getLogger(__name__)
-_TRIES = 5
 Make = Callable[[Roster], tuple[CommunityEvent, ...]]
 """Makes an own event, after those of others that it builds on and that are new, too. An own event that the
 roster has already is the answer to a repetition.
@@ -42,7 +41,7 @@ class Chain:
         """
         membership = self._peer.membership
         async with self._one_at_a_time:
-            for _ in range(_TRIES):
+            while True:
                 *others, own = make(membership.roster)
                 if membership.roster.history.get(own.hash) is not None:
                     return own, True
@@ -50,12 +49,11 @@ class Chain:
                     await self._log.keep(other)
                 kept = await self._log.claim(own)
                 membership.learn([*others, kept])
+                if membership.roster.history.get(kept.hash) is None:
+                    raise HearthNetError("internal_error", f"the log keeps {kept.hash}, which does not hold")
                 await self._tell([*others, kept])
                 if kept.hash == own.hash:
                     return own, False
-        raise HearthNetError(
-            "internal_error", "the community's log has other events of this node than it knows"
-        )
 
     async def _tell(self, events: list[CommunityEvent]) -> None:
         """Tells everybody. Who does not hear of it finds it out when heads are compared."""

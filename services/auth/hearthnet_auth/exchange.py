@@ -18,7 +18,7 @@ import msgspec
 
 from hearthnet.bus import event_frames
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.event_frames import HEADS, RELAY, Heads
+from hearthnet.bus.event_frames import HEADS, RELAY
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import short_id
 from hearthnet.service.community_log import CommunityLog, Remembered
@@ -28,18 +28,19 @@ from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.revocation import TokenRevocation
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import FrameError
+from hearthnet_auth.neighbours import Neighbours
 
 _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 0.5
-"""Between two announcements, however much changes."""
+"""Before each announcement, however much changes; before the first one, too: offers are to be out then."""
 _JITTER_SECONDS: Final = 0.25
 """Before asking: of many that are behind, not all ask at once, and some hear it from their neighbours."""
 _AGAIN_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 10.0
-_FAILED_SECONDS: Final = 5.0
-_FRUITLESS_SECONDS: Final = 30.0
-"""For so long a node is not asked again after it gave no answer, or nothing new."""
+_ANSWER_SECONDS: Final = 1.0
+"""Within which one of those who know more says so to one who knows less."""
+_ANSWER_AGAIN_SECONDS: Final = 5.0
 _PAGE: Final = 500
 _MOST_PAGES: Final = 40
 
@@ -56,9 +57,10 @@ class Exchange:
         self._announcing = asyncio.Event()
         self._keeping = asyncio.Event()
         self._asking = asyncio.Event()
-        self._ahead: dict[str, Heads] = {}
-        self._fruitless: dict[str, Heads] = {}
-        self._not_before: dict[str, float] = {}
+        self._neighbours = Neighbours()
+        self._clock = asyncio.get_running_loop().time
+        self._answering: asyncio.TimerHandle | None = None
+        self._answer_after = 0.0
         self._events: set[str] = set()
         self._revocations: set[str] = set()
 
@@ -75,6 +77,7 @@ class Exchange:
 
     async def close(self) -> None:
         """Ends all of it."""
+        self._answered()
         await self._tasks.close()
 
     async def relay(self, events: tuple[CommunityEvent, ...], revoked: tuple[TokenRevocation, ...]) -> None:
@@ -91,11 +94,11 @@ class Exchange:
 
     async def _announce(self) -> None:
         while True:
+            await asyncio.sleep(_LEAST_SECONDS)
             self._announcing.clear()
             body = msgspec.json.encode(self._membership.heads())
             with contextlib.suppress(HearthNetError):
                 await event_frames.publish(self._peer, HEADS, body)
-            await asyncio.sleep(_LEAST_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_SECONDS * random.uniform(0.8, 1.2)):
                     await self._announcing.wait()
@@ -107,37 +110,54 @@ class Exchange:
         except (FrameError, HearthNetError) as error:
             _log.info("dropped heads: %s", error)
             return
-        node = frame.header.sender
-        if node != self._peer.node_id and self._may_ask(node, heads):
-            self._ahead[node] = heads
+        if frame.header.sender == self._peer.node_id:
+            return
+        self._neighbours.heard(frame.header.sender, heads, self._clock())
+        ours = self._membership.heads()
+        if ours.behind(heads):
             self._asking.set()
+        elif heads.behind(ours):
+            self._answer_soon()
+        else:
+            self._answered()
 
-    def _may_ask(self, node: str, heads: Heads) -> bool:
-        """Whether `node` knows more, as it seems, and did not disappoint lately."""
-        if asyncio.get_running_loop().time() < self._not_before.get(node, 0.0):
-            return False
-        return self._fruitless.get(node) != heads and self._membership.heads().behind(heads)
+    def _answer_soon(self) -> None:
+        """Tells who is behind that there is more, unless another node does so first."""
+        now = self._clock()
+        if self._answering is None and now >= self._answer_after:
+            self._answer_after = now + _ANSWER_AGAIN_SECONDS
+            delay = random.uniform(0, _ANSWER_SECONDS)
+            self._answering = asyncio.get_running_loop().call_later(delay, self._answer)
+
+    def _answer(self) -> None:
+        self._answering = None
+        self._announcing.set()
+
+    def _answered(self) -> None:
+        """Somebody else told as much as is known here."""
+        if self._answering is not None:
+            self._answering.cancel()
+            self._answering = None
 
     async def _ask(self) -> None:
         while True:
-            await self._asking.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._neighbours.pause(self._membership.heads(), self._clock())):
+                    await self._asking.wait()
             self._asking.clear()
             await asyncio.sleep(random.uniform(0, _JITTER_SECONDS))
-            while self._ahead:
-                node, heads = self._ahead.popitem()
-                if self._may_ask(node, heads) and self._membership.is_member(node):
-                    await self._fetch(node, heads)
+            node = self._neighbours.due(self._membership.heads(), self._clock())
+            if node is not None:
+                await self._fetch(node)
 
-    async def _fetch(self, node: str, heads: Heads) -> None:
-        """Fetches what `node` has. One that had nothing after all is not asked again for the same."""
-        clock = asyncio.get_running_loop().time
+    async def _fetch(self, node: str) -> None:
         try:
-            if not await self._pages(node):
-                self._fruitless[node] = heads
-                self._not_before[node] = clock() + _FRUITLESS_SECONDS
+            anything = self._membership.is_member(node) and await self._pages(node)
         except HearthNetError as error:
-            self._not_before[node] = clock() + _FAILED_SECONDS
+            self._neighbours.silent(node, self._clock())
             _log.warning("%s knows more, but does not say it: %s", short_id(node), error)
+        else:
+            self._neighbours.gave(node, anything, self._clock())
 
     async def _pages(self, node: str) -> bool:
         anything = False
