@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -83,6 +83,10 @@ class Removal(NamedTuple):
     relies_on: frozenset[str]
 
 
+Agreement = tuple[str, str, str, str]
+"""What kind of removal, of whom, to which level or why, under which client id."""
+
+
 class _Flaw(Exception):
     """Why an event does not count."""
 
@@ -90,7 +94,7 @@ class _Flaw(Exception):
 class Judge:
     """The state after all events of `history`, where of the removals only those in `decided` take effect."""
 
-    def __init__(self, history: History, decided: Iterable[Removal]) -> None:
+    def __init__(self, history: History, decided: Sequence[Removal]) -> None:
         self.name: str | None = None
         self.created_at = ""
         self.policy = Policy()
@@ -107,6 +111,7 @@ class Judge:
         self._open: Counter[str] = Counter()
         self._asked: dict[str, tuple[Joined, OpenInvite]] = {}
         self._decided = {removal.event.hash for removal in decided}
+        self._carried_out = _carried_out(decided)
         self._limits = _limits(decided)
         self._covered: dict[tuple[int, str], frozenset[str]] = {}
         self._policies = [
@@ -258,6 +263,8 @@ class Judge:
 
     def _removed(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
         if event.hash in self._decided:
+            if place > self._carried_out.get(_agreement(content), place):
+                raise _Flaw("what its co-signers agreed to was carried out before; it takes new signatures")
             self._remove(place, event, content)
             return
         self._check_target(content)
@@ -352,13 +359,35 @@ def _known(history: History, event: CommunityEvent, content: Demoted | Revoked) 
     return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
 
 
-def _limits(decided: Iterable[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
+def _agreement(content: Demoted | Revoked) -> Agreement | None:
+    """What the co-signers of a removal agreed to (resolutions.md 71), None where there are none."""
+    if not content.co_signers:
+        return None
+    what = content.reason if isinstance(content, Revoked) else content.new_level
+    return type(content).__name__, content.target_node_id, what, content.client_id
+
+
+def _carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
+    """Where each agreement takes effect: once, however many events carry its signatures. Else any trusted
+    member could repeat a removal alone, with what others signed long before the target came back.
+    """
+    found: dict[Agreement | None, int] = {}
+    for removal in decided:
+        agreement = _agreement(removal.content)
+        if agreement is not None:
+            found[agreement] = min(removal.place, found.get(agreement, removal.place))
+    return found
+
+
+def _limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
     """For each target of a removal: up to where its events have no more than which rank behind them, other
     than those that the removal knew.
     """
     found: dict[str, list[tuple[int, frozenset[str], int]]] = {}
+    first = _carried_out(decided)
     for removal in decided:
         content = removal.content
         rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
-        found.setdefault(content.target_node_id, []).append((removal.place, removal.known, rank))
+        until = first.get(_agreement(content), removal.place)
+        found.setdefault(content.target_node_id, []).append((until, removal.known, rank))
     return found
