@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community
+from hearthnet.trust import acts
 from hearthnet.trust.community import CommunityEvent, Demoted, Revoked
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster, derive
