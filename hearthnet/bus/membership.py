@@ -30,6 +30,7 @@ from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
 
 _log = logging.getLogger(__name__)
+_HEADS_MS: Final = 30_000
 _MOST_WAITING: Final = 4_000
 _MOST_EARLY: Final = 200
 """Events that are kept for a moment because what they build on is on its way."""
@@ -59,6 +60,7 @@ class Membership:
         self._changed: list[Callable[[], None]] = []
         self._own_heads: list[Callable[[Heads], None]] = []
         self._heads: Heads | None = None
+        self._heads_until = 0
         self.dropped = 0
 
     @property
@@ -79,8 +81,10 @@ class Membership:
         return RANK[self._roster.level(node)] >= RANK["member"]
 
     def heads(self) -> Heads:
-        """How much this process knows."""
-        if self._heads is None:
+        """How much this process knows, and need not forget yet."""
+        now = steady_ms()
+        if self._heads is None or now >= self._heads_until:
+            self._heads_until = now + _HEADS_MS
             current = self.revocations.current(now_ms())
             known = sorted(f"{one.issuer} {one.token_id}" for one in current)
             self._heads = Heads(
