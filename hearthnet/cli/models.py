@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli import terminal
+from hearthnet.cli import connecting, terminal
 from hearthnet.cli.options import home_option, json_option
 from hearthnet.errors import HearthNetError
 
@@ -27,7 +27,7 @@ _HEADINGS: Final = ("model", "node", "backend", "context", "languages", "tools")
 @click.group("models", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Language models: which there are, and the built-in one."""
+    """Language models: which there are, others that you connect, and the built-in one."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -41,7 +41,9 @@ def list_models(home: Home, json: bool) -> None:
 
     from hearthnet.cli.caps import offers_of
 
-    _report(asyncio.run(offers_of(home, "llm.chat")), json)
+    views = asyncio.run(offers_of(home, "llm.chat"))
+    _report(views, json)
+    connecting.tell_missing(home, {str(view.params.get("model")) for view in views})
 
 
 def _report(views: list[OfferView], json: bool) -> None:
@@ -54,7 +56,10 @@ def _report(views: list[OfferView], json: bool) -> None:
         terminal.json_page(offers_as_json(views))
         return
     if not views:
-        terminal.line("no language model is offered; get the built-in one with: hearthnet models install")
+        terminal.line(
+            "no language model is offered; get the built-in one with: hearthnet models install, "
+            "or connect your own: hearthnet models add ollama"
+        )
         return
     offers = [(view, ModelOffer(view.params)) for view in views]
     terminal.table(
@@ -154,3 +159,7 @@ def last_line(text: str) -> str:
     """The last line that says something."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it does not say why"
+
+
+for _command in (connecting.add, connecting.remove, connecting.test):
+    command.add_command(_command)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -102,21 +101,20 @@ def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Sh
 
 
 @pytest.mark.req("ASK-13", "CLI-5")
-def test_a_model_whose_server_is_gone_is_named_with_its_host_and_another_one_to_ask(tmp_path: Path) -> None:
+def test_a_model_whose_server_hangs_up_is_named_with_its_host_and_another_one_to_ask(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "gone")
     shell.home.mkdir()
-    with socket.socket() as taken:  # bound but not listening: nobody answers there
-        taken.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{taken.getsockname()[1]}"
-        model = f'[[llm.models]]\nkind = "openai"\nname = "far"\nurl = "http://{host}/v1"\nmodel = "far-1"\n'
-        (shell.home / "hearthnet.toml").write_text(f"[server]\nport = 0\n\n{model}")
+    with ScriptedModel(hangs_up=True) as model:
+        host = f"127.0.0.1:{model.port}"
+        (shell.home / "hearthnet.toml").write_text(f"[server]\nport = 0\n\n{model.config}")
         with shell.node():
+            wait_for_sync(lambda: NAME in shell.run("models", "list").stdout)
             done = shell.run("ask", "What is there about water?")
             assert done.returncode == 6
             assert done.stdout == ""
             assert done.stderr == (
-                f"hearthnet: the model far cannot be reached at {host}; start its server, or check its url "
-                "in hearthnet.toml, or go on with another model: --model smollm2-135m-instruct\n"
+                f"hearthnet: the server of the model {NAME} at {host} hung up; ask again, or go on with "
+                "another model: --model smollm2-135m-instruct\n"
             )
             assert shell.run("ask", "Say hello.", *BOX).returncode == 0
 

@@ -31,12 +31,17 @@ class ScriptedModel:
 
     turns: dict[str, list[Say]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    port: int = 0
+    """Where it is; 0 for anywhere. One that ended can be entered again, at the same place."""
+    hangs_up: bool = False
+    """It lists its models, and ends the connection where one of them is asked."""
     stopped_at: float = 0.0
     """When, on the monotonic clock, somebody stopped listening to a turn without end."""
 
     def __enter__(self) -> Self:
         handler = type("Handler", (_Handler,), {"owner": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+        self.port = self._server.server_port
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
@@ -50,8 +55,12 @@ class ScriptedModel:
     @property
     def config(self) -> str:
         """What stands in a node's settings to connect it."""
-        url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        return f'[[llm.models]]\nkind = "openai"\nname = "{NAME}"\nurl = "{url}"\nmodel = "{NAME}"\n'
+        return f'[[llm.models]]\nkind = "openai"\nname = "{NAME}"\nurl = "{self.url}"\nmodel = "{NAME}"\n'
+
+    @property
+    def url(self) -> str:
+        """The base of its API."""
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def turn(self, request: dict[str, Any]) -> Say:
         """The turn that answers a request: by its question, and how often the model has spoken since."""
@@ -81,12 +90,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")  # who is kept waiting on would be served after the end
         self.end_headers()
         self.wfile.write(body)
+        self.close_connection = True
 
     def do_POST(self) -> None:
         """A chat completion, streamed."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.owner.hangs_up:
+            self.close_connection = True
+            return
         turn = self.owner.turn(request)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")

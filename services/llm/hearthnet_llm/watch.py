@@ -27,7 +27,7 @@ class Watch:
     def __init__(self) -> None:
         self.state: State = "unknown"
         self._pause = _FIRST_SECONDS
-        self._since = 0.0
+        self._since = -_STEADY_SECONDS  # before it ever went, it is trusted
 
     @property
     def there(self) -> bool:
@@ -41,7 +41,7 @@ class Watch:
 
     def seen(self, now: float) -> None:
         """The server answered."""
-        if not self.there:
+        if self.state == "gone":
             self._since = now
         self.state = "there"
 

@@ -50,7 +50,7 @@ def test_who_goes_soon_after_coming_back_is_looked_at_ever_more_rarely() -> None
         watch.failed(turn * 10.0 + 1)
         watch.failed(turn * 10.0 + 2)
         pauses.append(watch.wait_seconds)
-    assert pauses == [2, 4, 8, 16]
+    assert pauses == [1, 2, 4, 8]
     watch.seen(100.0)
     watch.failed(500.0)
     watch.failed(500.5)

@@ -1,0 +1,81 @@
+"""The models in hearthnet.toml, edited so that comments and order stay as the person wrote them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home, ModelConfig
+
+
+def connected(home: Home) -> tuple[ModelConfig, ...]:
+    """The models that the settings name; `bad_request` where the file is wrong."""
+    from hearthnet.config import load_config
+
+    return load_config(home).llm.models
+
+
+def insert(home: Home, model: ModelConfig) -> None:
+    """Writes `model` as the last one. A file that is wrong is left alone, and `bad_request` says where."""
+    import msgspec
+    import tomlkit
+
+    connected(home)
+    page = tomlkit.parse(_text(home))
+    llm = page.setdefault("llm", tomlkit.table())
+    models: Any = llm.get("models")
+    fields = {name: value for name, value in msgspec.to_builtins(model).items() if value not in (None, "")}
+    if isinstance(models, tomlkit.items.Array):
+        entry: Any = tomlkit.inline_table()
+        entry.update(fields)
+        models.append(entry)
+    else:
+        entry = tomlkit.table()
+        entry.update(fields)
+        if models is None:
+            models = llm["models"] = tomlkit.aot()
+        models.append(entry)
+    _write(home, tomlkit.dumps(page))
+
+
+def delete(home: Home, name: str) -> list[ModelConfig]:
+    """Takes the models called `name` out; which they were."""
+    import tomlkit
+
+    gone = [model for model in connected(home) if model.name == name]
+    if gone:
+        page: Any = tomlkit.parse(_text(home))
+        models = page["llm"]["models"]
+        for index in reversed(range(len(models))):
+            if models[index].get("name") == name:
+                del models[index]
+        if not models:
+            del page["llm"]["models"]
+        _write(home, tomlkit.dumps(page))
+    return gone
+
+
+def _text(home: Home) -> str:
+    try:
+        return home.config_file.read_bytes().decode("utf-8")  # not read_text: line ends stay what they are
+    except FileNotFoundError:
+        return ""
+
+
+def _write(home: Home, text: str) -> None:
+    """Puts the new text in place, unless it would not be read as settings any more."""
+    from hearthnet.config import parse_config
+    from hearthnet.up.files import file_errors, write_whole
+
+    try:
+        parse_config(text, home.config_file)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "bad_request",
+            f"{home.config_file} cannot be edited by this command ({error.message}); edit it by hand",
+        ) from error
+    file = home.config_file.resolve()
+    with file_errors(file):
+        write_whole(file, text.encode("utf-8"), durable=True)
