@@ -170,18 +170,19 @@ class Exchange:
                 node=node,
                 timeout_seconds=_ASK_SECONDS,
             )
+            told = _told(reply.output)
             revoked = tuple(
                 one
-                for one in _typed(reply.output["revocations"], TokenRevocation)
+                for one in _typed(told.revocations, TokenRevocation)
                 if not self._membership.revocations.revoked(one.issuer, one.token_id)
             )
-            new = self._membership.fetched(_typed(reply.output["events"], CommunityEvent), revoked)
+            new = self._membership.fetched(_typed(told.events, CommunityEvent), revoked)
             if new:
                 now = self._membership.roster
                 events = tuple(one for one in now.events if known.history.get(one.hash) is None)
                 await self.relay(events, revoked)
             anything = anything or new
-            if not (new and reply.output["more"]):
+            if not (new and told.more):
                 break
         return anything
 
@@ -211,6 +212,22 @@ class Exchange:
 
 def _name(revoked: TokenRevocation) -> str:
     return f"{revoked.issuer} {revoked.token_id}"
+
+
+class _Told(msgspec.Struct):
+    """The output of `community.sync`; each document in it is looked at by itself."""
+
+    events: list[Any]
+    revocations: list[Any]
+    more: bool
+
+
+def _told(output: Any) -> _Told:
+    """What another node answered, which nobody has checked; `internal_error` for nonsense."""
+    try:
+        return msgspec.convert(output, _Told)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("internal_error", f"its answer does not fit: {error}") from error
 
 
 def _typed(documents: list[Any], wanted: type[Any]) -> list[Any]:

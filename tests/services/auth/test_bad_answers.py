@@ -1,0 +1,68 @@
+"""A member that answers with something else than what was asked for."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from hearthnet.bus import event_frames
+from hearthnet.bus.event_frames import HEADS, Extent, Heads
+from hearthnet.contracts import Contract
+from hearthnet.service import Call, Offer, Reply, Service, capability
+from hearthnet_auth.inputs import NoParams, SyncInput
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+from tests.services.auth.houses import SYNC, living
+
+pytestmark = pytest.mark.asyncio
+BAD: list[Any] = [None, 5, [], {}, {"events": 5, "revocations": None, "more": "x"}, {"events": [[]]}]
+
+
+class Liar(Service):
+    """Offers `community.sync`, and answers what it likes."""
+
+    name: ClassVar[str] = "liar"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = 0
+
+    def offers(self) -> list[Offer]:
+        """The one."""
+        return [Offer(capability=SYNC)]
+
+    @capability(SYNC)
+    async def sync(self, call: Call[NoParams, SyncInput]) -> Reply:
+        """The next bad answer."""
+        self.given += 1
+        return Reply(BAD[min(self.given, len(BAD)) - 1])
+
+
+@pytest.mark.req("COMMUNITY-4", "COMMUNITY-5")
+async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unchecked(contract: Contract, body: Any) -> None:
+        """The liar's library checks nothing."""
+
+    monkeypatch.setattr(Contract, "check_reply", unchecked)
+    monkeypatch.setattr("hearthnet_auth.neighbours._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("hearthnet_auth.neighbours.FRUITLESS_SECONDS", 0.0)
+    liar = Liar()
+    async with (
+        living(street, street.home),
+        street.hosting(liar, at=street.guest),
+        await street.guest_bus() as guest,
+    ):
+        before = 0
+
+        def asked() -> bool:
+            return liar.given > before
+
+        for count in range(1_000, 1_000 + len(BAD)):
+            before = liar.given
+            claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
+            await event_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
+            await wait_for(asked, 5, f"claim {count} to be looked at")
