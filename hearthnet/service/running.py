@@ -160,7 +160,9 @@ class Running:
             return msgspec.convert(reply, Reply)
 
         effect = endpoint.contract.side_effects
-        await self._budget.charge(self._admitted.claims, effect=effect, idempotency_key=call.idempotency_key)
+        # Services know their own keys only, so that the same one may stand for an effect of each.
+        key = f"{call.contract.id} {call.idempotency_key}" if call.idempotency_key else ""
+        await self._budget.charge(self._admitted.claims, effect=effect, idempotency_key=key)
         if not effect:
             return await work()
         self._began = call, await self._records.begin(call)
