@@ -97,8 +97,8 @@ def _clumsy(profile: Profile, request: ChatRequest) -> int:
 class Failover:
     """One request and those who may answer it, in order.
 
-    `chosen` hears whose answer follows, `failed` of each failure, `toolless` of a model that turned out to
-    call no tools.
+    `ask` gives one model's answer. `chosen` hears whose answer follows, `failed` of each failure, `toolless`
+    of a model that turned out to call no tools.
     """
 
     def __init__(
@@ -107,11 +107,13 @@ class Failover:
         chosen: Callable[[Profile], None],
         failed: Callable[[Backend, HearthNetError], None],
         toolless: Callable[[Backend], bool],
+        ask: Callable[[Backend, ChatRequest], FrameStream],
     ) -> None:
         self._backends = backends
         self._chosen = chosen
         self._failed = failed
         self._toolless = toolless
+        self._ask = ask
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """The frames of the first one that answers the conversation."""
@@ -135,7 +137,7 @@ class Failover:
                 return
             except HearthNetError as error:
                 self._failed(backend, error)
-                if spoken or error.code not in _ELSEWHERE:
+                if spoken or not _elsewhere(error):
                     raise
                 problems.append(error)
         raise _together(problems)
@@ -146,9 +148,9 @@ class Failover:
         if backend.profile.tool_mode != "none" or not tools:
             heard = False
             try:
-                async with aclosing(backend.stream(request)) as frames:
+                async with aclosing(self._ask(backend, request)) as frames:
                     async for frame in frames:
-                        heard = True
+                        heard = heard or not isinstance(frame, Notice | Progress)
                         yield frame
                 return
             except HearthNetError as error:
@@ -157,9 +159,14 @@ class Failover:
         model = backend.profile.model
         single = without_tools(request, model)
         yield notice(model)
-        async with aclosing(backend.stream(single)) as frames:
+        async with aclosing(self._ask(backend, single)) as frames:
             async for frame in frames:
                 yield frame
+
+
+def _elsewhere(error: HearthNetError) -> bool:
+    """Whether another model may do better: also where only the context of this one is too small."""
+    return error.code in _ELSEWHERE or "limit" in error.details
 
 
 def _refuses_tools(error: HearthNetError) -> bool:

@@ -15,14 +15,17 @@ ToolMode = Literal["native", "grammar", "none"]
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One model behind one backend.
 
-    `ctx` counts tokens of prompt and answer together. `tools_by_name_only`: a tool call is only obtained
-    when the caller demands one tool. An empty `languages` promises none in particular. `advice` is one line
-    for people.
+    `ctx` counts tokens of prompt and answer together; not `ctx_known`: it is a guess, and nobody is refused
+    for it. `most_result`: so many tokens of a tool's result are shown to the model at most; 0: all of it.
+    `tools_by_name_only`: a tool call is only obtained when the caller demands one tool. An empty `languages`
+    promises none in particular. `advice` is one line for people.
     """
 
     model: str
     backend: str
     ctx: int
+    ctx_known: bool = True
+    most_result: int = 0
     aliases: tuple[str, ...] = ()
     tool_mode: ToolMode = "none"
     tools_by_name_only: bool = False

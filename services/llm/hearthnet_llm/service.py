@@ -26,6 +26,7 @@ from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.loading import Loading
 from hearthnet_llm.builtin.model_file import Seen
 from hearthnet_llm.checking import Wish
+from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.conversation import check
 from hearthnet_llm.failover import Failover, able, named
 from hearthnet_llm.frames import Done, to_event
@@ -65,6 +66,7 @@ class LlmService(Service):
         self._boxed: Loading | None = None
         self._box: Box | None = None
         self._box_note = ""
+        self._contexts = Contexts()
         self._seen: Seen | None = None
         self._following: list[asyncio.Task[None]] = []
 
@@ -156,7 +158,7 @@ class LlmService(Service):
         return named(self._models, params, self._pool.away)
 
     def _failover(self, backends: list[Backend], answer: Answer) -> Failover:
-        return Failover(backends, answer.by, self._failed, self._toolless)
+        return Failover(backends, answer.by, self._failed, self._toolless, self._contexts.stream)
 
     def _failed(self, backend: Backend, error: HearthNetError) -> None:
         if isinstance(backend, Remote):

@@ -9,6 +9,7 @@ import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.backend import Backend
+from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.failover import Failover, able, named
 from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.parts import ImagePart, JsonPart
@@ -63,6 +64,7 @@ async def answer(
         lambda profile: chosen.append(profile.model),
         lambda backend, error: failed.append(backend.profile.model),
         lambda backend: toolless,
+        Contexts().stream,
     )
     return [frame async for frame in failover.chat(request)], chosen, failed
 
@@ -215,3 +217,13 @@ async def test_a_tool_that_is_wrong_is_not_taken_for_tools_that_are_not_there() 
     wrong = Spoken(HearthNetError("bad_request", "tools.0.parameters: type is missing"))
     with pytest.raises(HearthNetError, match="type is missing"):
         await answer(wrong, request=ChatRequest(messages=HELLO.messages, tools=TOOLS))
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-44", "LLM-51")
+async def test_what_is_too_long_for_one_goes_to_the_next() -> None:
+    long = ChatRequest(messages=[Message("user", "word " * 9000)])
+    small, large = Spoken(Token("No"), END), Spoken(Token("Hi"), END, name="b", ctx=100_000)
+    frames, chosen, _ = await answer(small, large, request=long)
+    assert chosen == ["a", "b"]
+    assert frames[-2:] == [Token("Hi"), END]

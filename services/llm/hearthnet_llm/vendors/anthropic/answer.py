@@ -28,7 +28,7 @@ from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
 from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
@@ -145,7 +145,7 @@ class Content:
             case "input_json_delta" if opened is not None:
                 piece = delta.get("partial_json") or ""
                 opened.json.append(piece)
-                self._size += len(piece)
+                self._size += weight(piece)
                 if piece and opened.id:
                     yield ToolCallDelta(opened.id, piece)
             case "thinking_delta" if opened is not None:
@@ -186,12 +186,12 @@ class Content:
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             yield Token(text)
 
     def _think(self, opened: _Open, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             opened.thought.append(text)
             yield Thinking(text)
 

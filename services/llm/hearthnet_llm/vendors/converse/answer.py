@@ -28,7 +28,7 @@ from hearthnet_llm.vendors.aws_pieces import AwsPieces
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.converse import blocks, citations
 from hearthnet_llm.vendors.converse.messages import FORMAT
-from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.pieces import Decoding
 from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
@@ -158,7 +158,7 @@ class Content:
         elif "toolUse" in delta:
             piece = delta["toolUse"].get("input") or ""
             opened.json.append(piece)
-            self._size += len(piece)
+            self._size += weight(piece)
             if piece and opened.id:
                 yield ToolCallDelta(opened.id, piece)
         elif "reasoningContent" in delta:
@@ -173,7 +173,7 @@ class Content:
         opened.redacted += native.get("redactedContent") or ""
         text = native.get("text")
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             opened.thought.append(text)
             yield Thinking(text)
 
@@ -203,7 +203,7 @@ class Content:
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             yield Token(text)
 
     def _done(self) -> Done:

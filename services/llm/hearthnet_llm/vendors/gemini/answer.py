@@ -12,7 +12,7 @@ from hearthnet_llm.frames import Cited, Done, Frame, Notice, Served, StopReason,
 from hearthnet_llm.parts import ServerPart, ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
@@ -125,7 +125,7 @@ class Content:
     def _say(self, part: Json) -> Iterator[Frame]:
         text = part.get("text")
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             yield Token(text)
         elif (part.get("inlineData") or part.get("fileData")) and not self._left_out:
             self._left_out = True
@@ -133,7 +133,7 @@ class Content:
 
     def _think(self, text: Any, signature: Any) -> Iterator[Frame]:
         if text:
-            self._size += len(text)
+            self._size += weight(text)
             self._thought.append(text)
             yield Thinking(text)
         if signature:

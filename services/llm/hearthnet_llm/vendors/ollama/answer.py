@@ -9,7 +9,7 @@ from hearthnet_llm.frames import Done, Frame, StopReason, Thinking, Thought, Tok
 from hearthnet_llm.parts import ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
-from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces
 from hearthnet_llm.vendors.soundness import count
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
@@ -56,12 +56,12 @@ class Content:
     def _said(self, message: Json) -> Iterator[Frame]:
         thought, text = message.get("thinking"), message.get("content")
         if thought:
-            self._size += len(thought)
+            self._size += weight(thought)
             self._thought.append(thought)
             yield Thinking(thought)
         if text:
             yield from self._end_thought()
-            self._size += len(text)
+            self._size += weight(text)
             yield Token(text)
         for native in message.get("tool_calls") or ():
             yield from self._end_thought()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hearthnet_llm.frames import Done, Frame, StopReason, Token, ToolCall
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.estimate import tokens
+from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.thoughts import Thoughts
@@ -121,7 +121,7 @@ class _Content:
     def _text(self, content: Any) -> Iterator[Frame]:
         if isinstance(content, str):
             if content:
-                self._text_size += len(content)
+                self._text_size += weight(content)
                 yield Token(content)
         elif isinstance(content, Mapping):
             yield from self._text(as_text(content))

@@ -1,0 +1,133 @@
+"""A conversation cut to a model's context, by these rules:
+
+1. The answer has its tokens reserved, at most half of the context; tools and schemas count as well.
+2. What fits is left alone.
+3. Whole turns are left out, oldest first, never the latest; a short summary of them takes their place.
+4. If the latest turn alone is too long, its oldest rounds are left out, never the last: a call and its
+   results go together. What users and the system say stays.
+5. If what is left is still too long, it is refused with its size and the message that is the longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.context.counting import of_message, of_rest
+from hearthnet_llm.context.summary import summary
+from hearthnet_llm.context.turns import Pieces, pieces, rounds
+from hearthnet_llm.frames import Notice
+from hearthnet_llm.profile import Profile
+from hearthnet_llm.request import ChatRequest, Message
+
+CODE: Final = "context_cut"
+_SUMMARY_SHARE: Final = 10
+_MOST_SUMMARY: Final = 600
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """The request as it fits, and what the caller is told where that is not all of it."""
+
+    request: ChatRequest
+    notice: Notice | None = None
+
+
+def fitted(request: ChatRequest, profile: Profile, ratio: float = 1.0) -> Fitted:
+    """The request within the context of the model; `ratio`: real tokens to estimated ones.
+
+    `bad_request` with the sizes where it cannot be made to fit.
+    """
+    return _Fitting(request, profile, ratio).done()
+
+
+class _Fitting:
+    def __init__(self, request: ChatRequest, profile: Profile, ratio: float) -> None:
+        self._request = request
+        self._profile = profile
+        self._messages = request.messages
+        self._sizes = [round(of_message(one, profile.most_result) * ratio) for one in request.messages]
+        self._rest = round(of_rest(request) * ratio)
+        self._reserve = min(request.sampling.max_tokens, profile.ctx // 2)
+        self._room = profile.ctx - self._reserve - self._rest
+
+    def done(self) -> Fitted:
+        """What `fitted` gives."""
+        if self._size(range(len(self._messages))) <= self._room:
+            return Fitted(self._request)
+        found = pieces(self._messages)
+        within = self._room - self._most_summary
+        kept = self._latest(found, within)
+        if len(kept) > 1 or self._size(chain(found.head, *kept)) <= within:
+            return self._whole_turns(found, kept)
+        return self._last_turn(found)
+
+    @property
+    def _most_summary(self) -> int:
+        return min(max(self._room, 0) // _SUMMARY_SHARE, _MOST_SUMMARY)
+
+    def _latest(self, found: Pieces, within: int) -> list[list[int]]:
+        """As many of the latest turns as fit, at least the last."""
+        kept = found.turns[-1:]
+        for turn in reversed(found.turns[:-1]):
+            if self._size(chain(found.head, turn, *kept)) > within:
+                break
+            kept = [turn, *kept]
+        return kept
+
+    def _whole_turns(self, found: Pieces, kept: list[list[int]]) -> Fitted:
+        left_out = list(chain(*found.turns[: -len(kept)]))
+        told = summary([self._messages[place] for place in left_out], self._most_summary)
+        stands = "; the beginnings of what was said in them stand in their place" if told else ""
+        messages = [*self._at(found.head), *told, *self._at(chain(*kept))]
+        return self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
+
+    def _last_turn(self, found: Pieces) -> Fitted:
+        """Nothing but the last turn fits, and maybe not all of it."""
+        last = found.turns[-1]
+        out: set[int] = set()
+        for one in rounds(self._messages, last)[:-1]:
+            if self._size(chain(found.head, set(last) - out)) <= self._room:
+                break
+            out |= set(one)
+        kept = [*found.head, *(place for place in last if place not in out)]
+        if self._size(kept) > self._room:
+            raise self._too_long(kept)
+        left_out = self._total - len(kept)
+        return self._cut(self._at(kept), f"{left_out} of {self._total} messages, the oldest", "")
+
+    def _cut(self, messages: list[Message], what: str, stands: str) -> Fitted:
+        had = self._rest + self._size(range(self._total))
+        text = (
+            f"The conversation has about {had} tokens; {self._profile.model} takes {self._profile.ctx}, of "
+            f"which {self._reserve} are kept for the answer. Left out: {what}{stands}."
+        )
+        return Fitted(msgspec.structs.replace(self._request, messages=messages), Notice(CODE, text))
+
+    def _too_long(self, kept: Sequence[int]) -> HearthNetError:
+        longest = max(kept, key=lambda place: self._sizes[place])
+        path, size = f"/input/messages/{longest}", self._sizes[longest]
+        needed = self._size(kept) + self._rest + self._reserve
+        advice = "shorten it, or ask a model with a larger context"
+        if self._rest > size:
+            path, size, advice = "/input/tools", self._rest, "declare fewer tools"
+        return HearthNetError(
+            "bad_request",
+            f"{path}: the context is too long: about {needed} tokens are needed, {self._reserve} of them for "
+            f"the answer, and {self._profile.model} takes {self._profile.ctx}; the most, about {size}, are "
+            f"here: {advice}",
+            details={"path": path, "tokens": size, "needed": needed, "limit": self._profile.ctx},
+        )
+
+    @property
+    def _total(self) -> int:
+        return len(self._messages)
+
+    def _size(self, places: Iterable[int]) -> int:
+        return sum(self._sizes[place] for place in places)
+
+    def _at(self, places: Iterable[int]) -> list[Message]:
+        return [self._messages[place] for place in places]

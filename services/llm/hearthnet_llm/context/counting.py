@@ -1,0 +1,89 @@
+"""How many tokens a request probably has, where nobody has counted them: by script, rounded up.
+
+Images and other media are counted flat, since what they cost is each vendor's own affair: an image as much as
+one of the size to which they are scaled (media/limits.py) costs where it is dearest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet_llm.parts import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    VideoPart,
+)
+from hearthnet_llm.request import ChatRequest, Message
+from hearthnet_llm.vendors.estimate import tokens, weight
+
+MESSAGE: Final = 4
+"""What stands between messages: the role, and the marks of a turn."""
+IMAGE: Final = 1600
+MEDIA: Final = 3000
+_CALL: Final = 8
+
+
+def of_text(text: str | None) -> int:
+    """The tokens of a text."""
+    return tokens(weight(text)) if text else 0
+
+
+def of_json(value: Any) -> int:
+    """The tokens of a value as JSON."""
+    return of_text(msgspec.json.encode(value).decode())
+
+
+def of_message(message: Message, most_result: int = 0) -> int:
+    """The tokens of a message. Of a tool's result at most `most_result` count, where that is not 0."""
+    total = MESSAGE + of_text(message.name) + of_text(message.refusal)
+    if isinstance(message.content, str):
+        total += of_text(message.content)
+    else:
+        total += sum(_of_part(part) for part in message.content or ())
+    total += sum(_of_part(part) for part in message.thinking or ())
+    total += sum(_CALL + of_text(call.name) + of_json(call.arguments) for call in message.tool_calls)
+    return min(total, most_result) if message.role == "tool" and most_result else total
+
+
+def of_rest(request: ChatRequest) -> int:
+    """The tokens of what is no message: the tools, and the schema of the answer."""
+    tools = sum(
+        _CALL + of_text(tool.name) + of_text(tool.description) + of_json(tool.schema)
+        for tool in request.tools or ()
+    )
+    schema = request.response_schema
+    return tools + (of_json(schema.schema) if schema is not None else 0)
+
+
+def _of_part(part: Part) -> int:
+    match part:
+        case TextPart(text) | RefusalPart(text) | ThinkingPart(text):
+            return of_text(text)
+        case ImagePart():
+            return IMAGE
+        case DocumentPart():
+            written = of_text(part.text) + sum(of_text(piece.text) for piece in part.texts or ())
+            return written or MEDIA
+        case AudioPart() | VideoPart():
+            return MEDIA
+        case JsonPart(value):
+            return of_json(value)
+        case SearchResultPart():
+            return of_text(part.title) + sum(of_text(piece.text) for piece in part.texts)
+        case ServerCallPart():
+            return _CALL + of_json(part.arguments)
+        case ServerResultPart():
+            return _CALL + of_json(part.result)
+        case _:
+            return _CALL
