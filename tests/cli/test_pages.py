@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
 WITH_A_NEIGHBOUR = ("hearthnet invite redeem", "hearthnet up", "hearthnet revoke Kitchen")
 """Take a second home; tests/e2e/test_joining.py types them."""
+WITH_A_SERVER = ("hearthnet models add",)
+"""Take a model's server; tests/cli/test_connecting.py types them."""
 PAGE = (ROOT / "docs" / "cli.md").read_text()
 
 
@@ -25,7 +27,7 @@ def commands() -> list[str]:
     """The commands in the README's shell blocks, without their comments."""
     blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     lines = [line.partition("  #")[0].strip() for block in blocks for line in block.splitlines()]
-    elsewhere = ("hearthnet ask", *WITH_A_NEIGHBOUR)
+    elsewhere = ("hearthnet ask", *WITH_A_NEIGHBOUR, *WITH_A_SERVER)
     return [line for line in lines if line.startswith("hearthnet ") and not line.startswith(elsewhere)]
 
 

@@ -117,7 +117,7 @@ def _config(wish: Wish) -> ModelConfig:
         raise HearthNetError("bad_request", "a URL begins with http:// or https:// and names a host")
     at_home = not known.url or urlsplit(url).hostname == urlsplit(known.url).hostname
     variable = wish.api_key_env or (known.variable if at_home else "") or None
-    name = wish.name or wish.model or urlsplit(url).hostname or _UNSAID
+    name = wish.name or wish.model or kind
     return ModelConfig(
         kind=kind,
         name=name,
