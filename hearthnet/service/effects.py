@@ -91,11 +91,19 @@ class Effects:
             lost = msgspec.structs.replace(effect, state="unknown")
             await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.allowed())
 
-    async def take_use(self, call: Call[Any, Any]) -> None:
-        """Takes the use of a standing grant that `call` names, for this one effect.
+    async def take_consent(self, call: Call[Any, Any], *, event_sourced: bool) -> None:
+        """Takes the use of a standing grant that `call` names, for this one effect; and the approval, where
+        the effect is an append to a log of events, which knows client ids and no approvals.
 
         Raises `unauthorized` where it was taken for another one, `expired` for a grant that is too old.
         """
+        if event_sourced:
+            try:
+                await self._take_approval(call)
+            except HearthNetError as error:
+                # The log tells an outcome for ever, and asks the time before it appends.
+                if error.code != "expired":
+                    raise
         if call.grant is None:
             return
         key = claims.key("gr", call.grant.approver, call.grant.id, str(call.use))
@@ -117,9 +125,7 @@ class Effects:
     async def _take(self, call: Call[Any, Any], key: str, held: Held | None) -> Held | None:
         """Claims the effect for this call; None where another call was faster."""
         call.check_consent()
-        if call.approval is not None:
-            own = claims.key("ap", call.approval.approver, call.approval.id)
-            await self._bind(call, own, f"the approval {call.approval.id}")
+        await self._take_approval(call)
         effect = Effect(
             state="taken",
             capability=call.contract.id,
@@ -129,6 +135,11 @@ class Effects:
         )
         revision = 0 if held is None else held.revision
         return await self._claims.write(key, msgspec.to_builtins(effect), revision, call.allowed())
+
+    async def _take_approval(self, call: Call[Any, Any]) -> None:
+        if call.approval is not None:
+            own = claims.key("ap", call.approval.approver, call.approval.id)
+            await self._bind(call, own, f"the approval {call.approval.id}")
 
     async def _bind(self, call: Call[Any, Any], key: str, what: str) -> None:
         """Writes down that `what` was used for the effect of `call`; `unauthorized` where for another one."""

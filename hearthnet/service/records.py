@@ -1,7 +1,7 @@
 """What a process puts on record around every call with side effects, whatever its handler does (wire.md,
 "Effects happen once", "Records that must survive").
 
-    the use of a standing grant, claimed
+    the use of a standing grant, claimed; and the approval of what is an append to a log of events
     `began` in the audit log, on the disk
     the effect, claimed; the handler; its outcome      (an append to a log of events is all three)
     `ended` in the audit log, on the disk
@@ -83,15 +83,16 @@ class Records:
                 else:
                     path.unlink(missing_ok=True)
 
-    async def begin(self, call: Call[Any, Any]) -> int:
+    async def begin(self, call: Call[Any, Any], *, event_sourced: bool) -> int:
         """Puts on record that `call` begins; the number of its entry. Nothing was done where this raises.
 
-        `unauthorized` for the use of a standing grant that was used before, `expired` for a grant that is too
-        old, `capacity_exceeded` where the disk is full, `partition` where the store does not answer in time.
+        `unauthorized` for an approval or the use of a standing grant that was used for another effect,
+        `expired` for a grant that is too old, `capacity_exceeded` where the disk is full, `partition` where
+        the store does not answer in time.
         """
         _check_names(call)
         parts = await self._parts()
-        await parts.effects.take_use(call)
+        await parts.effects.take_consent(call, event_sourced=event_sourced)
         entry = self._entry(
             kind="began",
             call=call.id,

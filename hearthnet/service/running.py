@@ -165,7 +165,7 @@ class Running:
         await self._budget.charge(self._admitted.claims, effect=effect, idempotency_key=key)
         if not effect:
             return await work()
-        self._began = call, await self._records.begin(call)
+        self._began = call, await self._records.begin(call, event_sourced=endpoint.event_sourced)
         if endpoint.event_sourced or not claimable(call):
             return await work()
         return await self._records.once(call, work)

@@ -1,4 +1,4 @@
-"""One key for two effects of different kinds, where a token allows one effect."""
+"""One key, or one yes, for two effects where there may be one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hearthnet import ids
 from hearthnet.canonical import content_hash, digest
 from hearthnet.times import now_ms
 from hearthnet.trust.approval import PURPOSE, Approval
+from hearthnet.trust.keys import Identity
 from hearthnet.trust.signed import sign
 from hearthnet.trust.token import Scope, mint
 from tests.attacks.attacker import POST, Attacker, post_body
@@ -69,3 +70,41 @@ async def test_one_key_for_two_kinds_of_effects_counts_twice(mesh: Mesh) -> None
         assert await effect(POST, posted) == "ok"
         assert await effect(INGEST, ingested) == "token_scope_insufficient"
         assert await effect(POST, posted) == "ok", "a repetition is free"
+
+
+@pytest.mark.req("ATTACK-17", "EFFECT-2")
+async def test_a_guests_yes_has_one_effect_in_however_many_sessions_its_key_stands(mesh: Mesh) -> None:
+    """Who issues sessions can name a guest's key in any number of them, each with client ids of its own."""
+    guest = Identity.generate()
+    async with mesh.hosting(ProbeService()), await mesh.guest_bus() as bus:
+        gateway, body, now = Attacker(bus), post_body(), now_ms()
+        approval = Approval(
+            id=ids.new_ulid(),
+            community=bus.peer.community,
+            approver=guest.node_id,
+            actor=bus.peer.node_id,
+            provider=mesh.identity.node_id,
+            capability=POST,
+            arguments_digest=digest(body),
+            idempotency_key=body["input"]["client_id"],
+            run="",
+            tool_call_id="call_1",
+            time=now,
+            expires=now + 60_000,
+        )
+        consent = msgspec.to_builtins(sign(approval, guest, PURPOSE))
+        view = await gateway.target(POST, mesh.identity.node_id)
+        codes = []
+        for principal in ("guest-1", "guest-2", "guest-1"):
+            token = mint(
+                mesh.identity,
+                subject=bus.peer.node_id,
+                audience=bus.peer.community,
+                scope=Scope(capabilities=(POST,)),
+                now_ms=now_ms(),
+                ttl_seconds=300,
+                principal=principal,
+                cnf=guest.node_id,
+            )
+            codes.append(await gateway.call(view, POST, body, token=token, approval=consent))
+        assert codes == ["ok", "unauthorized", "ok"]

@@ -83,7 +83,7 @@ def _bare(host: Host, posting: Work) -> Work:
     records = host._records
     begin, end = records.begin, records.end
 
-    async def nothing(*_: Any) -> int:
+    async def nothing(*_: Any, **__: Any) -> int:
         return 0
 
     async def bare() -> None:
