@@ -22,9 +22,14 @@ RECONNECT_SECONDS: Final = 1
 SETTLING_SECONDS: Final = 3.0
 """How long after a reconnection others may still be on their way back: each tries once a second."""
 CLOSE_SECONDS: Final = 1.5
+_AGAIN: Final = 3
 PENDING_BYTES: Final = 256 * 1024 * 1024
 Handler = Callable[[str, bytes, bool], None]
 """Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
+
+
+class _ClosedOnTheWay(HearthNetError):
+    """The server was there, and closed the connection before it had said yes or no."""
 
 
 class Link:
@@ -43,7 +48,17 @@ class Link:
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
         """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
         where the login is refused.
+
+        A server that reads its configuration again closes connections that are just being made: those are
+        made once more.
         """
+        for _ in range(_AGAIN):
+            with contextlib.suppress(_ClosedOnTheWay):
+                return await cls._attempt(url, login, name, inbox)
+        return await cls._attempt(url, login, name, inbox)
+
+    @classmethod
+    async def _attempt(cls, url: str, login: Login, name: str, inbox: str) -> Link:
         from nats import errors
         from nats.aio.client import Client
 
@@ -67,10 +82,15 @@ class Link:
                 ),
                 CONNECT_SECONDS,
             )
+            # The library takes a connection for made that ends before the server's answer.
+            await client.flush(CONNECT_SECONDS)
         except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: no text, no JSON
             with contextlib.suppress(Exception):
                 await client.close()
-            raise _refused(url, error) from error
+            refused = _refused(url, error)
+            if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
+                raise _ClosedOnTheWay(refused.code, refused.message) from error
+            raise refused from error
         # Only what was once connected comes back by itself; a first refusal is final and told at once.
         client.options |= {
             "allow_reconnect": True,

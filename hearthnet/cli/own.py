@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hearthnet.config import Home
 
 
+_KEPT_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.02
+
+
 def ask_own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
     """The output of `capability` with the input `given`, from the node that runs in `home` itself.
 
-    A call that happens once per client_id gets one where it has none. Raises what the node raises, and with
-    exit status 3 where none runs.
+    A call that happens once per client_id gets one where it has none. Where it made an event, returns once
+    the roster in `home` has it, so that the next command knows of it too, or after some seconds all the same.
+    Raises what the node raises, and with exit status 3 where none runs.
     """
     import asyncio
 
-    return asyncio.run(_ask(home, capability, given))
+    output = asyncio.run(_ask(home, capability, given))
+    if "event_id" in output:
+        _wait_for(home, str(output["event_id"]).encode("utf-8"))
+    return output
 
 
 async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -28,3 +36,14 @@ async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, 
     async with await Bus.connect(home, name="cli") as bus:
         reply = await bus.call(capability, request, node=bus.peer.node_id)
         return dict(reply.output)
+
+
+def _wait_for(home: Home, event_id: bytes) -> None:
+    """Returns when the supervisor has written the event down."""
+    import contextlib
+    import time
+
+    end = time.monotonic() + _KEPT_SECONDS
+    with contextlib.suppress(OSError):
+        while event_id not in home.roster.read_bytes() and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,72 @@
+"""Connecting while the server closes what is just being connected."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hearthnet.bus.link import Link
+from hearthnet.errors import HearthNetError
+from tests.helpers.mesh import Mesh
+
+pytestmark = pytest.mark.asyncio
+
+
+class Doorkeeper:
+    """Stands before a server and shuts the door on the first so many who come in."""
+
+    def __init__(self, port: int, shut: int) -> None:
+        self._port = port
+        self.shut = shut
+        self.came = 0
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One who comes in: the server's first line, then the door, or all that follows."""
+        self.came += 1
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        writer.write(await inner_reader.readline())
+        await writer.drain()
+        if self.came <= self.shut:
+            await reader.readline()
+        else:
+            await asyncio.gather(_pour(reader, inner_writer), _pour(inner_reader, writer))
+        writer.close()
+        inner_writer.close()
+
+
+async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    sink.close()
+
+
+@contextlib.asynccontextmanager
+async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
+    """Its address, and who stands there."""
+    keeper = Doorkeeper(int(mesh.server.url.rpartition(":")[2]), shut)
+    server = await asyncio.start_server(keeper.meet, "127.0.0.1", 0)
+    async with server:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", keeper
+
+
+@pytest.mark.req("BUS-31")
+async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(mesh: Mesh) -> None:
+    async with door(mesh, shut=2) as (url, keeper):
+        link = await Link.connect(url, mesh.identity.login(), "test")
+        assert keeper.came == 3
+        await link.settle()
+        await link.close()
+
+
+@pytest.mark.req("BUS-31")
+async def test_one_that_is_always_closed_is_given_up(mesh: Mesh) -> None:
+    async with door(mesh, shut=100) as (url, keeper):
+        with pytest.raises(HearthNetError) as caught:
+            await Link.connect(url, mesh.identity.login(), "test")
+        assert caught.value.code == "partition"
+        assert 1 < keeper.came < 10
