@@ -196,6 +196,13 @@ def names_variable(text: str) -> bool:
     return bool(_VARIABLE.fullmatch(text)) and not like_a_key and not (mixed and len(text) >= 20)
 
 
+class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[llm.scripted]]: no model, but what stands in `file`; without a folder it lies beside the settings."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    file: Annotated[str, msgspec.Meta(min_length=1)]
+
+
 class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[llm]: the built-in model, and others; `threads` 0 stands for as many as the computer has cores."""
 
@@ -203,6 +210,7 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     model_file: str = ""
     models: tuple[ModelConfig, ...] = ()
+    scripted: tuple[ScriptedConfig, ...] = ()
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

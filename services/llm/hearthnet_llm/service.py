@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -35,6 +36,7 @@ from hearthnet_llm.pool import Pool
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
+from hearthnet_llm.scripted import Scripted
 from hearthnet_llm.settings import Settings
 from hearthnet_llm.threads.threads import Threads
 
@@ -60,6 +62,7 @@ class LlmService(Service):
     _pool: Pool
     _settings: Settings
     _threads: Threads
+    _home: Path
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,6 +70,7 @@ class LlmService(Service):
         self._box: Box | None = None
         self._box_note = ""
         self._contexts = Contexts()
+        self._scripted: list[Scripted] = []
         self._seen: Seen | None = None
         self._following: list[asyncio.Task[None]] = []
 
@@ -74,10 +78,15 @@ class LlmService(Service):
         """Finds the models of the config and the file of the one in the box; loads nothing yet."""
         config = node.config.llm
         self._memory = Memory(node.data / "models-learned.json")
-        self._pool = Pool(self._memory, self._renew)
+
+        async def fetch(cid: str) -> bytes:
+            return await (await node.store()).get_blob(cid)
+
+        self._pool = Pool(self._memory, self._renew, fetch)
         self._settings = Settings(node.home, self._use)
         self._threads = Threads(node.data)
-        await self._pool.use(config.models)
+        self._home = node.home.path
+        await self._use(config)
         if config.builtin or config.model_file:
             self._box = Box(config, node.data / "model-checked.json")
             node.progress("checking the model", 0, 1)
@@ -152,7 +161,8 @@ class LlmService(Service):
     @property
     def _models(self) -> list[Backend]:
         """Those that a person connected come first: what is in the box is there to try things out."""
-        return [*self._pool.there, *([self._boxed] if self._boxed is not None else [])]
+        boxed = [self._boxed] if self._boxed is not None else []
+        return [*self._pool.there, *self._scripted, *boxed]
 
     def _named(self, params: ModelParams) -> list[Backend]:
         return named(self._models, params, self._pool.away)
@@ -174,13 +184,14 @@ class LlmService(Service):
         """Has the models of the settings from now on; None: as they were."""
         if config is not None:
             await self._pool.use(config.models)
+            self._scripted = [Scripted(one, self._home) for one in config.scripted]
         self._renew()
 
     def _renew(self) -> None:
         """Says what there is to say, and has offered what there is to offer."""
         away = [problem for problem in self._pool.away.values() if problem]
         notes = [note for note in (self._settings.problem, self._box_note, *dict.fromkeys(away)) if note]
-        lacking = not self._pool.configured and self._box is None
+        lacking = not self._pool.configured and not self._scripted and self._box is None
         self.note = "; ".join(notes) or (_NONE if lacking else None)
         self.offers_changed()
 
