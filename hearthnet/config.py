@@ -164,7 +164,7 @@ class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: tuple[str, ...] | None = None
 
 
-ModelKind = Literal["openai", "ollama", "azure", "anthropic", "gemini"]
+ModelKind = Literal["openai", "ollama", "azure", "anthropic", "gemini", "bedrock"]
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hearthnet.config import ModelConfig
+from hearthnet_llm import kinds
 from hearthnet_llm.kinds import KINDS
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.vendors import addresses
@@ -13,7 +14,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
     """The profile of the model; `told` is what its server says, refined by what was learned by asking."""
     kind = KINDS[config.kind]
     tools = _first(config.tools, told.tools, kind.tools)
-    vision = _first(config.vision, told.vision, kind.vision)
+    vision = _first(config.vision, told.vision, kinds.sees(config))
     return Profile(
         model=config.name,
         backend=config.kind,

@@ -23,6 +23,11 @@ _SERVICE: Final = "bedrock"
 _MISSING: Final = "requests to Amazon Bedrock are signed with botocore; install hearthnet-llm[bedrock]"
 
 
+def is_bedrock(host: str) -> bool:
+    """Whether Amazon Bedrock is met at a host."""
+    return bool(_HOST.match(host)) and host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
 def region(name: str, url: str) -> str:
     """The region that a URL names, else the one of the environment; `bad_request` where there is none."""
     named = _HOST.match(urlsplit(url).hostname or "")
@@ -36,11 +41,6 @@ def region(name: str, url: str) -> str:
             f"{_REGIONS[0]}",
         )
     return found
-
-
-def secrets() -> tuple[str, ...]:
-    """What must be in no error and no log."""
-    return tuple(os.environ[one] for one in (_SECRET, _SESSION) if os.environ.get(one))
 
 
 def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
@@ -65,3 +65,19 @@ def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
     made = AWSRequest(request.method, request.url, dict(request.headers), body)
     SigV4Auth(Credentials(key, secret, token), _SERVICE, region(name, request.url)).add_auth(made)
     return {header: value for header, value in made.headers.items() if header not in request.headers}
+
+
+class Signatures:
+    """The signatures of one backend, called `name` in messages."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
+        """As `signed`."""
+        return signed(self._name, request, body)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be in no error and no log."""
+        return tuple(os.environ[one].strip() for one in (_SECRET, _SESSION) if os.environ.get(one))

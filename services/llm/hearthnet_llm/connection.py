@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.vendors import failures
+from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import HttpRequest
 
 if TYPE_CHECKING:
     from httpx2 import Response
 
+    from hearthnet_llm.aws import Signatures
+
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 100.0
+_KEPT_SECONDS: Final = 60.0
+"""So long a connection that is not used is kept: who asks again need not wait for a new one."""
 _ERROR_BYTES: Final = 65_536
 _MOST_BYTES: Final = 64 << 20
 """No answer is longer; a server that never ends would fill the memory."""
@@ -49,18 +54,27 @@ class Body:
 
 
 class Connection:
-    """To one server. `header` holds the key's header and its value with {key} in it; `login` is for Basic."""
+    """To one server. `header` holds the key's header and its value with {key} in it; `login` is for Basic,
+    and `sign` for requests that are signed in place of a key.
+    """
 
     def __init__(
-        self, name: str, key_variable: str, header: tuple[str, str], login: tuple[str, str] | None = None
+        self,
+        name: str,
+        key_variable: str,
+        header: tuple[str, str],
+        login: tuple[str, str] | None = None,
+        sign: Signatures | None = None,
     ) -> None:
         import httpx2
 
         self._name = name
         self._variable = key_variable
         self._header = header
+        self._sign = sign
         timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
-        self._client = httpx2.AsyncClient(timeout=timeout, auth=login)
+        limits = httpx2.Limits(keepalive_expiry=_KEPT_SECONDS)
+        self._client = httpx2.AsyncClient(timeout=timeout, auth=login, limits=limits)
 
     async def close(self) -> None:
         """Hangs up; calls still running end with an error."""
@@ -70,25 +84,31 @@ class Connection:
     async def post(self, request: HttpRequest) -> AsyncGenerator[Body, None]:
         """The body of a successful answer. Every failure inside the block comes out as `failures` has it."""
         key = self._key()
-        headers = {self._header[0]: self._header[1].format(key=key)} if key else {}
+        secrets = [one for one in (key, *(self._sign.secrets if self._sign else ())) if one]
+        content = as_text(request.body).encode("utf-8", "replace") if request.body else None
+        headers = {"content-type": "application/json"} if content else {}
+        if key:
+            headers[self._header[0]] = self._header[1].format(key=key)
+        elif self._sign is not None:
+            headers |= self._sign.headers(request, content or b"")
         try:
-            async with self._answered(request, headers) as response:
+            async with self._answered(request, content, headers) as response:
                 if not response.is_success:
-                    raise await self._failure(response)
+                    raise await self._failure(response, secrets)
                 yield Body(response, self._name)
         except HearthNetError as error:
-            raise _without(key, error) from error.__cause__
+            raise _without(secrets, error) from error.__cause__
 
     @asynccontextmanager
     async def _answered(
-        self, request: HttpRequest, headers: dict[str, str]
+        self, request: HttpRequest, content: bytes | None, headers: dict[str, str]
     ) -> AsyncGenerator[Response, None]:
         import httpx2
 
         name, url = self._name, request.url
         try:
             async with self._client.stream(
-                request.method, url, json=request.body or None, headers={**request.headers, **headers}
+                request.method, url, content=content, headers={**request.headers, **headers}
             ) as response:
                 yield response
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
@@ -98,14 +118,14 @@ class Connection:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise failures.broken_off(name, url) from error
 
-    async def _failure(self, response: Response) -> HearthNetError:
+    async def _failure(self, response: Response, secrets: list[str]) -> HearthNetError:
         body = b""
         async for piece in response.aiter_bytes():
             body += piece
             if len(body) >= _ERROR_BYTES:
                 break
-        key = os.environ.get(self._variable, "").strip()
-        body = body.replace(key.encode(), b"***") if key else body
+        for secret in secrets:
+            body = body.replace(secret.encode(), b"***")
         return failures.of_status(self._name, response.status_code, response.headers, body, self._variable)
 
     def _key(self) -> str:
@@ -115,16 +135,19 @@ class Connection:
         if not key:
             raise HearthNetError(
                 "unauthorized",
-                f"{self._name}: set the environment variable {self._variable} to its API key",
+                f"{self._name}: set the environment variable {self._variable} to its API key where "
+                "`hearthnet up` is started, and start the node again",
             )
         return key
 
 
-def _without(key: str, error: HearthNetError) -> HearthNetError:
-    """The error with the key blotted out of its message, or what of it is left where a message is cut."""
-    message = error.message.replace(key, "***") if key else error.message
-    for size in range(len(key) - 1, _TELLING, -1):
-        message = message.removesuffix(key[:size])
+def _without(secrets: list[str], error: HearthNetError) -> HearthNetError:
+    """The error with all keys blotted out of its message, or what of one is left where a message is cut."""
+    message = error.message
+    for key in secrets:
+        message = message.replace(key, "***")
+        for size in range(len(key) - 1, _TELLING, -1):
+            message = message.removesuffix(key[:size])
     if message == error.message:
         return error
     return HearthNetError(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
-from hearthnet_llm import kinds
+from hearthnet_llm import aws, kinds
 from hearthnet_llm.connection import Body, Connection
 from hearthnet_llm.kinds import KINDS
 from hearthnet_llm.vendors import addresses, catalog
@@ -28,7 +28,9 @@ _GONE_STATUS: Final = (502, 503, 504)
 def connect(config: ModelConfig) -> Connection:
     """The way to the server of `config`."""
     _, login = addresses.without_login(config.url)
-    return Connection(config.name, config.api_key_env or "", kinds.key_header(config), login)
+    signed = KINDS[config.kind].signed and not config.api_key_env
+    sign = aws.Signatures(config.name) if signed else None
+    return Connection(config.name, config.api_key_env or "", kinds.key_header(config), login, sign)
 
 
 def is_gone(error: HearthNetError) -> bool:
@@ -50,14 +52,23 @@ class Endpoint:
         await self._connection.close()
 
     async def reach(self) -> None:
-        """Asks for the list and reads none of it; raises what the server answers, or that it does not."""
-        async with self._asked("GET", self._listing.path):
-            pass
+        """Asks for the list and reads none of it; raises what the server answers, or that it does not. Of one
+        that has no list, any answer will do.
+        """
+        try:
+            async with self._asked("GET", self._listing.path):
+                pass
+        except HearthNetError as error:
+            if self._listing.path or "status" not in error.details or is_gone(error):
+                raise
 
     async def models(self) -> list[Listed]:
         """The models it has. `not_found` where the address is not that of a list of models, `internal_error`
         where what comes is none; both say what to do.
         """
+        if not self._listing.path:
+            await self.reach()
+            return []
         said = await self._said("GET", self._listing.path)
         found = catalog.models(said)
         if found is None:

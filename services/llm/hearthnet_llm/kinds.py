@@ -11,21 +11,27 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hearthnet.config import ModelConfig, ModelKind
-from hearthnet_llm.vendors import addresses, profiles
+from hearthnet_llm import aws
+from hearthnet_llm.vendors import addresses, ollama, profiles
 from hearthnet_llm.vendors.catalog import Listing
-from hearthnet_llm.vendors.wire import Target
+from hearthnet_llm.vendors.wire import HttpRequest, Target
 
+_BEARER: Final = ("Authorization", "Bearer {key}")
+_VERTEX: Final = "aiplatform.googleapis.com"
 _VERSION: Final = {"anthropic-version": "2023-06-01"}
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` and `variable` are for who names none. `below` ends the address of the wire itself.
+    """`url` and `variable` are for who names none. `below` ends the address of the wire itself. `wires` are
+    those of models whose name holds a text, in place of `wire`; `sighted` are models that see, likewise.
 
     `key` is the header of the key, None for that of the vendor's profile. `ctx` (tokens), `tools` and
-    `vision` are what is taken for true where neither the config nor the server says it.
+    `vision` are what is taken for true where neither the config nor the server says it. `signed`: without
+    a key of its own, a request is signed as AWS wants it.
     """
 
     wire: str
+    wires: tuple[tuple[str, str], ...] = ()
     vendor: str = ""
     below: str = ""
     url: str = ""
@@ -35,15 +41,15 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     ctx: int = 8192
     tools: bool = True
     vision: bool = False
+    sighted: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    signed: bool = False
 
 
 KINDS: Final[dict[ModelKind, Kind]] = {
     "openai": Kind(wire="openai", url="https://api.openai.com/v1", variable="OPENAI_API_KEY"),
     "ollama": Kind(
-        wire="openai",
-        vendor="ollama",
-        below="/v1",
+        wire="ollama",
         url="http://127.0.0.1:11434",
         listing=Listing(path="/api/tags", details="/api/show", loaded="/api/ps"),
         ctx=4096,
@@ -73,7 +79,16 @@ KINDS: Final[dict[ModelKind, Kind]] = {
         listing=Listing(path="/models?pageSize=1000"),
         ctx=1_000_000,
         vision=True,
-        hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
+        hosts=("generativelanguage.googleapis.com", _VERTEX),
+    ),
+    "bedrock": Kind(
+        wire="bedrock-converse",
+        wires=(("anthropic.claude", "bedrock-anthropic"),),
+        key=_BEARER,
+        listing=Listing(path=""),
+        ctx=128_000,
+        sighted=("anthropic.claude", "nova-lite", "nova-pro", "nova-premier", "nova-2", "llama4", "pixtral"),
+        signed=True,
     ),
 }
 
@@ -81,16 +96,30 @@ KINDS: Final[dict[ModelKind, Kind]] = {
 def at(url: str) -> ModelKind | None:
     """The kind whose vendor is met at `url`; None for any other server."""
     host = (urlsplit(url).hostname or "").lower()
+    if aws.is_bedrock(host):
+        return "bedrock"
     for name, kind in KINDS.items():
-        if any(host == known or host.endswith(f".{known}") for known in kind.hosts):
+        if any(host == known or host.endswith((f".{known}", f"-{known}")) for known in kind.hosts):
             return name
     return None
+
+
+def wire_of(config: ModelConfig) -> str:
+    """The name of the wire of a model."""
+    kind = KINDS[config.kind]
+    return next((name for part, name in kind.wires if part in config.model), kind.wire)
+
+
+def sees(config: ModelConfig) -> bool:
+    """Whether the model sees images, as far as its kind and name tell."""
+    kind = KINDS[config.kind]
+    return kind.vision or any(part in config.model for part in kind.sighted)
 
 
 def target(config: ModelConfig) -> Target:
     """Where the requests to a model go; without a login."""
     kind = KINDS[config.kind]
-    url, _ = addresses.without_login(config.url)
+    url = _url(config)
     spelling = {"model": "path"} if config.kind == "azure" and "/deployments/" in url else {}
     return Target(
         model=config.model,
@@ -104,10 +133,25 @@ def target(config: ModelConfig) -> Target:
 def root(config: ModelConfig) -> str:
     """What a listing's paths are appended to; without a login."""
     kind = KINDS[config.kind]
-    url, _ = addresses.without_login(config.url)
-    return addresses.base(url, kind.below).removesuffix(kind.below)
+    return addresses.base(_url(config), kind.below).removesuffix(kind.below)
+
+
+def warming(config: ModelConfig) -> HttpRequest:
+    """The request that makes a server ready to answer: Ollama loads the model, others list what they have."""
+    if KINDS[config.kind].wire == "ollama":
+        return ollama.loading(target(config))
+    listing = KINDS[config.kind].listing
+    return HttpRequest("GET", root(config) + listing.path, {}, listing.headers)
 
 
 def key_header(config: ModelConfig) -> tuple[str, str]:
     """The header that carries the key, and its value with {key} in it."""
+    if (urlsplit(config.url).hostname or "").endswith(_VERTEX):
+        return _BEARER
     return KINDS[config.kind].key or profiles.vendor(target(config).vendor).key
+
+
+def _url(config: ModelConfig) -> str:
+    """Without a login; Ollama's own wire is met beside /v1, not below it."""
+    url, _ = addresses.without_login(config.url)
+    return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url

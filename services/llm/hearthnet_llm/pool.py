@@ -17,6 +17,7 @@ from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
 from hearthnet_llm import kinds
 from hearthnet_llm.endpoint import Endpoint, is_gone
+from hearthnet_llm.media.prepare import Fetch, unknown
 from hearthnet_llm.memory import Memory
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.vendors.catalog import Listed
@@ -40,10 +41,12 @@ class _Server:
 
 
 class Pool:
-    """`changed` is called whenever there may be other offers than before."""
+    """`changed` is called whenever there may be other offers than before; `fetch` gives images by their hash.
+    """
 
-    def __init__(self, memory: Memory, changed: Callable[[], None]) -> None:
+    def __init__(self, memory: Memory, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
         self._memory = memory
+        self._fetch = fetch
         self._changed = changed
         self._configs: tuple[ModelConfig, ...] = ()
         self._servers: dict[tuple[str, ...], _Server] = {}
@@ -121,7 +124,7 @@ class Pool:
             server = self._servers[place] = _Server(config)
             server.task = asyncio.create_task(self._follow(server), name=f"watch {kinds.root(config)}")
         if config not in server.models:
-            server.models[config] = Remote(config)
+            server.models[config] = Remote(config, self._fetch)
             server.fresh.add(config)
             server.looked.clear()
             server.again.set()
@@ -171,10 +174,18 @@ class Pool:
                 server.watch.failed(time.monotonic())
                 return False
             _log.info("%s", error.message)
+        if not server.watch.there:
+            self._warm(server)
         server.fresh -= fresh
         server.problem = ""
         server.watch.seen(time.monotonic())
         return told
+
+    def _warm(self, server: _Server) -> None:
+        """Has the first model of a server that has just come made ready; a second may not fit beside it."""
+        first = next((remote for remote in server.models.values()), None)
+        if first is not None:
+            self._start(_warmed(first))
 
     async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
         """Has the models promise what their server tells of them; a server that only chats tells nothing."""
@@ -190,6 +201,13 @@ class Pool:
             remote = server.models.get(config)
             changed = (remote is not None and remote.learn(told)) or changed
         return changed
+
+
+async def _warmed(remote: Remote) -> None:
+    try:
+        await remote.warm()
+    except HearthNetError as error:
+        _log.info("%s", error.message)
 
 
 def _place(config: ModelConfig) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
@@ -14,7 +14,8 @@ from hearthnet_llm.abilities import profile_of
 from hearthnet_llm.backend import FrameStream
 from hearthnet_llm.endpoint import connect
 from hearthnet_llm.frames import Frame
-from hearthnet_llm.kinds import KINDS
+from hearthnet_llm.media.limits import LIMITS
+from hearthnet_llm.media.prepare import Fetch, prepared, unknown
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
 from hearthnet_llm.vendors import openai, wire
@@ -26,9 +27,11 @@ from hearthnet_llm.vendors.wire import Heard, HttpRequest
 class Remote:
     """One model of one server."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, fetch: Fetch = unknown) -> None:
         self.config = config
-        self._wire = wire(KINDS[config.kind].wire)
+        self._wire_name = kinds.wire_of(config)
+        self._wire = wire(self._wire_name)
+        self._fetch = fetch
         self._target = kinds.target(config)
         self._profile = profile_of(config, Listed(config.model))
         self._connection = connect(config)
@@ -52,14 +55,24 @@ class Remote:
 
     def stream(self, request: ChatRequest) -> FrameStream:
         """As `Backend.stream`."""
-        streamed = msgspec.structs.replace(request, stream=True)
-        return self._frames(self._wire.encode(streamed, self._target))
+        return self._frames(lambda: self._encoded(request))
 
     def complete(self, request: CompleteRequest) -> FrameStream:
         """As `Backend.complete`."""
-        if KINDS[self.config.kind].wire != "openai":
+        if self._wire_name != "openai":
             return self.stream(openai.as_chat(request))
-        return self._frames(openai.encode_complete(request, self._target))
+        return self._frames(lambda: _at_once(openai.encode_complete(request, self._target)))
+
+    async def warm(self) -> None:
+        """Makes the first answer quick: has the server load the model where it would do so only then, else
+        opens the connection. Raises what the server answers.
+        """
+        async with (
+            self._connection.post(kinds.warming(self.config)) as body,
+            aclosing(body.pieces()) as pieces,
+        ):
+            async for _ in pieces:
+                pass
 
     async def close(self) -> None:
         """As `Backend.close`."""
@@ -71,10 +84,14 @@ class Remote:
         if not self._busy:
             await self.close()
 
-    async def _frames(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
+    async def _encoded(self, request: ChatRequest) -> HttpRequest:
+        seen = await prepared(request, LIMITS[self._wire_name], self._fetch)
+        return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._target)
+
+    async def _frames(self, asked: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
         self._busy += 1
         try:
-            async with aclosing(self._answered(request)) as frames:
+            async with aclosing(self._answered(await asked())) as frames:
                 async for frame in frames:
                     yield frame
         finally:
@@ -93,3 +110,7 @@ class Remote:
                         yield watch.passed(frame)
             for frame in decoder.finish():
                 yield watch.passed(frame)
+
+
+async def _at_once(request: HttpRequest) -> HttpRequest:
+    return request

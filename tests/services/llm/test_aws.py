@@ -74,7 +74,7 @@ def test_a_request_is_signed_as_the_vendor_verifies_it() -> None:
     assert headers["X-Amz-Security-Token"] == "session"
     assert "/eu-central-1/bedrock/aws4_request" in headers["Authorization"]
     assert SECRET not in str(headers)
-    assert aws.secrets() == (SECRET, "session")
+    assert aws.Signatures("mine").secrets == (SECRET, "session")
 
 
 @pytest.mark.parametrize("missing", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])

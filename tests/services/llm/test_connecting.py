@@ -275,14 +275,16 @@ async def test_a_server_is_found_listed_and_tried(mesh: Mesh) -> None:
 @pytest.mark.req("LLM-40")
 async def test_ollama_is_known_by_its_own_name(mesh: Mesh) -> None:
     async with ModelServer(q={}) as server, running(mesh) as (_, bus):
-        server.routes |= {"/api/version": page({"version": "0.9"}), "/v1/chat/completions": NOTED}
+        call = {"function": {"name": "take_note", "arguments": {"text": "hello"}}}
+        noted = page({"message": {"tool_calls": [call]}, "done": True, "done_reason": "stop"})
+        server.routes |= {"/api/version": page({"version": "0.9"}), "/api/chat": noted}
         server.routes["/api/show"] = page(
             {"model_info": {"q.context_length": 2048}, "capabilities": ["tools"]}
         )
         server.routes["/api/ps"] = page({"models": [{"name": "q", "context_length": 1024}]})
         checked = await check(bus, url=server.url, model="q")
         assert (checked["kind"], checked["url"]) == ("ollama", f"http://{server.host}")
-        assert checked["tested"]["ctx"] == 1024
+        assert (checked["tested"]["ctx"], checked["tested"]["tool_call"]) == (1024, True)
 
 
 @pytest.mark.asyncio

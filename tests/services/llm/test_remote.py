@@ -91,7 +91,7 @@ async def test_a_real_server_keeps_to_a_schema(endpoint: Any, key: str) -> None:
         temperature=0,
         response_schema=ResponseSchema("answer", schema),
     )
-    async with connected(endpoint.listening_address, api_key_env=key, kind="ollama") as backend:
+    async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = await frames_of(backend, request)
         assert "ok" in "".join(frame.text for frame in frames if isinstance(frame, Token))
 

@@ -19,6 +19,11 @@ Fetch = Callable[[str], Awaitable[bytes]]
 """The blob of a content hash; raises `not_found`."""
 
 
+async def unknown(cid: str) -> bytes:
+    """Fetches nothing: where there is no store."""
+    raise HearthNetError("not_found", f"there is no store here to fetch {cid} from")
+
+
 async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRequest:
     """The request with its images in it, as bytes within `limits`.
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hearthnet_llm.vendors.ollama.answer import decoder
-from hearthnet_llm.vendors.ollama.request import SPELLINGS, encode, read
+from hearthnet_llm.vendors.ollama.request import SPELLINGS, encode, loading, read
 
-__all__ = ["SPELLINGS", "decoder", "encode", "read"]
+__all__ = ["SPELLINGS", "decoder", "encode", "loading", "read"]

@@ -62,6 +62,11 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     return HttpRequest("POST", target.base + _PATH, body)
 
 
+def loading(target: Target) -> HttpRequest:
+    """The request that has the server load the model and answer nothing (its FAQ, "preload a model")."""
+    return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": [], "stream": False})
+
+
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """As `Wire.read`."""
     spelling: dict[str, str] = {}
