@@ -201,9 +201,20 @@ async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> R
     finally:
         forget()
     body = parse_body(frame)
+    _check_reply(request, body, view)
     if request.contract.side_effects and frame.evidence is None:
         raise HearthNetError("invalid_signature", "the reply to a call with side effects must be signed")
     return Reply(body, view.node, view.offer.instance)
+
+
+def _check_reply(request: Request, body: dict[str, Any], view: OfferView) -> None:
+    """Nobody has to expect an answer that its contract does not know: `internal_error` for one."""
+    try:
+        request.contract.check_reply(body)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "internal_error", f"the answer of {ids.short_id(view.node)} does not fit: {error.message}"
+        ) from error
 
 
 def _repeatable(request: Request, error: HearthNetError) -> bool:

@@ -12,6 +12,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call
 from hearthnet.service.host import Host
+from hearthnet.service.running import Outbox
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
@@ -246,3 +247,20 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_sent(mesh: Mesh) -
         error = await _refusal(bus.call("llm.chat@2.0", body))
         assert error.code == "payload_too_large"
         assert str(bus.peer.link.max_payload) in error.message
+
+
+@pytest.mark.req("BUS-31")
+@pytest.mark.parametrize("output", [None, 5, {}, {"chunks": 5}])
+async def test_an_answer_that_its_contract_does_not_know_is_an_error(
+    mesh: Mesh, output: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = ProbeService()
+
+    async def lie(self: Outbox, body: dict[str, Any], code: str = "") -> None:
+        await self._send("reply", {"output": output, "meta": {"ms": 1}}, code=code, signed=False)
+
+    monkeypatch.setattr(Outbox, "reply", lie)
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        with pytest.raises(HearthNetError, match="does not fit") as caught:
+            await bus.call(QUERY, query())
+    assert caught.value.code == "internal_error"
