@@ -264,7 +264,7 @@ threads = 0
 model_file = ""
 
 # A better model; `hearthnet models add` writes this. kind is openai (any server that speaks the OpenAI API),
-# ollama, azure, anthropic or gemini. Several are fine; the first that can do what is asked is taken.
+# ollama, azure, anthropic, gemini or bedrock. Several are fine; the first that can do what is asked is taken.
 # api_key_env names the environment variable that holds the key; the key itself does not belong in here.
 # ctx (tokens), tools and vision (true or false) say what the model can where its server does not.
 # [[llm.models]]
