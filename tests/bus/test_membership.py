@@ -253,6 +253,17 @@ async def test_a_flood_is_cut_off_and_the_others_are_still_heard() -> None:
 
 @pytest.mark.req("COMMUNITY-5")
 @pytest.mark.asyncio
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_empty_frames_and_large_ones_cost_their_sender_as_well(size: int) -> None:
+    process = hearing()
+    told = Voice(MEMBER).frame(LOG, b'{"events":[]' + b" " * size + b"}")
+    for _ in range(2_100 if size == 0 else 100):
+        hear(process, [told])
+    assert process.dropped >= 20
+
+
+@pytest.mark.req("COMMUNITY-5")
+@pytest.mark.asyncio
 async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever passes it on: everybody keeps events for good."""
     monkeypatch.setattr(membership, "_WRITTEN", 3)

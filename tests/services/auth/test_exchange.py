@@ -14,6 +14,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service.community_log import CommunityLog
 from hearthnet.trust.keys import Identity
 from hearthnet_auth import AuthService
+from hearthnet_auth import exchange as exchange_module
 from hearthnet_auth import service as auth_service
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -186,10 +187,17 @@ async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> 
         made = await asyncio.gather(
             *(auth._chain.append(_inviting(one)) for auth in (one.auth, other) for _ in range(5))
         )
-        log = CommunityLog(await one.auth._node.store(), mesh.home)
-        own = [event for event in (await log.read()).events if event.author == one.node_id]
+        log, before = CommunityLog(await one.auth._node.store(), mesh.home), 2  # the guest, let in
+
+        async def kept() -> list[int] | None:
+            events = (await log.read()).events
+            own = sorted(event.sequence for event in events if event.author == one.node_id)
+            return own if len(own) >= before + 10 else None
+
+        assert await wait_for(kept, 15, "all to be kept") == list(range(1, before + 11))
+        for auth in (one.auth, other):
+            assert len(auth._membership.roster.history.tips[one.node_id]) == 1, "one chain"
     assert len({event.hash for event, _ in made}) == 10
-    assert sorted(event.sequence for event in own) == list(range(1, len(own) + 1))
 
 
 def _inviting(house: House) -> Any:
@@ -204,6 +212,38 @@ def _inviting(house: House) -> Any:
         )
 
     return make
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange_module, "ANNOUNCE_SECONDS", 1_000.0)
+    heard: list[Heads] = []
+    async with living(mesh, mesh.home) as founder:
+        founder.bus.peer.membership.on_own_heads(heard.append)
+        await founder.do(INVITE)
+        await wait_for(lambda: founder.auth._membership.heads() in heard, 10, "the round after the change")
+        async with living(mesh, mesh.guest) as guest:
+            await wait_for(lambda: version(guest) == version(founder), 10, "the guest to be told")
+
+
+@pytest.mark.req("COMMUNITY-6", "COMMUNITY-3")
+async def test_a_revocation_that_is_not_on_the_disk_is_told_to_nobody(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as guest:
+        token = await founder.do(ISSUE, subject=founder.node_id, scope={"capabilities": ["community.sync"]})
+
+        async def away(document: Any) -> None:
+            raise HearthNetError("capacity_exceeded", "the disk is full")
+
+        founder.auth._log.keep_revocation = away  # type: ignore[method-assign,assignment]
+        with pytest.raises(HearthNetError) as caught:
+            await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+        await founder.bus.peer.link.settle()
+        await guest.peer.link.settle()
+        known = (founder.auth._membership, founder.bus.peer.membership, guest.peer.membership)
+        assert not any(one.revocations.revoked(founder.node_id, token["token_id"]) for one in known)
+    assert caught.value.code == "capacity_exceeded"
 
 
 @pytest.mark.req("COMMUNITY-10")

@@ -11,6 +11,8 @@ from hearthnet.errors import HearthNetError
 from hearthnet.trust import invite
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Policy
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -120,7 +122,7 @@ async def test_who_may_not_invite_is_told_so(mesh: Mesh) -> None:
 @pytest.mark.req("COMMUNITY-8")
 async def test_an_invite_opens_nothing_but_the_door(mesh: Mesh) -> None:
     """Its key may ask for the roster and to be let in; of what else is offered it does not even hear."""
-    async with living(mesh, mesh.home) as founder, mesh.hosting(ProbeService()):
+    async with living(mesh, mesh.home) as founder, mesh.hosting(ProbeService()) as host:
         made = await founder.do(INVITE)
         async with at_the_door(mesh, founder, made["invite"]) as door:
             assert (await door.roster()).member(founder.node_id)
@@ -128,4 +130,9 @@ async def test_an_invite_opens_nothing_but_the_door(mesh: Mesh) -> None:
                 await door._bus.call(INVITE, body())
             with pytest.raises(HearthNetError) as elsewhere:
                 await door._bus.call(QUERY, query())
+            # The server stops this; should it not, nobody answers.
+            peer, announcer = door._bus.peer, host._announcer
+            header = peer.header("find", ids.new_ulid(), capability=subjects.EVERYTHING)
+            place = subjects.find(peer.node_id, subjects.EVERYTHING)
+            assert announcer._answer(place, frames.signed(header, b"", peer.identity)) is None
     assert hidden.value.code == elsewhere.value.code == "not_found"
