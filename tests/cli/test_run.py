@@ -50,7 +50,7 @@ def test_version(here: Here) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["stauts"], "there is no command 'stauts'; did you mean status?"),
+        (["stauts"], "there is no command 'stauts'; did you mean status"),
         (["--nothing"], "no such option"),
         (["call", "market.list"], "missing option '--body'"),
         (["logs", "-n", "x"], "'x' is not a valid integer"),
