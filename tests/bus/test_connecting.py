@@ -54,7 +54,7 @@ async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
         yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", keeper
 
 
-@pytest.mark.req("BUS-31")
+@pytest.mark.req("BUS-34")
 async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(mesh: Mesh) -> None:
     async with door(mesh, shut=2) as (url, keeper):
         link = await Link.connect(url, mesh.identity.login(), "test")
@@ -63,7 +63,7 @@ async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(mesh: 
         await link.close()
 
 
-@pytest.mark.req("BUS-31")
+@pytest.mark.req("BUS-34")
 async def test_one_that_is_always_closed_is_given_up(mesh: Mesh) -> None:
     async with door(mesh, shut=100) as (url, keeper):
         with pytest.raises(HearthNetError) as caught:
