@@ -148,7 +148,7 @@ async def test_a_token_is_not_issued_beyond_its_issuer_and_the_rules(mesh: Mesh)
             name: (await refused(guest, ISSUE, **{**usual, **change})).code
             for name, (_, change) in REFUSALS.items()
         }
-        to_itself = {"subject": guest.node_id, "scope": {"capabilities": ["auth.token.issue"]}}
+        to_itself = {**usual, "subject": guest.node_id, "scope": {"capabilities": ["auth.token.issue"]}}
         assert (await refused(guest, ISSUE, **to_itself)).code == "unauthorized"
         with pytest.raises(HearthNetError) as elsewhere:
             await guest.bus.call(ISSUE, body(**usual), node=founder.node_id)
