@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from hearthnet.errors import HearthNetError
@@ -30,6 +30,18 @@ Handler = Callable[[str, bytes, bool], None]
 
 class _ClosedOnTheWay(HearthNetError):
     """The server was there, and closed the connection before it had said yes or no."""
+
+
+@contextlib.contextmanager
+def _heeded() -> Iterator[None]:
+    """Cancels the task that was cancelled inside: the client swallows it while it flushes, and so does
+    `wait_for` (before Python 3.12) where an answer comes at the same moment.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    yield
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 class Link:
@@ -148,7 +160,8 @@ class Link:
                 details={"limit": self.max_payload},
             )
         try:
-            await self._client.publish(subject, data, reply=reply)
+            with _heeded():
+                await self._client.publish(subject, data, reply=reply)
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
@@ -163,7 +176,8 @@ class Link:
             handler(message.subject, message.data, absent)
 
         try:
-            return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
+            with _heeded():
+                return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
@@ -174,8 +188,9 @@ class Link:
         from nats import errors
 
         try:
-            await self._client.flush()
-            await self._client.flush()
+            with _heeded():
+                await self._client.flush()
+                await self._client.flush()
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
 
