@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 CHECK: Final = "llm.models.check@1.0"
 RELOAD: Final = "llm.models.reload@1.0"
-_KINDS: Final = ("ollama", "openai", "anthropic", "gemini", "azure")
 _SHOWN: Final = 40
 _OFFERED_SECONDS: Final = 5.0
 _SECRET: Final = ("key=", "api_key", "apikey", "token=")
@@ -40,7 +39,7 @@ _SECRET: Final = ("key=", "api_key", "apikey", "token=")
 @home_option
 @json_option
 def add(what: str, home: Home, json: bool, **given: Any) -> None:
-    """Connect a model: ollama, openai, anthropic, gemini, azure, or the URL of any server with OpenAI's API.
+    """Connect a model: ollama, openai, anthropic, ... (docs/models.md), or any server with OpenAI's API.
 
     The node looks at the server, lists its models, has the one you choose call a tool, and offers it at once.
     """
@@ -129,17 +128,20 @@ def tell_missing(home: Home, offered: Iterable[str]) -> None:
 
 def _wish(what: str, given: dict[str, Any]) -> dict[str, Any]:
     """The input of the check. A key where a name belongs is refused, and not repeated."""
-    from hearthnet.config import NO_VARIABLE, names_variable
+    from typing import get_args
 
+    from hearthnet.config import NO_VARIABLE, ModelKind, names_variable
+
+    kinds = get_args(ModelKind)
     wish = {name: value for name, value in given.items() if value is not None}
     if "://" in what:
         if "url" in wish:
             raise click.UsageError("give the URL once")
         wish["url"] = what
-    elif what in _KINDS:
+    elif what in kinds:
         wish["kind"] = what
     else:
-        raise click.UsageError(f"name one of {', '.join(_KINDS)}, or the URL of a server")
+        raise click.UsageError(f"name one of {', '.join(kinds)}, or the URL of a server")
     variable = wish.pop("key_env", None)
     if variable is not None:
         if not names_variable(variable):

@@ -130,7 +130,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(
             "--key-env is the name of the environment variable",
         ),
         (("https://x.example/v1?key=abc123secret",), "leave the key out of the URL"),
-        (("ollma",), "name one of ollama, openai"),
+        (("ollma",), "name one of openai, ollama"),
         (("http://x", "--url", "http://y"), "give the URL once"),
     ],
 )

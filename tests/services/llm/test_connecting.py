@@ -26,21 +26,23 @@ NOTED = calling("take_note", {"text": "hello"})
 async def running(mesh: Mesh, config: str = "") -> AsyncIterator[tuple[LlmService, Bus]]:
     """The service without the built-in model, as its own process runs it, and another process."""
     mesh.home.config_file.write_text(ALONE + config, encoding="utf-8")
-    llm, changed = LlmService(), asyncio.Event()
+    llm, changed, over = LlmService(), asyncio.Event(), asyncio.Event()
     async with mesh.hosting(llm) as host, await mesh.bus() as bus:
 
         async def follow() -> None:
-            while await changed.wait():
+            while not over.is_set():
                 changed.clear()
                 await host.refresh()
+                await changed.wait()
 
         llm.on_offers_changed(changed.set)
         following = asyncio.create_task(follow())
         try:
             yield llm, bus
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            over.set()  # told, not cancelled: asyncio.wait_for of Python 3.11 may lose a cancellation
+            changed.set()
+            await following
 
 
 async def offered(bus: Bus) -> list[str]:

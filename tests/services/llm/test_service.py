@@ -258,19 +258,23 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
 async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release = threading.Event()
-
     def fail(box: Box, file: Path) -> Any:
-        release.wait(20)
         raise HearthNetError("not_implemented", "llama.cpp cannot load it")
+
+    async def names(bus: Bus) -> list[str]:
+        return [str(offer.params["model"]) for offer in await bus.offers("llm.chat")]
 
     monkeypatch.setattr(Box, "load", fail)
     async with running(mesh) as (llm, bus):
-        release.set()
-        await wait_for(lambda: llm.note == "llama.cpp cannot load it")
+        assert llm.note == "llama.cpp cannot load it"
+        assert await names(bus) == []
+    async with ModelServer() as server, running(mesh, server.config()) as (llm, bus):
+        assert len(await names(bus)) == 2
+        with pytest.raises(HearthNetError, match="cannot load it"):
+            await bus.call(CHAT, ask(model=BUILT_IN.model))
 
         async def withdrawn() -> bool:
-            return await bus.offers("llm.chat") == []
+            return await names(bus) == ["far"]
 
         await wait_for(withdrawn)
 

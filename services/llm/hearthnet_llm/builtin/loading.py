@@ -1,6 +1,8 @@
 """The model in the box, offered from when its file was found right: who asks before it is loaded waits.
 
-Loading holds Python's lock (docs/models.md), so it begins only once everything is offered.
+Loading holds Python's lock for a second (docs/models.md), in which this process answers nobody, not even who
+asks what is offered. So it comes before the service is ready, or, where others can be asked, once somebody
+asks this one.
 """
 
 from __future__ import annotations
@@ -59,6 +61,10 @@ class Loading:
     def profile(self) -> Profile:
         """As `Backend.profile`."""
         return self._profile
+
+    async def wanted(self) -> None:
+        """Waits until somebody asks it."""
+        await self._asked.wait()
 
     async def load(self) -> None:
         """Loads the model; `not_implemented` where it cannot be, and then for all who wait."""
