@@ -29,6 +29,7 @@ _ERROR_BYTES: Final = 65_536
 _MOST_BYTES: Final = 64 << 20
 """No answer is longer; a server that never ends would fill the memory."""
 
+_UNHEARD: Final = "without sending a response"
 _TELLING: Final = 5
 """A beginning of a key that is no longer than this gives nothing away."""
 
@@ -107,16 +108,31 @@ class Connection:
 
         name, url = self._name, request.url
         try:
-            async with self._client.stream(
-                request.method, url, content=content, headers={**request.headers, **headers}
-            ) as response:
+            response = await self._sent(request, content, {**request.headers, **headers})
+            try:
                 yield response
+            finally:
+                await response.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise failures.unreachable(name, url) from error
         except httpx2.TimeoutException as error:
             raise failures.silent(name, url) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise failures.broken_off(name, url) from error
+
+    async def _sent(self, request: HttpRequest, content: bytes | None, headers: dict[str, str]) -> Response:
+        """The head of the answer. A kept connection that the server closed just then is no failure: nobody
+        has heard the request, so it is sent once more.
+        """
+        import httpx2
+
+        made = self._client.build_request(request.method, request.url, content=content, headers=headers)
+        try:
+            return await self._client.send(made, stream=True)
+        except httpx2.RemoteProtocolError as error:
+            if _UNHEARD not in str(error):
+                raise
+            return await self._client.send(made, stream=True)
 
     async def _failure(self, response: Response, secrets: list[str]) -> HearthNetError:
         body = b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SLOTS = 2
 CTX = 1024
+KEY = "sk-very-secret"
+"""Of the HTTP endpoint."""
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +47,15 @@ async def loaded(server: Server) -> AsyncIterator[Engine]:
 def backend(loaded: Engine) -> BuiltinBackend:
     """The built-in model as the service uses it."""
     return BuiltinBackend(loaded, BUILT_IN)
+
+
+@pytest.fixture(scope="session")
+def endpoint(model: Path) -> Any:
+    """llama.cpp's OpenAI-compatible HTTP endpoint, with a key."""
+    xllamacpp = engine.library()
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.n_ctx, params.warmup, params.verbosity = 2048, False, 0
+    params.cpuparams.n_threads = 2
+    params.api_keys = [KEY]
+    return xllamacpp.Server(params)

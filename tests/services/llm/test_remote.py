@@ -9,33 +9,20 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.builtin.engine import library
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema
+from tests.helpers.waiting import wait_for
+from tests.services.llm.conftest import KEY
 from tests.services.llm.tools import demand
 
-KEY = "sk-very-secret"
 HELLO = ChatRequest(messages=[Message(role="user", content="Hello")], max_tokens=8, temperature=0)
-
-
-@pytest.fixture(scope="session")
-def endpoint(model: Path) -> Any:
-    """llama.cpp's OpenAI-compatible HTTP endpoint, with a key."""
-    xllamacpp = library()
-    params = xllamacpp.CommonParams()
-    params.model.path = str(model)
-    params.n_ctx, params.warmup, params.verbosity = 2048, False, 0
-    params.cpuparams.n_threads = 2
-    params.api_keys = [KEY]
-    return xllamacpp.Server(params)
 
 
 @asynccontextmanager
@@ -358,3 +345,34 @@ async def test_the_profile_says_whether_it_needs_the_internet(url: str, far: boo
         assert params["requires_internet"] is far
         assert params["models"] == ["theirs"]
         assert (params["tool_mode"], params["tools_supported"]) == ("native", True)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-53")
+async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() -> None:
+    body = b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}'
+    answer = b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    heard: list[int] = []
+    closed: list[asyncio.StreamWriter] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(0)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while heard[-1] < 2:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+                heard[-1] += 1
+                if heard[-1] == 1:
+                    writer.write(answer + body)
+        writer.close()
+        await writer.wait_closed()
+        closed.append(writer)
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server:
+        async with connected(f"http://{host}:{port}/v1") as backend:
+            for _ in range(2):
+                assert Token("Hi") in await frames_of(backend)
+            assert heard == [2, 1]
+        await wait_for(lambda: len(closed) == 2)
