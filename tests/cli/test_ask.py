@@ -88,7 +88,8 @@ def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Sh
     said = frames(done.stdout)
     told = [frame["data"] for frame in said if frame["event"] == "progress"]
     assert told
-    assert all(data["stage"] == "reading" and data["current"] <= data["total"] for data in told)
+    assert {data["stage"] for data in told} == {"reading"}
+    assert all(data["current"] <= data["total"] for data in told)
     assert [frame["event"] for frame in said[: len(told) + 1]] == ["iteration", *["progress"] * len(told)]
     with shell.terminal("ask", f"Once more: {question}", *BOX) as screen:
         screen.expect("reading ")

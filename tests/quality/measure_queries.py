@@ -124,10 +124,9 @@ def found(places: Sequence[int | None]) -> int:
 async def _main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, starter_index(Path(folder)) as index:
         box = Box(LlmConfig(), Path(folder) / "model-checked.json")
-        loaded = box.load(box.check())
-        backend = BuiltinBackend(
-            Engine(loaded.server, loaded.profile.max_concurrent, loaded.profile.ctx), loaded.profile
-        )
+        file = box.check()
+        profile = box.profile(file)
+        backend = BuiltinBackend(Engine(box.load(file), profile.max_concurrent, profile.ctx), profile)
         outcome = await measure(backend, index, questions(file))
         await backend.close()
     model, bare = found([one.place for one in outcome]), found([one.bare_place for one in outcome])

@@ -20,8 +20,9 @@ PROMISED = 18
 @pytest.mark.req("LLM-13")
 async def test_eighteen_of_twenty_questions_are_found(tmp_path: Path) -> None:
     box = Box(LlmConfig(), tmp_path / "model-checked.json")
-    loaded = box.load(box.check())
-    backend = BuiltinBackend(Engine(loaded.server, 2, loaded.profile.ctx), loaded.profile)
+    file = box.check()
+    profile = box.profile(file)
+    backend = BuiltinBackend(Engine(box.load(file), 2, profile.ctx), profile)
     with starter_index(tmp_path / "index") as index:
         outcome = await measure(backend, index, questions())
     await backend.close()
