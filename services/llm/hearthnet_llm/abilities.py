@@ -19,6 +19,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
         model=config.name,
         backend=config.kind,
         ctx=config.ctx or told.ctx or kind.ctx,
+        ctx_known=bool(config.ctx or told.ctx or not kind.ctx_guessed),
         aliases=(config.model,) if config.model != config.name else (),
         tool_mode="native" if tools else "none",
         modalities=("text", "vision") if vision else ("text",),

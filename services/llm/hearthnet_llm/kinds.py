@@ -26,7 +26,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     those of models whose name holds a text, in place of `wire`; `sighted` are models that see, likewise.
 
     `key` is the header of the key, None for that of the vendor's profile. `ctx` (tokens), `tools` and
-    `vision` are what is taken for true where neither the config nor the server says it. `signed`: without
+    `vision` are what is taken for true where neither the config nor the server says it; `ctx_guessed`: models
+    of the kind differ too much for that to be held against a request. `signed`: without
     a key of its own, a request is signed as AWS wants it.
     """
 
@@ -39,6 +40,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     key: tuple[str, str] | None = None
     listing: Listing = Listing()
     ctx: int = 8192
+    ctx_guessed: bool = False
     tools: bool = True
     vision: bool = False
     sighted: tuple[str, ...] = ()
@@ -47,7 +49,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KINDS: Final[dict[ModelKind, Kind]] = {
-    "openai": Kind(wire="openai", url="https://api.openai.com/v1", variable="OPENAI_API_KEY"),
+    "openai": Kind(
+        wire="openai", url="https://api.openai.com/v1", variable="OPENAI_API_KEY", ctx_guessed=True
+    ),
     "ollama": Kind(
         wire="ollama",
         url="http://127.0.0.1:11434",

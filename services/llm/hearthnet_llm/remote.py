@@ -21,6 +21,7 @@ from hearthnet_llm.request import ChatRequest, CompleteRequest
 from hearthnet_llm.vendors import openai, wire
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.estimate import weight
 from hearthnet_llm.vendors.wire import Heard, HttpRequest
 
 
@@ -100,7 +101,7 @@ class Remote:
                 await self.close()
 
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
-        size = len(json.dumps(request.body, ensure_ascii=False))
+        size = weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
             decoder = self._wire.decoder(Heard(self._profile.model, body.content_type, size))
             watch = Unclosed(self._profile.model)
