@@ -16,6 +16,8 @@ from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.request import ChatRequest, Message, Tool
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from tests.conformance.providers.recording import Answered, Recording, Sent
+from tests.conformance.providers.requests import problems
 
 PNG = "iVBORw0KGgo="
 WEATHER = Tool(
@@ -95,3 +97,14 @@ def frame(kind: str, body: dict[str, Any], message: str = "event") -> bytes:
     prelude = struct.pack("!II", 16 + len(head) + len(payload), len(head))
     made = prelude + struct.pack("!I", crc32(prelude)) + head + payload
     return made + struct.pack("!I", crc32(made))
+
+
+def talk(*turns: Any) -> dict[str, Any]:
+    """A native conversation: the user's turns and the assistant's by turns."""
+    roles = ("user", "assistant")
+    return {"messages": [{"role": roles[place % 2], "content": turn} for place, turn in enumerate(turns)]}
+
+
+def outcome(provider: str, path: str, body: dict[str, Any]) -> tuple[str, list[str]]:
+    """What the check of recordings says of a native request that was never recorded."""
+    return problems(Recording("own", provider, Answered(200, "{}"), Sent("POST", path, body)))

@@ -230,3 +230,9 @@ def test_what_is_no_answer_is_an_error_that_names_the_backend(data: bytes, code:
     assert caught.value.message.startswith("m: ")
     assert said in caught.value.message
     assert (caught.value.retry_after_ms is not None) == (code in ("capacity_exceeded", "rate_limited"))
+
+
+def test_a_source_of_a_new_kind_is_left_out() -> None:
+    text = {"type": "text", "text": "x", "citations": [{"type": "dream_location"}]}
+    answer = {"type": "message", "content": [text], "stop_reason": "end_turn", "usage": {"output_tokens": 1}}
+    assert heard("anthropic", json.dumps(answer).encode())[0] == Token("x")

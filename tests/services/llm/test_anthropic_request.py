@@ -10,6 +10,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet_llm.parts import (
     CacheHint,
     CallPart,
+    Citation,
     DocumentPart,
     TextPart,
     ThinkingPart,
@@ -209,6 +210,15 @@ def test_cache_hints_documents_and_own_tools_have_their_places() -> None:
         {"type": "text", "text": "What?", "cache_control": point},
     ]
     assert made["tools"] == [{"name": "web_search", "type": "web_search_20250305", "max_uses": 2}]
+
+
+def test_sources_that_only_another_vendor_names_stay_behind() -> None:
+    said = TextPart("x", citations=[Citation("file", title="T"), Citation("web", url="u", reference="r")])
+    asked = changed(messages=[Message("user", "?"), Message("assistant", [said]), Message("user", "!")])
+    cited = anthropic.encode(asked, TARGET).body["messages"][1]["content"][0]["citations"]
+    assert cited == [{"type": "web_search_result_location", "url": "u", "encrypted_index": "r"}]
+    there = converse.encode(asked, Target("m")).body["messages"][1]["content"][0]["citationsContent"]
+    assert there["citations"] == [{"location": {"web": {"url": "u"}}}]
 
 
 def test_calls_among_text_keep_their_places() -> None:

@@ -180,3 +180,24 @@ def test_what_is_no_answer_is_an_error_that_names_the_backend(data: bytes, code:
     assert caught.value.code == code
     assert caught.value.message.startswith("m: ")
     assert said_so in caught.value.message
+
+
+def test_each_piece_of_an_answer_has_its_sources() -> None:
+    grounding = {
+        "groundingChunks": [
+            {"web": {"uri": "u", "title": "T"}},
+            {"retrievedContext": {"title": "D", "text": "q"}},
+        ],
+        "groundingSupports": [
+            {"segment": {"startIndex": 1, "endIndex": 4, "text": "x"}, "groundingChunkIndices": [0, 1, 7]}
+        ],
+    }
+    sources = {"citationSources": [{"uri": "v", "startIndex": 2, "endIndex": 3}]}
+    answer = said({"text": "x"}, finish="STOP", groundingMetadata=grounding, citationMetadata=sources)
+    assert [
+        one.citation for one in heard("gemini", json.dumps(answer).encode()) if isinstance(one, Cited)
+    ] == [
+        Citation("web", said="x", title="T", url="u", index=0, start=1, end=4),
+        Citation("file", quoted="q", said="x", title="D", index=1, start=1, end=4),
+        Citation("web", url="v", start=2, end=3),
+    ]

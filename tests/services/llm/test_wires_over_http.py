@@ -19,11 +19,14 @@ from hearthnet_llm.frames import Done, Frame, Token, ToolCall
 from hearthnet_llm.parts import ImagePart, TextPart
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, Tool
+from tests.helpers.mesh import Mesh
 from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame
-from tests.services.llm.model_server import ModelServer
+from tests.services.llm.model_server import ModelServer, page
+from tests.services.llm.test_connecting import running
 from tests.services.llm.test_media import picture
 from tests.services.llm.test_remote import head, serving
+from tests.services.llm.test_service import CHAT
 
 pytestmark = pytest.mark.asyncio
 KEY = "secret-key-of-mine"
@@ -350,3 +353,25 @@ async def test_a_model_of_bedrock_has_its_wire_and_its_eyes(model: str, wire: st
         kind="bedrock", name="mine", url="https://bedrock-runtime.x.amazonaws.com", model=model
     )
     assert (kinds.wire_of(config), kinds.sees(config)) == (wire, sees)
+
+
+@pytest.mark.req("LLM-34")
+async def test_an_image_of_the_mesh_reaches_a_model_that_sees_and_no_other(mesh: Mesh) -> None:
+    async with ModelServer() as server, await mesh.store() as store:
+        server.routes["/api/chat"] = page({"message": {"content": "A house."}, "done": True})
+        cid = await store.put_blob(picture())
+        asked = [
+            {"role": "user", "content": [{"type": "text", "text": "?"}, {"type": "image", "image_cid": cid}]}
+        ]
+        ollama = {"kind": "ollama", "url": f"http://{server.host}"}
+        models = [server.config(name, name, vision=name == "sees", **ollama) for name in ("blind", "sees")]
+        async with running(mesh, "".join(models)) as (_, bus):
+            reply = await bus.call(CHAT, {"params": {}, "input": {"messages": asked}})
+            with pytest.raises(HearthNetError, match="blind cannot see images") as refused:
+                await bus.call(CHAT, {"params": {"model": "blind"}, "input": {"messages": asked}})
+    assert reply.body["output"]["message"]["content"] == "A house."
+    assert refused.value.code == "not_found"
+    chats = [body for _, path, _, body in server.asked if path == "/api/chat" and body["messages"]]
+    assert [(chat["model"], chat["messages"][0]["images"]) for chat in chats] == [
+        ("sees", [base64.b64encode(picture()).decode()])
+    ]

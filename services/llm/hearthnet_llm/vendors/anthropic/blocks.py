@@ -97,7 +97,7 @@ def _call(call: ToolCall) -> Json:
 
 
 def _text(part: TextPart) -> Json:
-    cited = None if part.citations is None else [citations.write(one) for one in part.citations]
+    cited = None if part.citations is None else citations.write(part.citations)
     return {"type": "text", "text": part.text, **without_nones(citations=cited)}
 
 

@@ -36,10 +36,12 @@ _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 _BY_TYPE: Final = {kind: (ours, fields) for ours, (kind, fields) in _KINDS.items()}
 
 
-def write(citation: Citation) -> Json:
-    """The native citation; `bad_request` for a kind that only other vendors have."""
-    if citation.kind not in _KINDS:
-        refuse("/input/messages", f"Anthropic has no citations of kind {citation.kind}")
+def write(citations: list[Citation]) -> list[Json]:
+    """The native citations, without those of a kind that only other vendors have."""
+    return [_write(citation) for citation in citations if citation.kind in _KINDS]
+
+
+def _write(citation: Citation) -> Json:
     kind, fields = _KINDS[citation.kind]
     given = {native: getattr(citation, ours) for ours, native in fields.items()}
     return {"type": kind, **{name: value for name, value in given.items() if value is not None}}

@@ -77,7 +77,7 @@ def _text(part: TextPart) -> Json:
         guarded = {"text": part.text, **without_nones(qualifiers=part.guard or None)}
         return {"guardContent": {"text": guarded}}
     if part.citations is not None:
-        cited = [citations.write(one) for one in part.citations]
+        cited = citations.write(part.citations)
         return {"citationsContent": {"content": [{"text": part.text}], "citations": cited}}
     return {"text": part.text}
 

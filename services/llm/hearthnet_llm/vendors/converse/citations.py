@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hearthnet_llm.parts import Citation
-from hearthnet_llm.vendors.reading import fields, objects, refuse, without_nones
+from hearthnet_llm.vendors.reading import fields, objects, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
@@ -20,10 +20,12 @@ _PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 
 
-def write(citation: Citation) -> Json:
-    """The native citation; `bad_request` for a kind that only other vendors have."""
-    if citation.kind not in _PLACES:
-        refuse("/input/messages", f"Bedrock has no citations of kind {citation.kind}")
+def write(citations: list[Citation]) -> list[Json]:
+    """The native citations, without those of a kind that only other vendors have."""
+    return [_write(citation) for citation in citations if citation.kind in _PLACES]
+
+
+def _write(citation: Citation) -> Json:
     name, names = _PLACES[citation.kind]
     place = without_nones(**{its: getattr(citation, ours) for ours, its in names.items()})
     quoted = None if citation.quoted is None else [{"text": citation.quoted}]
