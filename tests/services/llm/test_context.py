@@ -13,13 +13,26 @@ from hypothesis import strategies as st
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.backend import FrameStream
 from hearthnet_llm.context.budget import CODE, fitted
-from hearthnet_llm.context.counting import IMAGE, of_json, of_message, of_rest, of_text
+from hearthnet_llm.context.counting import IMAGE, MEDIA, of_json, of_message, of_rest, of_text
 from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.context.summary import summary
 from hearthnet_llm.context.turns import pieces, rounds
 from hearthnet_llm.conversation import check
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
-from hearthnet_llm.parts import DocumentPart, ImagePart, JsonPart, TextPart
+from hearthnet_llm.parts import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolReferencePart,
+)
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema, Tool
 
@@ -87,6 +100,23 @@ def test_all_that_a_model_reads_is_counted() -> None:
     schema = ResponseSchema("s", {"type": "object"})
     assert 0 == of_rest(bare) < of_rest(asked(user(10), tools=[tool]))
     assert of_rest(asked(user(10), response_schema=schema)) > 0
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        (RefusalPart("a" * 35), 10),
+        (ThinkingPart("a" * 35), 10),
+        (AudioPart(data="eA=="), MEDIA),
+        (DocumentPart(data="eA=="), MEDIA),
+        (SearchResultPart("s", "a" * 7, [TextPart("a" * 35)]), 12),
+        (ServerCallPart("web_search", arguments={"a": 1}), 8 + of_json({"a": 1})),
+        (ServerResultPart("web_search", result=[1]), 8 + of_json([1])),
+        (ToolReferencePart("search"), 8),
+    ],
+)
+def test_every_part_has_a_size(part: Part, tokens: int) -> None:
+    assert of_message(Message("user", [part])) == 4 + tokens
 
 
 def test_turns_and_rounds_tear_nothing_apart() -> None:

@@ -183,3 +183,18 @@ def test_an_answer_becomes_the_message_that_a_caller_would_send_back() -> None:
     for part in (Served(served), Token("So."), Cited(cited), Cited(cited), Token(" Yes.")):
         spoken.feed(part)
     assert spoken.message.content == [served, TextPart("So.", citations=[cited, cited]), TextPart(" Yes.")]
+
+
+def test_a_turn_that_cannot_be_written_whole_is_not_written_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = ThreadsFile(tmp_path)
+    assert kept.write("alice", "t", b"one", None)
+    monkeypatch.setattr(file, "MOST_THREADS", "not a number")
+    with pytest.raises(HearthNetError) as failed:
+        kept.write("alice", "t", b"two", kept.read("alice", "t"))
+    assert failed.value.code == "internal_error"
+    row = kept.read("alice", "t")
+    assert row is not None
+    assert row.messages == b"one"
+    kept.close()
