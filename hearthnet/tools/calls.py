@@ -72,6 +72,7 @@ class Calls:
             name=event.name if tool is None else tool.definition.name,
             model_name=_model_name(event.name, tool),
             arguments=event.arguments if isinstance(event.arguments, dict) else {},
+            sealed=event.sealed,
         )
         state.calls.append(call)
         state.call_count += 1

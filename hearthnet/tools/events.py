@@ -6,11 +6,13 @@ out in the order they come; exactly one of a run's actions is terminal.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet.tools.types import Decision, Pending, ToolChoice
+
+_SEALS: Final = ("signature", "called_by")
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -34,6 +36,15 @@ class Token(_Event, frozen=True, kw_only=True, tag=True):
     logprob: float | None = None
 
 
+class Kept(_Event, frozen=True, kw_only=True, tag=True):
+    """What some vendors want back with the turn, unchanged: a `thought`, or what was `served` by a tool of
+    the vendor's own.
+    """
+
+    event: str
+    data: dict[str, Any]
+
+
 class CallDelta(_Event, frozen=True, kw_only=True, tag=True):
     """A piece of a call, for display. `id` as the model gave it, empty where it gave none."""
 
@@ -45,12 +56,14 @@ class CallDelta(_Event, frozen=True, kw_only=True, tag=True):
 class CallComplete(_Event, frozen=True, kw_only=True, tag=True):
     """A complete call.
 
-    `arguments` is whatever the model sent; whether it is an object is the loop's to judge.
+    `arguments` is whatever the model sent; whether it is an object is the loop's to judge. `sealed` goes back
+    with the call as it came: `signature` and `called_by`, where the vendor gave them.
     """
 
     id: str
     name: str
     arguments: Any
+    sealed: dict[str, str] = {}
 
 
 class ModelDone(_Event, frozen=True, kw_only=True, tag=True):
@@ -65,7 +78,7 @@ class ModelFailed(_Event, frozen=True, kw_only=True, tag=True):
     error: dict[str, Any]
 
 
-ModelEvent = Display | Token | CallDelta | CallComplete | ModelDone | ModelFailed
+ModelEvent = Display | Token | Kept | CallDelta | CallComplete | ModelDone | ModelFailed
 
 # --- events: everything else --------------------------------------------------------------------------------
 
@@ -201,6 +214,7 @@ def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None
                 id=str(data.get("id") or ""),
                 name=str(data.get("name", "")),
                 arguments=data.get("arguments"),
+                sealed={name: data[name] for name in _SEALS if isinstance(data.get(name), str)},
             )
         case "tool_call_delta":
             return CallDelta(
@@ -213,6 +227,8 @@ def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None
             return ModelDone(now=now, meta=data)
         case "error":
             return ModelFailed(now=now, error=data)
+        case "thought" | "served":
+            return Kept(now=now, event=event, data=data)
         case "notice" | "progress":
             return Display(now=now, event=event, data=data)
         case _:

@@ -48,6 +48,7 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
+    Kept,
     ModelDone,
     ModelEvent,
     ModelFailed,
@@ -103,7 +104,7 @@ class ToolLoop:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Token() | CallDelta() | Display() | CallComplete() | ModelDone() | ModelFailed():
+            case Token() | Kept() | CallDelta() | Display() | CallComplete() | ModelDone() | ModelFailed():
                 if self.state.phase is Phase.ASKING:
                     self._hear(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
@@ -129,6 +130,7 @@ class ToolLoop:
         state.closing = bool(state.limit) or choice == "none"
         state.iteration += 1
         state.calls, state.text, state.aliases = [], [], {}
+        state.thoughts, state.served = [], []
         if state.limit:
             state.messages.append(transcript.limit_note(state.limit, state.limits))
         count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
@@ -143,6 +145,10 @@ class ToolLoop:
             case Token():
                 self.state.text.append(event.text)
                 self._emit("token", {"text": event.text, "logprob": event.logprob})
+            case Kept(event="thought"):
+                self.state.thoughts.append(event.data)
+            case Kept():
+                self.state.served.append((len(self.state.text), event.data))
             case Display():
                 self._emit(event.event, event.data)
             case CallDelta():
@@ -245,7 +251,7 @@ class ToolLoop:
         """Adds the turn to the transcript, each call with its result; returns the assistant's words."""
         state = self.state
         message = {"role": "assistant", "content": "".join(state.text)}
-        state.messages += transcript.turn(message["content"], state.calls) if state.calls else [message]
+        state.messages += transcript.turn(state) if state.calls else [message]
         return message
 
     def _finish(self, stop_reason: str) -> None:

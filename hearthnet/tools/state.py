@@ -115,13 +115,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class CallState(msgspec.Struct, kw_only=True):
     """One tool call of the current turn.
 
-    `id` is ours and unique in the run; `model_name` is safe to send back.
+    `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
     """
 
     id: str
     name: str
     model_name: str
     arguments: dict[str, Any]
+    sealed: dict[str, str] = {}
     phase: CallPhase = CallPhase.PROPOSED
     capability: str = ""
     body: dict[str, Any] = {}
@@ -152,7 +153,8 @@ class CallState(msgspec.Struct, kw_only=True):
 class RunState(msgspec.Struct, kw_only=True):
     """All of a run.
 
-    `messages` is the transcript so far; `calls`, `text` and `aliases` belong to the current turn.
+    `messages` is the transcript so far; `calls`, `text`, `thoughts`, `served` (each with how many pieces of
+    text came before it) and `aliases` belong to the current turn.
     """
 
     run: str
@@ -165,6 +167,8 @@ class RunState(msgspec.Struct, kw_only=True):
     limit: str = ""
     calls: list[CallState] = []
     text: list[str] = []
+    thoughts: list[dict[str, Any]] = []
+    served: list[tuple[int, dict[str, Any]]] = []
     aliases: dict[str, str] = {}
     used_ids: set[str] = set()
     call_count: int = 0

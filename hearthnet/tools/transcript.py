@@ -6,12 +6,11 @@ stays inside a JSON string; an error begins with its code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-from hearthnet.tools.state import CallState, Limits
+from hearthnet.tools.state import Limits, RunState
 
 MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
@@ -48,21 +47,41 @@ def error_text(code: str, message: str) -> str:
     return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
 
 
-def turn(text: str, calls: Iterable[CallState]) -> list[dict[str, Any]]:
-    """The assistant's message with its calls, and one message per result, in the order of the calls."""
-    settled = list(calls)
-    said = {
+def turn(state: RunState) -> list[dict[str, Any]]:
+    """The assistant's message with its calls, and one message per result, in the order of the calls.
+
+    What a vendor wants back (thoughts, seals of calls, the work of its own tools) goes back as it came.
+    """
+    said: dict[str, Any] = {
         "role": "assistant",
-        "content": text,
+        "content": _content(state),
         "tool_calls": [
-            {"id": call.id, "name": call.model_name, "arguments": call.arguments} for call in settled
+            {"id": call.id, "name": call.model_name, "arguments": call.arguments, **call.sealed}
+            for call in state.calls
         ],
     }
+    if state.thoughts:
+        said["thinking"] = state.thoughts
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": call.content, "is_error": call.is_error}
-        for call in settled
+        for call in state.calls
     ]
     return [said, *results]
+
+
+def _content(state: RunState) -> str | list[dict[str, Any]]:
+    """The text; where a tool of the vendor was at work, text and its doings in their order."""
+    if not state.served:
+        return "".join(state.text)
+    parts: list[dict[str, Any]] = []
+    said = 0
+    for before, part in [*state.served, (len(state.text), {})]:
+        if text := "".join(state.text[said:before]):
+            parts.append({"type": "text", "text": text})
+        said = before
+        if part:
+            parts.append(part)
+    return parts
 
 
 def limit_note(limit: str, limits: Limits) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from hearthnet.tools.events import (
     ToolProgress,
     ToolReturned,
     Undecided,
+    model_event,
 )
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.state import Limits, new_run
@@ -76,6 +77,12 @@ class Bench:
 
     def call(self, name: str, arguments: Any, call_id: str = "") -> list[Action]:
         return self.feed(CallComplete(now=self.now, id=call_id, name=name, arguments=arguments))
+
+    def heard(self, event: str, data: dict[str, Any]) -> list[Action]:
+        """One frame as `llm.chat` sends it."""
+        frame = model_event(event, data, self.now)
+        assert frame is not None
+        return self.feed(frame)
 
     def display(self, event: str, data: dict[str, Any]) -> list[Action]:
         return self.feed(Display(now=self.now, event=event, data=data))

@@ -70,6 +70,51 @@ def test_results_go_back_together_in_the_order_of_the_calls() -> None:
     paired(request.messages)
 
 
+@pytest.mark.req("TOOL-27")
+def test_thoughts_and_seals_go_back_with_the_calls_they_led_to() -> None:
+    bench = Bench()
+    thought = {"type": "thinking", "text": "Ask the corpus.", "signature": "c2VhbA=="}
+    seals = {"signature": "c2lnbmVk", "called_by": "code:1"}
+    bench.heard("thought", thought)
+    bench.token("One moment.")
+    bench.heard("tool_call", {"id": "a", "name": "search_corpus", "arguments": QUERY, **seals})
+    bench.model_done("tool_calls")
+    bench.returned("a", {})
+    said = bench.asked_model().messages[-2]
+    assert (said["thinking"], said["content"]) == ([thought], "One moment.")
+    assert said["tool_calls"] == [{"id": "a", "name": "search_corpus", "arguments": QUERY, **seals}]
+    bench.call("list_corpora", {}, "b")
+    bench.model_done("tool_calls")
+    bench.returned("b", {})
+    said = bench.asked_model().messages[-2]
+    assert said == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "b", "name": "list_corpora", "arguments": {}}],
+    }
+
+
+@pytest.mark.req("TOOL-27")
+def test_what_the_vendors_own_tools_did_goes_back_where_it_happened() -> None:
+    bench = Bench()
+    searched = {"type": "server_call", "id": "s", "name": "web_search", "arguments": {"query": "rain"}}
+    found = {"type": "server_result", "id": "s", "name": "web_search", "result": []}
+    bench.token("Let me ")
+    bench.token("look.")
+    bench.heard("served", searched)
+    bench.heard("served", found)
+    bench.token("Nothing there.")
+    bench.call("search_corpus", QUERY, "a")
+    bench.model_done("tool_calls")
+    bench.returned("a", {})
+    assert bench.asked_model().messages[-2]["content"] == [
+        {"type": "text", "text": "Let me look."},
+        searched,
+        found,
+        {"type": "text", "text": "Nothing there."},
+    ]
+
+
 @pytest.mark.req("TOOL-3")
 def test_an_invented_tool_is_answered_with_the_nearest_names() -> None:
     bench = Bench()

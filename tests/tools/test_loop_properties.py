@@ -155,6 +155,8 @@ def _some_question(bench: Watched, pick: int) -> str:
 PICK = st.integers(0, 9)
 MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda text: lambda b: b.token(text), st.text(max_size=3)),
+    st.just(lambda b: b.heard("thought", {"type": "thinking", "signature": "s"})),
+    st.just(lambda b: b.heard("served", {"type": "server_call", "name": "web_search"})),
     st.builds(lambda i: lambda b: b.delta(i, "search_corpus", "{"), IDS),
     st.builds(lambda c, i: lambda b: b.call(c[0], c[1], i), CALLS, IDS),
     st.builds(lambda c, i: lambda b: b.call(c[0], c[1], i), CALLS, IDS),
