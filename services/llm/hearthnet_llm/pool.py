@@ -41,7 +41,7 @@ class _Server:
 
 
 class Pool:
-    """`changed` is called whenever there may be other offers than before; `fetch` gives images by their hash."""
+    """`changed` is called whenever there may be other offers; `fetch` gives images by their hash."""
 
     def __init__(self, memory: Memory, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
         self._memory = memory
