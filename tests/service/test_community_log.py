@@ -86,7 +86,7 @@ async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
         async def only_the_current_one() -> bool:
             return (await log.read()).revocations == (current,)
 
-        await wait_for(only_the_current_one, 10, "the other to be forgotten")
+        await wait_for(only_the_current_one, 30, "the other to be forgotten")
 
 
 @pytest.mark.req("COMMUNITY-7")
