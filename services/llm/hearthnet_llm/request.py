@@ -100,13 +100,13 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     description: str | None = None
     parameters_schema: dict[str, Any] | None = None
-    result_schema: dict[str, Any] | None = None
     strict: bool | None = None
     cache: CacheHint | None = None
     server: ServerTool | None = None
     deferred: bool | None = None
     examples: list[dict[str, Any]] | None = None
     callers: list[str] | None = None
+    result_schema: dict[str, Any] | None = None
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -65,7 +65,6 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
         text(native.get(named), f"{where}.{named}"),
         native.get("description"),
         schema if schema is None else fields(schema, f"{where}.input_schema"),
-        None,
         native.get("strict"),
         hint(native),
         None if kind == "custom" else _read_server(text(kind, f"{where}.type"), native, where),

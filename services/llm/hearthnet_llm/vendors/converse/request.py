@@ -154,7 +154,7 @@ def _read_tool(native: Json, where: str) -> Tool:
     spec = fields(native.get("toolSpec"), f"{where}.toolSpec")
     schema = fields(spec.get("inputSchema"), f"{where}.toolSpec.inputSchema").get("json")
     name = text(spec.get("name"), f"{where}.toolSpec.name")
-    return Tool(name, spec.get("description"), schema, None, spec.get("strict"))
+    return Tool(name, spec.get("description"), schema, spec.get("strict"))
 
 
 def _read_choice(native: Any) -> ToolChoice | None:

@@ -141,14 +141,14 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
 
 
 def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
-    given = []
-    for name in ("parameters", "response"):
+    given = {}
+    for name, ours in (("parameters", "parameters_schema"), ("response", "result_schema")):
         found = native.get(f"{name}{_PLAIN}")
         if native.get(name) is not None:
             spelling["parameters"] = "parameters"
             found = schema.read(fields(native[name], f"{where}.{name}"), spelling)
-        given.append(found)
-    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), *given)
+        given[ours] = found
+    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), **given)
 
 
 def _read_server(name: str, native: Json, where: str) -> Tool:

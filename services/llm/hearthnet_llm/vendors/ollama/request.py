@@ -115,7 +115,7 @@ def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     name = text(function.get("name"), f"{where}.function.name")
     if function.get("parameters") is None:
         spelling["no_parameters"] = "absent"
-    return Tool(name, function.get("description"), function.get("parameters"), None, function.get("strict"))
+    return Tool(name, function.get("description"), function.get("parameters"), function.get("strict"))
 
 
 def _thinking(thinking: Thinking | None) -> bool | str | None:
