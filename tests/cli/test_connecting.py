@@ -76,6 +76,7 @@ def test_a_model_is_connected_asked_lost_found_and_let_go_without_a_restart(
     assert (again.returncode, "connected already, as scripted" in again.stderr) == (2, True)
     (tested,) = lone.json("models", "test", NAME, "--json")
     assert (tested["tool_call"], tested["ctx"], tested["vision"]) == (True, 8192, False)
+    assert "  calls the tool, after " in lone.run("models", "test", NAME).stdout
 
     scripted.__exit__(None, None, None)
     gone = lone.run("models", "test", NAME)
@@ -92,6 +93,15 @@ def test_a_model_is_connected_asked_lost_found_and_let_go_without_a_restart(
     assert removed["removed"][0]["model"] == NAME
     wait_for_sync(lambda: offered(lone) == [], 5)
     assert (lone.home / "hearthnet.toml").read_text() == SETTINGS
+
+
+@pytest.mark.e2e
+@pytest.mark.req("CLI-30")
+def test_a_script_learns_what_was_connected(lone: Shell, scripted: ScriptedModel) -> None:
+    added = lone.json("models", "add", scripted.url, "--name", "mine", "--json")
+    assert (added["name"], added["model"], added["offered"], added["problem"]) == ("mine", NAME, True, "")
+    assert (added["tool_call"], added["ctx"], added["requires_internet"]) == (True, 8192, False)
+    assert lone.run("models", "remove", "mine").stdout == f"removed: mine: {NAME} at {scripted.url} (openai)\n"
 
 
 @pytest.mark.e2e
@@ -115,6 +125,16 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert said in done.stderr.splitlines()[-1]
     assert (lone.home / "hearthnet.toml").read_text() == before
+
+
+@pytest.mark.e2e
+@pytest.mark.req("CLI-30")
+def test_a_model_that_says_nothing_is_not_connected(lone: Shell) -> None:
+    with ScriptedModel({QUESTION: [Say("")]}) as silent:
+        done = lone.run("models", "add", silent.url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{NAME} answers with nothing, so it was not connected" in done.stderr
+    assert (lone.home / "hearthnet.toml").read_text() == SETTINGS
 
 
 @pytest.mark.req("CLI-30")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from hearthnet.contracts import contracts
 from hearthnet.errors import CODES, HearthNetError
-from hearthnet_llm.frames import Done, Frame, to_event
-from hearthnet_llm.vendors import wire
+from hearthnet_llm.frames import Done, Frame, Served, to_event
+from hearthnet_llm.parts import ServerCallPart
+from hearthnet_llm.vendors import soundness, wire
 from hearthnet_llm.vendors.wire import Heard
 from tests.services.llm import test_anthropic_answer, test_bedrock_answer, test_gemini_answer, test_ollama
 from tests.services.llm.asking import events, frame
@@ -109,3 +110,8 @@ def test_an_answer_that_breaks_off_anywhere_is_an_error(name: str, data: st.Data
     values, written = ANSWERS[name]
     whole = written(values)
     checked(name, whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+def test_a_vendors_own_tool_without_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="a tool without a name"):
+        soundness.checked(Served(ServerCallPart("call", "", {})))

@@ -20,7 +20,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service import Stream
 from hearthnet_llm import LlmService, service
 from hearthnet_llm.answer import Answer
-from hearthnet_llm.builtin import model_file
+from hearthnet_llm.builtin import model_file, reading
 from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.frames import Frame, Token
@@ -281,7 +281,8 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-46")
-async def test_searches_find_their_examples_read(mesh: Mesh) -> None:
+async def test_searches_find_their_examples_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PAUSE_SECONDS", 0.0)  # else a fast machine has read the rest before it says so
     async with running(mesh) as (llm, bus):
         assert llm._boxed is not None
         boxed = llm._boxed
