@@ -26,6 +26,8 @@ _AGAIN: Final = 3
 PENDING_BYTES: Final = 256 * 1024 * 1024
 Handler = Callable[[str, bytes, bool], None]
 """Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
+RequestHandler = Callable[[str, str, bytes], None]
+"""Takes a subject, the subject to answer to (empty for none) and the data. Must not block."""
 
 
 class _ClosedOnTheWay(HearthNetError):
@@ -178,6 +180,19 @@ class Link:
         try:
             with _heeded():
                 return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+
+    async def subscribe_requests(self, subject: str, handler: RequestHandler) -> None:
+        """As `subscribe`, for requests of NATS itself ($SRV), which name where to answer."""
+        from nats import errors
+
+        async def deliver(message: Msg) -> None:
+            handler(message.subject, message.reply, message.data)
+
+        try:
+            with _heeded():
+                await self._client.subscribe(subject, cb=deliver)
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
