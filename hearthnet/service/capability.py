@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hearthnet.contracts import Contract, contracts
+from hearthnet.service.statistics import Statistics
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 _MARK: Final = "__hearthnet_capability__"
@@ -43,6 +44,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     params_type: Any
     input_type: Any
     event_sourced: bool = False
+    statistics: Statistics = msgspec.field(default_factory=Statistics)
 
 
 def capability(name: str, *, event_sourced: bool = False) -> Callable[[Handler], Handler]:

@@ -17,8 +17,11 @@ from hearthnet.service.base import Service
 from hearthnet.service.capability import Offer, endpoints
 from hearthnet.service.context import NodeContext
 from hearthnet.service.hosted import Hosted
+from hearthnet.service.micro import Served
+from hearthnet.service.monitor import Monitor
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet
+from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import Header
@@ -40,6 +43,7 @@ class Host:
         self._endpoints = endpoints(service)
         self._tasks = TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
+        self._monitor = Monitor(peer, service, self._served, self._tasks)
         self._hosted: list[Hosted] = []
         self._running: dict[str, Running] = {}
         self._draining = False
@@ -71,6 +75,7 @@ class Host:
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
         await self._announcer.open()
         await self.refresh()
+        await self._monitor.open()
         self._tasks.start(self._tick(), "tick")
         self._tasks.start(self._service.opened(), "opened")
 
@@ -89,6 +94,16 @@ class Host:
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
         await self._tasks.close()
+
+    def _served(self) -> list[Served]:
+        """What is offered now, each capability once, for operators."""
+        running: Counter[str] = Counter()
+        for entry in self._hosted:
+            running[entry.offer.capability] += entry.in_flight
+        return [
+            Served(endpoint.contract.capability, endpoint.contract.schema_hash, count, endpoint.statistics)
+            for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
+        ]
 
     def _host(self, offer: Offer) -> Hosted:
         endpoint = self._endpoints.get(offer.capability)
@@ -185,11 +200,21 @@ class Host:
 
     async def _refuse(self, header: Header, error: HearthNetError) -> None:
         self.refused += 1
+        self._count_refusal(header.capability, error.code)
         outbox = Outbox(self.peer, header, signed=False)
         if header.kind == "open":
             await outbox.frame(1, "error", error.to_body())
         else:
             await outbox.reply(error.to_body(), code=error.code)
+
+    def _count_refusal(self, capability: str, code: str) -> None:
+        endpoint = self._endpoints.get(capability)
+        if endpoint is None:  # another minor version than ours, or nothing of ours
+            wanted = parse_capability(capability)
+            serving = (one for one in self._endpoints.values() if one.contract.capability.serves(wanted))
+            endpoint = next(serving, None)
+        if endpoint is not None:
+            endpoint.statistics.failed(0, code)
 
     async def _tick(self) -> None:
         while True:

@@ -84,6 +84,7 @@ class Running:
         self._admitted = admitted
         self._evidence = frame.evidence
         self._began: tuple[Call[Any, Any], int] | None = None
+        self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.outbox = Outbox(peer, frame.header, signed=contract.side_effects)
         streaming = frame.header.kind == "open"
@@ -102,14 +103,13 @@ class Running:
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     async def _work(self) -> None:
-        started = time.monotonic()
         seconds = min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
         until = asyncio.get_running_loop().time() + seconds
         limit = asyncio.timeout_at(until)
         try:
             async with limit:
                 reply = await self._carry_out(self._call(until))
-            await self._succeed(reply, int((time.monotonic() - started) * 1000))
+            await self._succeed(reply)
         except asyncio.CancelledError:
             await self._cancelled()
             raise
@@ -170,8 +170,9 @@ class Running:
             return await work()
         return await self._records.once(call, work)
 
-    async def _succeed(self, reply: Reply, ms: int) -> None:
-        contract, meta = self._admitted.endpoint.contract, {**reply.meta, "ms": ms} | self._consent()
+    async def _succeed(self, reply: Reply) -> None:
+        endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
+        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000} | self._consent()
         output = msgspec.to_builtins(reply.output)
         if self.stream.unary:
             body = {"output": output, "meta": meta}
@@ -182,6 +183,7 @@ class Running:
             contract.check_frame("done", meta)
             await self._ended("", output)
             await self.stream.end("done", meta)
+        endpoint.statistics.answered(took_ns)
 
     def _consent(self) -> dict[str, Any]:
         """What the answer says of the yes under which it happened."""
@@ -213,6 +215,8 @@ class Running:
 
     async def _fail(self, error: HearthNetError) -> None:
         """Answers with `error`; one that is too large to send, or no JSON, with an id for it."""
+        took_ns = time.perf_counter_ns() - self._started_ns
+        self._admitted.endpoint.statistics.failed(took_ns, error.code)
         await self._ended(error.code)
         try:
             await self._end(error)

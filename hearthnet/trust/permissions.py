@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 
 from hearthnet.ids import token_form
 
+OPERATOR_INBOX: Final = "_INBOX_ops"
+"""The inbox prefix of operators, who ask over `$SRV` which services run and how they are."""
+
 _PUBLISH: Final = (
     "hn.call.{node}.>",
     "hn.ctl.{node}.>",
@@ -17,7 +20,6 @@ _PUBLISH: Final = (
     "hn.adv.{node}.>",
     "hn.event.{node}.>",
     "hn.rep.{node}.>",
-    "_INBOX_ops.>",  # answers to an operator who asks over $SRV under this inbox prefix
 )
 _SUBSCRIBE: Final = (
     "hn.call.*.{node}.>",
@@ -27,8 +29,10 @@ _SUBSCRIBE: Final = (
     "hn.adv.>",
     "hn.event.>",
     "_INBOX.{node}.>",
-    "$SRV.>",
 )
+
+_ASKED: Final = "$SRV.>"
+_ANSWERS: Final = f"{OPERATOR_INBOX}.>"
 
 # An invite is for joining: its key may find and call `community.*` at any member, and hear the answers. It
 # has no streams, announces nothing, publishes no events, and hears none.
@@ -43,13 +47,24 @@ class Permissions(NamedTuple):
     subscribe: tuple[str, ...]
 
 
-def node_permissions(node: str) -> Permissions:
+def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
     """The subjects of the node with the full id `node`; `bad_request` where that is no node id.
+
+    Only `at_home`, at the server of its own, it hears what operators ask over `$SRV` and answers them: those
+    answers are neither signed nor bound to who gives them.
 
     There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others
     publish in its place.
     """
-    return _filled(node, _PUBLISH, _SUBSCRIBE)
+    allowed = _filled(node, _PUBLISH, _SUBSCRIBE)
+    if not at_home:
+        return allowed
+    return Permissions((*allowed.publish, _ANSWERS), (*allowed.subscribe, _ASKED))
+
+
+def operator_permissions() -> Permissions:
+    """The subjects of an operator: to ask over `$SRV`, and to hear the answers."""
+    return Permissions((_ASKED,), (_ANSWERS,))
 
 
 def invite_permissions(invite_key: str) -> Permissions:

@@ -72,6 +72,11 @@ def calls_to(provider: str, instance: str) -> str:
     return f"hn.call.*.{ids.token_form(provider)}.{_process(instance)}.>"
 
 
+def calls_of(provider: str, instance: str, capability: Capability) -> str:
+    """The calls of one capability among them, as NATS's own tools show it."""
+    return calls_to(provider, instance).removesuffix(">") + topic(capability)
+
+
 def control_to(provider: str, instance: str) -> str:
     """What one process subscribes to for the control frames of its streams."""
     return f"hn.ctl.*.{ids.token_form(provider)}.{_process(instance)}.>"

@@ -1,0 +1,142 @@
+"""What a service answers to NATS's own tools: `$SRV.PING|INFO|STATS` (ADR-32), as documents; no I/O.
+
+    $SRV.VERB                 every service process answers
+    $SRV.VERB.<name>          every process of that service
+    $SRV.VERB.<name>.<id>     that process; its id is its instance, as in its offers
+
+An endpoint is a capability that is offered now. Its subject is for seeing only: calls are boxed frames, which
+no other client can make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from hearthnet.errors import HearthNetError
+from hearthnet.service.statistics import Statistics
+from hearthnet.trust.permissions import OPERATOR_INBOX
+from hearthnet.types import Capability
+from hearthnet.wire import subjects
+
+PREFIX: Final = "$SRV"
+MOST_ENDPOINTS: Final = 128
+"""More are not listed, so that no answer is larger than about 64 KiB."""
+_TEXT: Final = 200
+_REPLY: Final = re.compile(re.escape(OPERATOR_INBOX) + r"(?:\.[^\s.*>]{1,64}){1,4}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
+_VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z.-]+)?"
+)
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class About(NamedTuple):
+    """One process of a service. `started` is `2026-11-21T20:15:00.000Z`, `node` the full id."""
+
+    name: str
+    id: str
+    version: str
+    description: str
+    node: str
+    started: str
+
+
+class Served(NamedTuple):
+    """One capability that is offered now: with how many calls it runs, and its counts."""
+
+    capability: Capability
+    schema_hash: str
+    in_flight: int
+    statistics: Statistics
+
+
+def check(name: str, version: str) -> None:
+    """Raises `bad_request` for a service whose name or version NATS's tools would not take."""
+    if not _NAME.fullmatch(name):
+        raise HearthNetError(
+            "bad_request", f"{name[:80]!r} is no name of a service; use letters, digits, - and _"
+        )
+    if not _VERSION.fullmatch(version):
+        raise HearthNetError(
+            "bad_request", f"{version[:80]!r} is no version of the service {name}; write one such as 1.2.3"
+        )
+
+
+def answerable(reply: str) -> bool:
+    """Whether `reply` is an operator's inbox; nothing is answered to any other subject."""
+    return _REPLY.fullmatch(reply) is not None
+
+
+def listened(about: About) -> tuple[str, str, str]:
+    """What the process subscribes to: each verb for all, for its name, and for itself."""
+    return f"{PREFIX}.*", f"{PREFIX}.*.{about.name}", f"{PREFIX}.*.{about.name}.{about.id}"
+
+
+def document(subject: str, about: About, served: Sequence[Served]) -> dict[str, Any] | None:
+    """The answer to a request on `subject`, None for a verb that there is not."""
+    build = _DOCUMENTS.get(subject.split(".", 2)[1])
+    return None if build is None else build(about, served[:MOST_ENDPOINTS])
+
+
+def _ping(about: About, served: Sequence[Served]) -> dict[str, Any]:
+    return _identity("ping", about)
+
+
+def _info(about: About, served: Sequence[Served]) -> dict[str, Any]:
+    return {
+        **_identity("info", about),
+        "description": about.description[:_TEXT],
+        "endpoints": [
+            {
+                **_endpoint(about, each),
+                "metadata": {"capability": str(each.capability), "schema_hash": each.schema_hash},
+            }
+            for each in served
+        ],
+    }
+
+
+def _stats(about: About, served: Sequence[Served]) -> dict[str, Any]:
+    return {
+        **_identity("stats", about),
+        "started": about.started,
+        "endpoints": [{**_endpoint(about, each), **_counts(each)} for each in served],
+    }
+
+
+def _identity(kind: str, about: About) -> dict[str, Any]:
+    return {
+        "type": f"io.nats.micro.v1.{kind}_response",
+        "name": about.name,
+        "id": about.id,
+        "version": about.version,
+        "metadata": {"node": about.node},
+    }
+
+
+def _endpoint(about: About, served: Served) -> dict[str, Any]:
+    """There are no queue groups: the caller's router chooses the process (wire.md)."""
+    return {
+        "name": _UNFIT.sub("-", str(served.capability)),
+        "subject": subjects.calls_of(about.node, about.id, served.capability),
+        "queue_group": "",
+    }
+
+
+def _counts(served: Served) -> dict[str, Any]:
+    counted = served.statistics
+    requests, nanoseconds = counted.requests, counted.nanoseconds
+    return {
+        "num_requests": requests,
+        "num_errors": counted.errors,
+        "last_error": f"{counted.last_error}: {served.capability}" if counted.last_error else "",
+        "processing_time": nanoseconds,
+        "average_processing_time": nanoseconds // requests if requests else 0,
+        "data": {"in_flight": served.in_flight},
+    }
+
+
+_DOCUMENTS: Final = {"PING": _ping, "INFO": _info, "STATS": _stats}

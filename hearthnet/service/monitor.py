@@ -1,0 +1,72 @@
+"""Answers operators who ask over `$SRV` what runs here (service/micro.py has the documents)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from hearthnet.bus.peer import Peer
+from hearthnet.errors import HearthNetError
+from hearthnet.service import micro
+from hearthnet.service.base import Service
+from hearthnet.service.micro import About, Served
+from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms, rfc3339, steady_ms
+
+MOST_A_SECOND: Final = 50
+_MOST_BYTES: Final = 1024
+_log = logging.getLogger(__name__)
+
+
+class Monitor:
+    """The `$SRV` side of one service process. `served` says what it offers at that moment.
+
+    Raises `bad_request` for a service whose name or version cannot be told. However often it is asked, it
+    answers so many times a second; the rest is dropped.
+    """
+
+    def __init__(
+        self, peer: Peer, service: Service, served: Callable[[], Sequence[Served]], tasks: TaskSet
+    ) -> None:
+        micro.check(service.name, service.version)
+        self._peer = peer
+        self._about = About(
+            name=service.name,
+            id=peer.instance,
+            version=service.version,
+            description=(type(service).__doc__ or "").partition("\n")[0],
+            node=peer.node_id,
+            started=rfc3339(now_ms())[:-1] + ".000Z",
+        )
+        self._served = served
+        self._tasks = tasks
+        self._second = 0
+        self._answers = 0
+
+    async def open(self) -> None:
+        """Starts to answer."""
+        for subject in micro.listened(self._about):
+            await self._peer.link.subscribe_requests(subject, self._on_request)
+
+    def _on_request(self, subject: str, reply: str, data: bytes) -> None:
+        if len(data) > _MOST_BYTES or not micro.answerable(reply) or not self._has_time():
+            return
+        answer = micro.document(subject, self._about, self._served())
+        if answer is not None:
+            self._tasks.start(self._send(reply, msgspec.json.encode(answer)), "answer to an operator")
+
+    def _has_time(self) -> bool:
+        second = steady_ms() // 1000
+        if second != self._second:
+            self._second, self._answers = second, 0
+        self._answers += 1
+        return self._answers <= MOST_A_SECOND
+
+    async def _send(self, reply: str, data: bytes) -> None:
+        try:
+            await self._peer.link.publish(reply, data)
+        except HearthNetError as error:
+            _log.info("an operator was not answered: %s", error)
