@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from hearthnet import ids
 from hearthnet.bus.registry import OfferView, Registry
 from hearthnet.errors import HearthNetError
+from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
-from hearthnet.types import Capability
+from hearthnet.types import Capability, parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
 from hearthnet.wire import subjects
@@ -33,18 +34,29 @@ GRACE_SECONDS: Final = 0.08
 LATE_SECONDS: Final = 0.05
 """A timer that is later than this was held up by work, and answers with it."""
 
+BUSY_SECONDS: Final = 2.0
+"""How long a find waits at most for a service of the own node that is there and has not answered."""
+_BUSY_LOOK_SECONDS: Final = 0.02
+
 Test = Callable[[list[OfferView]], bool]
 
 
 class Finding:
-    """One find on its way: collects answers for all who wait for them, and knows when no more can come."""
+    """One find on its way: collects answers for all who wait for them, and knows when no more can come.
 
-    def __init__(self, registry: Registry) -> None:
+    `silent` is given the services that have answered, and says whether one of the own node is there that has
+    not: such a one is busy (a model that loads), and is not said to offer nothing.
+    """
+
+    def __init__(self, registry: Registry, silent: Callable[[set[str]], bool]) -> None:
         self._registry = registry
+        self._silent = silent
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+        self._services: set[str] = set()
         self._answered = False
         self._lost = False
+        self._patience = self._loop.time() + BUSY_SECONDS
         self.over = False
         self.forget: Callable[[], None] = _nothing
         self._end_in(NOBODY_SECONDS)
@@ -60,6 +72,7 @@ class Finding:
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
+        self._services |= {record.service for record in found}
         if not self._answered:
             self._answered = True
             self._timer.cancel()
@@ -96,9 +109,12 @@ class Finding:
         self._timer = self._loop.call_later(seconds, self._due, self._loop.time() + seconds, seconds)
 
     def _due(self, at: float, seconds: float) -> None:
-        """The time is up, unless this process was too busy to hear an answer."""
-        if self._loop.time() - at > LATE_SECONDS:
+        """The time is up, unless this process was too busy to hear an answer, or a service to give one."""
+        now = self._loop.time()
+        if now - at > LATE_SECONDS:
             self._end_in(seconds)
+        elif now < self._patience and self._silent(self._services):
+            self._end_in(_BUSY_LOOK_SECONDS)
         else:
             self.end()
 
@@ -109,6 +125,25 @@ class Finding:
 
 def _nothing() -> None:
     """Before it is asked there is nothing to forget."""
+
+
+def _offering(peer: Peer, wanted: str) -> set[str]:
+    """The services of the own node that are ready and offer `wanted`, as their supervisor knows them."""
+    try:
+        services = read_node_state(peer.home).services
+    except HearthNetError:
+        return set()
+    return {
+        service.name
+        for service in services
+        if service.state == "ready"
+        and any(wanted in (subjects.EVERYTHING, _topic(line)) for line in service.offers)
+    }
+
+
+def _topic(line: str) -> str:
+    """The topic of an offer as a state shows it: `rag.query@1.0 corpus=system`."""
+    return subjects.topic(parse_capability(line.partition(" ")[0]))
 
 
 class Discovery:
@@ -138,7 +173,7 @@ class Discovery:
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
         heard = Registry()
-        finding = await self._ask(subjects.EVERYTHING, Finding(heard))
+        finding = await self._ask(subjects.EVERYTHING, Finding(heard, self._silent_of(subjects.EVERYTHING)))
         await finding.wait(lambda: False)
         return heard.everything(now_ms())
 
@@ -151,7 +186,7 @@ class Discovery:
         """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
         if finding is None or finding.over:
-            finding = self._findings[topic] = Finding(self.registry)
+            finding = self._findings[topic] = Finding(self.registry, self._silent_of(topic))
             await self._ask(topic, finding)
         return finding
 
@@ -167,6 +202,10 @@ class Discovery:
             finding.on_lost()
             raise
         return finding
+
+    def _silent_of(self, wanted: str) -> Callable[[set[str]], bool]:
+        """Whether a service of the own node offers `wanted` by its node's word, beside those given."""
+        return lambda answered: not answered.issuperset(_offering(self._peer, wanted))
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
         try:

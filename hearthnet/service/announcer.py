@@ -56,6 +56,7 @@ class Announcer:
             await self._peer.link.settle()
             await self._publish(gone, withdrawn=True)
             await self._announce()
+            await self._peer.link.settle()  # it is out, whatever keeps this process busy next
         except HearthNetError as error:
             if error.code != "partition":
                 raise
