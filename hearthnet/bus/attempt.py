@@ -14,6 +14,7 @@ from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
+from hearthnet.telemetry.entry import Entry
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant
 from hearthnet.wire import frame as frames
@@ -57,11 +58,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def send(
-    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int
+    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int, trace: Entry
 ) -> None:
     """Sends the call or the opening of a stream to the process that made the offer.
 
-    Signed where it has side effects, since someone may have to prove it later.
+    Signed where it has side effects, since someone may have to prove it later. `trace` notes to whom it went.
     """
     header = peer.header(
         kind,
@@ -77,8 +78,11 @@ async def send(
         use=request.use,
         idempotency_key=request.idempotency_key,
         hops=request.hops,
+        traceparent=trace.traceparent,
     )
     body = encode_body(request.body)
+    trace.peer, trace.call, trace.bytes_out = view.node, call_id, len(body)
+    trace.attempts += 1
     signed = request.contract.side_effects
     inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)

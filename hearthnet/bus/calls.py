@@ -25,7 +25,9 @@ from hearthnet.bus.attempt import (
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
+from hearthnet.bus.trace import code_of
 from hearthnet.errors import HearthNetError
+from hearthnet.telemetry.entry import Entry
 from hearthnet.times import now_ms
 from hearthnet.wire import subjects
 
@@ -170,13 +172,25 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
 
     Another process is asked only where the first provably did not start, or where repeating does no harm.
     """
-    until = deadline(timeout_seconds)
+    trace = peer.traces.calling(request.contract.id, request.run)
+    try:
+        return await _until_answered(peer, discovery, request, deadline(timeout_seconds), trace)
+    except BaseException as error:
+        trace.code = code_of(error)
+        raise
+    finally:
+        peer.traces.end(trace)
+
+
+async def _until_answered(
+    peer: Peer, discovery: Discovery, request: Request, until: float, trace: Entry
+) -> Reply:
     candidates = Candidates(peer, discovery, request)
     while True:
         view = None
         try:
             view = await candidates.next(until)
-            return await _ask(peer, request, view, until)
+            return await _ask(peer, request, view, until, trace)
         except HearthNetError as error:
             if candidates.clock_corrected(view, error):
                 continue
@@ -186,12 +200,12 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
                 await settled(peer, candidates.again(error), until, error)
 
 
-async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> Reply:
+async def _ask(peer: Peer, request: Request, view: OfferView, until: float, trace: Entry) -> Reply:
     call_id = ids.new_ulid()
     answer = Answer(view)
     forget = peer.replies.expect(call_id, answer)
     try:
-        await send(peer, request, view, "call", call_id, left_ms(request, until))
+        await send(peer, request, view, "call", call_id, left_ms(request, until), trace)
         frame = await answer.wait(until)
     except asyncio.CancelledError:
         # Nobody waits any more: the work behind it is stopped as well.
@@ -200,6 +214,7 @@ async def _ask(peer: Peer, request: Request, view: OfferView, until: float) -> R
         raise
     finally:
         forget()
+    trace.bytes_in = len(frame.body)
     body = parse_body(frame)
     _check_reply(request, body, view)
     if request.contract.side_effects and frame.evidence is None:

@@ -9,6 +9,7 @@ from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
 from hearthnet.bus.membership import Membership
 from hearthnet.bus.replies import Replies
+from hearthnet.bus.trace import Traces
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
@@ -43,6 +44,7 @@ class Peer:
         self.replies = Replies(
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
+        self.traces = Traces()
         link.on_lost(self.replies.on_lost)
 
     @property

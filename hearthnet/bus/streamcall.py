@@ -15,6 +15,7 @@ from hearthnet.bus.attempt import NobodyThere, Request, control, deadline, left_
 from hearthnet.bus.calls import Candidates
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
+from hearthnet.bus.trace import CANCELLED, code_of
 from hearthnet.errors import HearthNetError
 from hearthnet.times import steady_ms
 from hearthnet.wire.frame import Frame
@@ -59,7 +60,12 @@ class StreamCall:
         return "" if self._view is None else self._view.node
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        self._trace = self._peer.traces.calling(self._request.contract.id, self._request.run)
+        try:
+            await self._open()
+        except BaseException as error:
+            self._ended(error)
+            raise
         self._pulse = asyncio.create_task(self._keep_alive())
         return self
 
@@ -68,6 +74,7 @@ class StreamCall:
     ) -> None:
         if self._pulse is not None:
             self._pulse.cancel()
+        self._ended(error)
         try:
             await self.cancel()
         except HearthNetError as broken:
@@ -139,6 +146,16 @@ class StreamCall:
             self._incoming.ended = True
             self._queue.put_nowait(error)
 
+    def _ended(self, error: BaseException | None) -> None:
+        """The trace ends: with the error that was raised, as cancelled where there might have been more."""
+        trace = self._trace
+        trace.frames = self._consumed
+        if error is not None:
+            trace.code = code_of(error)
+        elif not self._over:
+            trace.code = CANCELLED
+        self._peer.traces.end(trace)
+
     async def _open(self) -> None:
         self._forget()
         self._view = await self._candidates.next_in_time(self._until)
@@ -150,7 +167,7 @@ class StreamCall:
         self._forget = self._peer.replies.expect(self._id, self)
         try:
             left = left_ms(self._request, self._until)
-            await send(self._peer, self._request, self._view, "open", self._id, left)
+            await send(self._peer, self._request, self._view, "open", self._id, left, self._trace)
         except BaseException:
             self._incoming.ended = self._over = True
             self._forget()
@@ -167,6 +184,7 @@ class StreamCall:
         return item
 
     async def _take(self, frame: Frame) -> StreamFrame:
+        self._trace.bytes_in += len(frame.body)
         data = parse_body(frame)
         header = frame.header
         if self._request.contract.has_event(header.event):

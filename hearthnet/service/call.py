@@ -39,7 +39,8 @@ class Call(Generic[P, I]):
     `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
     token that says so, empty without one; `approval`, or `grant` and `use`, is the person's consent where one
     is due; `evidence` the caller's signed frame where the contract has side effects; `body` the complete
-    `{params, input}` as it came.
+    `{params, input}` as it came. `traceparent` is this call's step of its trace; calls over the bus continue
+    it by themselves.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Call(Generic[P, I]):
         until: float,
         grant: Grant | None = None,
         token: str = "",
+        traceparent: str = "",
     ) -> None:
         self.id = header.id
         self.caller = header.sender
@@ -72,6 +74,7 @@ class Call(Generic[P, I]):
         self.use = header.use if grant is not None else 0
         self.token = token
         self.evidence = evidence
+        self.traceparent = traceparent
         self._until = until
 
     @cached_property

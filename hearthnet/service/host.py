@@ -24,7 +24,6 @@ from hearthnet.service.tasks import TaskSet
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
-from hearthnet.wire.header import Header
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
@@ -128,10 +127,10 @@ class Host:
             admitted = admission.admit(self.peer, self._endpoints, self._hosted, frame)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
-                self._tasks.start(self._refuse(frame.header, error), "refusal")
+                self._tasks.start(self._refuse(frame, error), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
-            self._tasks.start(self._refuse(frame.header, wire), "refusal")
+            self._tasks.start(self._refuse(frame, wire), "refusal")
         else:
             self._start(Running(self.peer, self._records, self._budget, frame, admitted))
 
@@ -166,6 +165,7 @@ class Host:
         def ended(task: asyncio.Task[None]) -> None:
             running.free_place()
             self._running.pop(call_id, None)
+            self.peer.traces.end(running.trace)
 
         running.task.add_done_callback(ended)
 
@@ -198,14 +198,20 @@ class Host:
             _log.warning("dropped a frame: %s", error)
             return None
 
-    async def _refuse(self, header: Header, error: HearthNetError) -> None:
+    async def _refuse(self, frame: Frame, error: HearthNetError) -> None:
+        header = frame.header
         self.refused += 1
         self._count_refusal(header.capability, error.code)
-        outbox = Outbox(self.peer, header, signed=False)
-        if header.kind == "open":
-            await outbox.frame(1, "error", error.to_body())
-        else:
-            await outbox.reply(error.to_body(), code=error.code)
+        trace = self.peer.traces.serving(header, len(frame.body))
+        trace.code = error.code
+        outbox = Outbox(self.peer, header, trace, signed=False)
+        try:
+            if header.kind == "open":
+                await outbox.frame(1, "error", error.to_body())
+            else:
+                await outbox.reply(error.to_body(), code=error.code)
+        finally:
+            self.peer.traces.end(trace)
 
     def _count_refusal(self, capability: str, code: str) -> None:
         endpoint = self._endpoints.get(capability)

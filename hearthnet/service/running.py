@@ -12,6 +12,7 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus.attempt import LONGEST_SECONDS
 from hearthnet.bus.peer import Peer
+from hearthnet.bus.trace import CANCELLED, handled, handling
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
 from hearthnet.service.admission import Admitted
@@ -20,6 +21,7 @@ from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects import claimable
 from hearthnet.service.records import UNKNOWN, Records
 from hearthnet.service.stream import Stream
+from hearthnet.telemetry.entry import Entry
 from hearthnet.times import steady_ms
 from hearthnet.trust.token import Claims
 from hearthnet.wire import frame as frames
@@ -36,8 +38,9 @@ _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again wi
 class Outbox:
     """Answers to one call: where they go follows from the authenticated header alone."""
 
-    def __init__(self, peer: Peer, header: Header, *, signed: bool) -> None:
+    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool) -> None:
         self._peer = peer
+        self._trace = trace
         self._to = header
         self._signed = signed
         self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
@@ -50,6 +53,7 @@ class Outbox:
     async def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
         """One frame of a stream; the terminal `error` carries its code."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
+        self._trace.frames = seq
         await self._send("frame", data, seq=seq, event=event, code=code)
 
     async def alive_if_due(self) -> None:
@@ -63,6 +67,7 @@ class Outbox:
             kind, self._to.id, to=self._to.sender, to_instance=self._to.from_instance, **fields
         )
         data = msgspec.json.encode(body)
+        self._trace.bytes_out += len(data)
         inner = frames.signed(header, data, self._peer.identity) if signed else frames.plain(header, data)
         await self._peer.link.publish(self._subject, frames.box(inner, self._peer.keys.to(self._to.sender)))
 
@@ -86,7 +91,8 @@ class Running:
         self._began: tuple[Call[Any, Any], int] | None = None
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
-        self.outbox = Outbox(peer, frame.header, signed=contract.side_effects)
+        self.trace = peer.traces.serving(frame.header, len(frame.body))
+        self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects)
         streaming = frame.header.kind == "open"
         self.stream = Stream(contract, self.outbox.frame if streaming else None)
 
@@ -100,6 +106,7 @@ class Running:
         try:
             await self._work()
         except HearthNetError as error:
+            self.trace.code = error.code
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     async def _work(self) -> None:
@@ -148,6 +155,7 @@ class Running:
             token=admitted.claims.jti if admitted.claims else "",
             evidence=self._evidence,
             until=until,
+            traceparent=self.trace.traceparent,
         )
 
     async def _carry_out(self, call: Call[Any, Any]) -> Reply:
@@ -156,7 +164,11 @@ class Running:
         streams = endpoint.contract.stream_schema is not None
 
         async def work() -> Reply:
-            reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
+            token = handling(self.trace)
+            try:
+                reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
+            finally:
+                handled(self.trace, token)
             return msgspec.convert(reply, Reply)
 
         effect = endpoint.contract.side_effects
@@ -217,6 +229,7 @@ class Running:
         """Answers with `error`; one that is too large to send, or no JSON, with an id for it."""
         took_ns = time.perf_counter_ns() - self._started_ns
         self._admitted.endpoint.statistics.failed(took_ns, error.code)
+        self.trace.code = self.trace.code or error.code
         await self._ended(error.code)
         try:
             await self._end(error)
@@ -232,6 +245,7 @@ class Running:
             await self.stream.end("error", error.to_body())
 
     async def _cancelled(self) -> None:
+        self.trace.code = CANCELLED
         _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
         await self._fail(HearthNetError("partition", f"{self.header.capability} was stopped at the provider"))
 

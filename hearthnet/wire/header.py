@@ -33,7 +33,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a stream's
     frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call that an ack, an input or a
     cancel is about. `event` is a stream frame's event, or the type of an event for all, as
-    in its subject. `code` is set on a reply or frame that carries an error object.
+    in its subject. `code` is set on a reply or frame that carries an error object. `traceparent` is as
+    it came (wire/traceparent.py).
     """
 
     kind: Kind
@@ -57,6 +58,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     use: Count = 0
     idempotency_key: str = ""
     hops: Count = 0
+    traceparent: str = ""
 
 
 _ENCODER: Final = msgspec.json.Encoder()

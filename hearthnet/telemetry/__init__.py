@@ -1,0 +1,1 @@
+"""What is told of calls to those who watch: entries, and OpenTelemetry where it is set up."""
