@@ -13,7 +13,7 @@ import msgspec
 from hearthnet.contracts import SchemaCheck, compile_schema, contracts
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.request import ChatRequest
-from hearthnet_llm.vendors import wire
+from hearthnet_llm.vendors import ollama, wire
 from hearthnet_llm.vendors.wire import HttpRequest, Target, Wire
 from tests.conformance.providers.compare import differences
 from tests.conformance.providers.differences import allowed
@@ -36,6 +36,8 @@ def problems(recording: Recording) -> tuple[str, list[str]]:
         return "absent", []
     known, vendor = wire(recording.wire), recording.vendor
     native = HttpRequest(sent.method or "POST", sent.path or "", sent.json)
+    if recording.wire == "ollama" and not sent.json.get("messages"):
+        return _verdict(rebuilt(native, ollama.loading(_named(native)), recording))
     try:
         request, target = known.read(native, vendor)
         body = {"params": {"model": target.model}, "input": msgspec.to_builtins(request)}
@@ -49,7 +51,16 @@ def problems(recording: Recording) -> tuple[str, list[str]]:
     if again != request:
         found.append("the canonical request does not survive JSON")
     found += rebuilt(native, known.encode(again, target), recording)
+    return _verdict(found)
+
+
+def _verdict(found: list[str]) -> tuple[str, list[str]]:
     return ("failed" if found else "ok"), found
+
+
+def _named(native: HttpRequest) -> Target:
+    """The target of a request that asks a model nothing: it is there to have it loaded, or let go."""
+    return Target(native.body["model"], native.url.removesuffix("/api/chat"))
 
 
 def rebuilt(native: HttpRequest, made: HttpRequest, recording: Recording) -> list[str]:

@@ -222,6 +222,18 @@ def test_a_prompt_that_is_not_counted_is_estimated() -> None:
     )
 
 
+def test_an_image_in_an_answer_is_told_and_left_out() -> None:
+    frames = heard("ollama", lines(line(images=["AA"]), line(content="There.", images=["AA"]), line("stop")))
+    assert [type(frame) for frame in frames] == [Notice, Token, Done]
+
+
+@pytest.mark.parametrize("reason", ["load", "unload"])
+def test_a_model_that_was_only_loaded_has_said_nothing(reason: str) -> None:
+    (done,) = heard("ollama", lines({**line(reason), "message": None}))
+    assert isinstance(done, Done)
+    assert done.stop_reason == "end"
+
+
 def test_a_call_that_cannot_be_read_is_told_and_left_out() -> None:
     frames = heard(
         "ollama", lines(line(tool_calls=[{"function": {"name": "a", "arguments": '{"b": '}}]), line("stop"))
@@ -243,6 +255,13 @@ def test_a_call_that_cannot_be_read_is_told_and_left_out() -> None:
             "internal_error",
             "runner",
         ),
+        (lines(line(content="Hi"), {"error": ""}), "internal_error", "mid-answer"),
+        (
+            lines(line(content="Hi"), {"StatusCode": 429, "Status": "429", "error": "hourly limit"}),
+            "rate_limited",
+            "hourly limit",
+        ),
+        (lines({"error": "too busy", "status_code": 503}), "capacity_exceeded", "too busy"),
         (b'{"something": "else"}', "internal_error", ""),
         (lines(line(content="Hi")) + b"oops\n", "internal_error", ""),
     ],

@@ -69,6 +69,53 @@ OLLAMA: dict[str, Json] = {
             {"role": "tool", "content": "s"},
         ]
     },
+    "empty lists and texts for what is not there": {
+        "messages": [
+            {"role": "system", "content": "s", "images": []},
+            {"role": "user", "content": "x", "images": ["AA"]},
+            {"role": "assistant", "content": "y", "images": [], "thinking": "", "tool_calls": []},
+            {"role": "user", "content": "x", "images": []},
+        ]
+    },
+    "no calls anywhere": {
+        "messages": [
+            {"role": "user", "content": "x", "tool_calls": []},
+            {"role": "assistant", "content": "y", "tool_calls": []},
+        ]
+    },
+    "an image and no word": {"messages": [{"role": "user", "images": ["AA"]}]},
+    "calls that are numbered": {
+        "messages": [
+            *ASKS,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [
+                    {"id": "call_1", "function": {"index": 0, "name": "f", "arguments": {}}},
+                    {"id": "call_2", "function": {"index": 0, "name": "g", "arguments": {}}},
+                ],
+            },
+            {"role": "tool", "content": "r", "tool_call_id": "call_2"},
+            {"role": "tool", "content": "s", "tool_call_id": "call_1"},
+        ]
+    },
+    "results of which some are named": {
+        "messages": [
+            *ASKS,
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "content": "r", "tool_name": "f"},
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "content": "s"},
+        ]
+    },
+    "tools without a type": {
+        "tools": [{"function": {"name": "f", "parameters": {"type": ["object", "null"], "items": None}}}]
+    },
+    "any JSON at all": {"format": {}},
+    "no limit": {"options": {"num_predict": -1}},
+    "all the context": {"options": {"num_predict": -2}},
+    "to have the model loaded": {"messages": []},
+    "to have it let go": {"messages": [], "keep_alive": 0},
 }
 
 

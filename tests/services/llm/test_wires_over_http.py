@@ -310,7 +310,7 @@ async def test_warming_loads_the_model_of_ollama_and_opens_the_way_to_others(ven
         assert (method, path, body) == (
             "POST",
             "/api/chat",
-            {"model": "qwen", "messages": [], "stream": False},
+            {"model": "qwen", "messages": []},
         )
     else:
         assert (method, body) == ("GET", None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hearthnet_llm.frames import Done, Frame, StopReason, Thinking, Thought, Token, ToolCall
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.frames import Done, Frame, Notice, StopReason, Thinking, Thought, Token, ToolCall
 from hearthnet_llm.parts import ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
@@ -32,12 +33,13 @@ class Content:
         self._thought: list[str] = []
         self._last: Json | None = None
         self._called = False
+        self._left_out = False
         self._size = 0
 
     def feed(self, value: Json) -> Iterator[Frame]:
         """The frames of one object; raises what `failures` makes of an error in its place."""
-        if value.get("error"):
-            raise failures.inside(self._heard.name, value["error"])
+        if "error" in value:
+            raise _failure(self._heard.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
             raise failures.no_answer(self._heard.name, "")
@@ -63,6 +65,9 @@ class Content:
             yield from self._end_thought()
             self._size += weight(text)
             yield Token(text)
+        if message.get("images") and not self._left_out:
+            self._left_out = True
+            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
         for native in message.get("tool_calls") or ():
             yield from self._end_thought()
             yield self._call(native)
@@ -83,6 +88,14 @@ class Content:
         reason = stop_reason(_STOPS.get(str(last.get("done_reason")), "end"), self._called)
         read = _count(last.get("prompt_eval_count"), self._heard.prompt_size)
         return Done(reason, read, _count(last.get("eval_count"), self._size), "native")
+
+
+def _failure(name: str, value: Json) -> HearthNetError:
+    """The error that stands in an object's place; beside its words the cloud has a status in capitals."""
+    error, status = value["error"], value.get("StatusCode") or value.get("status_code")
+    if isinstance(error, str) and isinstance(status, int):
+        return failures.inside(name, {"status": status, "message": error})
+    return failures.inside(name, error)
 
 
 def _count(given: Any, characters: int) -> int:

@@ -17,11 +17,18 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "options": ("absent", "empty"),
     "no_format": ("absent", "empty"),
     "think": ("think", "options.think"),
-    "no_calls": ("absent", "empty"),
+    "no_calls": ("absent", "empty", "everywhere"),
+    "no_images": ("absent", "empty"),
+    "no_thought": ("absent", "empty"),
+    "no_text": ("empty", "absent"),
     "call_type": ("none", "function"),
-    "call_index": ("none", "index"),
+    "call_index": ("none", "index", "zero"),
+    "call_ids": ("given", "all"),
     "result_name": ("tool_name", "name", "none"),
+    "results": ("named", "some"),
+    "tool_type": ("function", "none"),
     "no_parameters": ("object", "absent"),
+    "no_limit": ("absent", "-2", "-1", "0"),
 }
 _PATH: Final = "/api/chat"
 _OPTIONS: Final[dict[str, str]] = {
@@ -45,6 +52,8 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     spelling = target.spelling
     body: Json = {"model": target.model, "messages": messages.write(request.messages, spelling)}
     options = without_nones(**{its: getattr(request, ours) for ours, its in _OPTIONS.items()})
+    if request.max_tokens is None and spelling.get("no_limit", "absent") != "absent":
+        options["num_predict"] = int(spelling["no_limit"])
     thinking = _thinking(request.thinking)
     if thinking is not None and spelling.get("think") == "options.think":
         options["think"] = thinking
@@ -57,14 +66,14 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
         body["tools"] = [_tool(tool, spelling) for tool in declared]
     form = _format(request.response_schema)
     if form is not None or spelling.get("no_format") == "empty":
-        body["format"] = form or ""
+        body["format"] = "" if form is None else form
     body |= without_nones(**{name: getattr(request, name) for name in _PLAIN})
     return HttpRequest("POST", target.base + _PATH, body)
 
 
 def loading(target: Target) -> HttpRequest:
     """The request that has the server load the model and answer nothing (its FAQ, "preload a model")."""
-    return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": [], "stream": False})
+    return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": []})
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
@@ -75,7 +84,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     body = native.body
     options = body.get("options")
     spelling["options"] = "absent" if options is None else "empty"
-    options = fields(options or {}, "options")
+    options = _limited(fields(options or {}, "options"), spelling)
     declared = body.get("tools")
     listed = enumerate(objects(declared, "tools"))
     tools = [_read_tool(tool, f"tools[{place}]", spelling) for place, tool in listed]
@@ -89,6 +98,15 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     )
     target = Target(text(body.get("model"), "model"), native.url.removesuffix(_PATH), vendor, "", spelling)
     return checked(request), target
+
+
+def _limited(options: Json, spelling: dict[str, str]) -> Json:
+    """The options without a limit that is none: -1 stands for any length, -2 for all of the context."""
+    most = options.get("num_predict")
+    if isinstance(most, bool) or str(most) not in SPELLINGS["no_limit"][1:]:
+        return options
+    spelling["no_limit"] = str(most)
+    return {**options, "num_predict": None}
 
 
 def _allowed(request: ChatRequest) -> list[Tool] | None:
@@ -107,7 +125,11 @@ def _tool(tool: Tool, spelling: Mapping[str, str]) -> Json:
     absent = tool.parameters_schema is None and spelling.get("no_parameters") == "absent"
     about = without_nones(description=tool.description, strict=tool.strict)
     function = {"name": tool.name, **about, **({} if absent else {"parameters": tool.schema})}
-    return {"type": "function", "function": function}
+    return (
+        {"function": function}
+        if spelling.get("tool_type") == "none"
+        else {"type": "function", "function": function}
+    )
 
 
 def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
@@ -115,6 +137,8 @@ def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     name = text(function.get("name"), f"{where}.function.name")
     if function.get("parameters") is None:
         spelling["no_parameters"] = "absent"
+    if native.get("type") is None:
+        spelling["tool_type"] = "none"
     return Tool(name, function.get("description"), function.get("parameters"), function.get("strict"))
 
 
@@ -145,6 +169,6 @@ def _format(schema: ResponseSchema | None) -> str | Json | None:
 def _read_format(given: Any, spelling: dict[str, str]) -> ResponseSchema | None:
     if given == "":
         spelling["no_format"] = "empty"
-    if not given:
+    if given is None or given == "":
         return None
     return ResponseSchema() if given == _JSON else ResponseSchema(schema=fields(given, "format"))
