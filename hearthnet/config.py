@@ -76,6 +76,11 @@ class Home:
         return self.keys / "community.key"
 
     @property
+    def operators(self) -> Path:
+        """The folder of the seeds of operators (0600)."""
+        return self.keys / "operators"
+
+    @property
     def roster(self) -> Path:
         """The signed list of members."""
         return self.path / "community" / "roster.json"

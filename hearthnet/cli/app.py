@@ -22,6 +22,7 @@ _COMMANDS: Final = (
     "revoke",
     "token",
     "audit",
+    "operator",
     "logs",
     "models",
     "version",

@@ -2,6 +2,7 @@
 
     bus (membership) --> roster --> roster.json
                                `--> server: who may log in, who has to go
+    keys/operators -----------------^
 
 It does so for every event within moments, when an invite runs out, and again until it worked.
 """
@@ -25,6 +26,7 @@ from hearthnet.trust.roster import Roster
 from hearthnet.up.door import Admitted, admitted_by
 from hearthnet.up.ending import heed_cancelling
 from hearthnet.up.first_run import Prepared
+from hearthnet.up.operators import Operators
 from hearthnet.up.roster_file import RosterFile
 from hearthnet.up.server_config import BusLogin
 
@@ -39,12 +41,15 @@ Admit = Callable[[Admitted], Awaitable[None]]
 class Community:
     """Keeps file and server at what the community is. `news` takes a line when somebody has to know of it."""
 
-    def __init__(self, prepared: Prepared, admit: Admit, news: Callable[[str], None]) -> None:
+    def __init__(
+        self, prepared: Prepared, admit: Admit, news: Callable[[str], None], operators: Operators
+    ) -> None:
         self._prepared = prepared
         self._own = prepared.identity.node_id
         self._file = RosterFile(prepared.home.roster, prepared.identity)
         self._admit = admit
         self._news = news
+        self._operators = operators
         self._held = contextlib.AsyncExitStack()
         self._told = ""
         self._known = {member.node_id for member in prepared.roster.members}
@@ -57,6 +62,8 @@ class Community:
         changed = asyncio.Event()
         changed.set()
         membership.on_change(changed.set)
+        watching = asyncio.create_task(self._operators.watch(changed.set))
+        self._held.callback(watching.cancel)
         while True:
             heed_cancelling()
             changed.clear()
@@ -112,7 +119,7 @@ class Community:
 
     def _wanted(self, roster: Roster, now: int) -> Admitted:
         """Who is to be let in: members and open invites, and for a moment those that were just used."""
-        wanted = admitted_by(roster, now)
+        wanted = admitted_by(roster, now, self._operators.logins)
         held = {invite.invite_key for invite in roster.invites}
         here = self._admitted.invites if self._admitted is not None else ()
         self._lingering = {

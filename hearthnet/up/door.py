@@ -19,14 +19,15 @@ _CLEAN_LOOKS: Final = 2
 
 
 class Admitted(NamedTuple):
-    """Members and open invites."""
+    """Members, open invites, and the logins of this home's operators."""
 
     members: tuple[BusLogin, ...]
     invites: tuple[BusLogin, ...]
+    operators: tuple[str, ...] = ()
 
 
-def admitted_by(roster: Roster, now_ms: int) -> Admitted:
-    """Whom `roster` lets in: its members, and the keys of invites that are open at `now_ms`."""
+def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> Admitted:
+    """Whom `roster` lets in: its members and the invites that are open at `now_ms`; and `operators`."""
     return Admitted(
         tuple(BusLogin(member.node_id, member.login) for member in roster.members),
         tuple(
@@ -34,6 +35,7 @@ def admitted_by(roster: Roster, now_ms: int) -> Admitted:
             for invite in roster.invites
             if invite.expires_at > now_ms
         ),
+        operators,
     )
 
 
@@ -50,7 +52,7 @@ class Door:
     def admitted(self) -> Admitted:
         """Who may log in."""
         members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
-        return Admitted(self._open(members), self._open(self._wanted.invites))
+        return self._wanted._replace(members=self._open(members), invites=self._open(self._wanted.invites))
 
     def admit(self, wanted: Admitted) -> Admitted:
         """Takes `wanted` from now on; returns what was wanted before."""
@@ -93,8 +95,8 @@ class Door:
             ) from error
 
     async def _strangers(self, system: System) -> list[Session]:
-        members, invites = self.admitted
-        known = {entry.login for entry in (*members, *invites)}
+        members, invites, operators = self.admitted
+        known = {*(entry.login for entry in (*members, *invites)), *operators}
         hubs = await system.hubs()
         return [
             session

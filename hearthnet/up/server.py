@@ -44,7 +44,13 @@ _log = logging.getLogger(__name__)
 class Server:
     """One nats-server. `news` takes a line whenever it has ended, is back, or somebody has to know of it."""
 
-    def __init__(self, prepared: Prepared, log: LogFile, news: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        log: LogFile,
+        news: Callable[[str], None],
+        operators: tuple[str, ...] = (),
+    ) -> None:
         self._prepared = prepared
         self._home = prepared.home
         self._log_file = log
@@ -57,7 +63,7 @@ class Server:
         self._leaf = Leaf(prepared)
         self._door = Door(
             BusLogin(prepared.identity.node_id, prepared.identity.login().public),
-            admitted_by(prepared.roster, now_ms()),
+            admitted_by(prepared.roster, now_ms(), operators),
             news,
         )
         self._changing = asyncio.Lock()
@@ -210,7 +216,7 @@ class Server:
 
     def _settings(self, port: int, leaf_port: int) -> ServerSettings:
         store_login = self._prepared.identity.store_login().public
-        members, invites = self._door.admitted
+        members, invites, operators = self._door.admitted
         return ServerSettings(
             name=_name(store_login),
             port=port,
@@ -219,7 +225,9 @@ class Server:
             members=members,
             store_login=store_login,
             system_login=self._system_login.public,
+            own=self._prepared.identity.node_id,
             invites=invites,
+            operators=operators,
             listener=self._leaf.listener(leaf_port),
             remote=self._leaf.remote,
         )

@@ -1,9 +1,9 @@
 """The configuration of the NATS server, as a function of the roster (wire.md, "Accounts and subjects").
 
 Three accounts. `HN` is the bus, without JetStream, one user per member and open invite; leaf links bridge
-this account and no other. `STORE` holds JetStream for this operator's own processes. `SYS` answers the
-supervisor's questions about the server. Every user is a public nkey: no secret is in the file, and there is
-no user for those who show none.
+this account and no other. Operators log in to it, too, and can ask there which services run. `STORE` holds
+JetStream for this home's own processes. `SYS` answers the supervisor's questions about the server. Every
+user is a public nkey: no secret is in the file, and there is no user for those who show none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from typing import Final, NamedTuple
 
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Login, is_login
-from hearthnet.trust.permissions import Permissions, invite_permissions, node_permissions
+from hearthnet.trust.permissions import (
+    OPERATOR_INBOX,
+    Permissions,
+    invite_permissions,
+    node_permissions,
+    operator_permissions,
+)
 from hearthnet.trust.roster import Member
 from hearthnet.up.address import Address
 
@@ -81,7 +87,7 @@ class LeafRemote:
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """What the configuration depends on. `port` -1 lets the server choose; `ports` is where it says what it
-    chose.
+    chose. `own` is the id of the node whose server it is: only that one hears and answers operators.
     """
 
     name: str
@@ -94,6 +100,8 @@ class ServerSettings:
     invites: tuple[BusLogin, ...] = ()
     listener: LeafListener | None = None
     remote: LeafRemote | None = None
+    own: str = ""
+    operators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,7 @@ def render(settings: ServerSettings) -> str:
     """The text of `server.conf`. Each setting of `jetstream` has its own line; the server misreads them
     otherwise.
     """
-    users = "\n".join(_bus_user(login, allowed) for login, allowed in _bus_users(settings))
+    users = "\n".join([*_bus_users(settings), *_operators(settings)])
     return f"""\
 # Written by `hearthnet up` from the roster, at every start and on change. Changes made here are lost.
 {_head(settings.name, settings.port, settings.ports)}
@@ -176,21 +184,30 @@ max_payload: {MAX_PAYLOAD}
 {_PINGS}"""
 
 
-def _bus_users(settings: ServerSettings) -> Iterator[tuple[str, Permissions]]:
+def _bus_users(settings: ServerSettings) -> Iterator[str]:
     """Every login once: the server refuses a configuration that names one twice, and stays at an old one."""
     seen = {settings.store_login, settings.system_login}
-    entries = [(member.login, node_permissions(member.node_id)) for member in settings.members]
+    entries = [
+        (member.login, node_permissions(member.node_id, at_home=member.node_id == settings.own))
+        for member in settings.members
+    ]
     entries += [(invite.login, invite_permissions(invite.node_id)) for invite in settings.invites]
     for login, allowed in entries:
         if login not in seen and is_login(login):
             seen.add(login)
-            yield login, allowed
+            yield _bus_user(login, allowed)
 
 
-def _bus_user(login: str, permissions: Permissions) -> str:
+def _operators(settings: ServerSettings) -> Iterator[str]:
+    """Their logins are made at this home, each once, and are for clients: they link no servers."""
+    for login in settings.operators:
+        yield _bus_user(login, operator_permissions(), '\n        allowed_connection_types: ["STANDARD"]')
+
+
+def _bus_user(login: str, permissions: Permissions, more: str = "") -> str:
     return f"""\
       {{
-        nkey: {login}
+        nkey: {login}{more}
         permissions {{
           publish: {{ allow: [{_list(permissions.publish)}] }}
           subscribe: {{ allow: [{_list(permissions.subscribe)}] }}
@@ -200,7 +217,7 @@ def _bus_user(login: str, permissions: Permissions) -> str:
 
 def _leafnodes(listener: LeafListener | None, remote: LeafRemote | None) -> str:
     """Nothing is compressed: frames are boxed. A remote brings the account `HN` and no other, and nothing of
-    what a server answers about itself.
+    what a server answers about itself, or a service to operators: each home lists its own to its own.
     """
     parts = ["  compression: off"]
     if listener is not None:
@@ -230,7 +247,8 @@ def _remote(remote: LeafRemote) -> str:
       url: {_quote(f"nats-leaf://{remote.address}")}
       account: HN
       include {_include(remote.login_file)}
-      deny_imports: ["$SYS.>", "$JS.>"]
+      deny_imports: ["$SYS.>", "$JS.>", "$SRV.>", "{OPERATOR_INBOX}.>"]
+      deny_exports: ["$SRV.>", "{OPERATOR_INBOX}.>"]
       ignore_discovered_servers: true
       no_randomize: true
 {tls}    }}

@@ -31,6 +31,7 @@ from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.nats_process import NAME
+from hearthnet.up.operators import Operators
 from hearthnet.up.ready_file import ReadyFile
 from hearthnet.up.screen import Progress, Screen
 from hearthnet.up.server import Server
@@ -59,8 +60,9 @@ class Supervisor:
         self._ready = False
         self._signals = 0
         self._stop = asyncio.Event()
-        self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news)
-        self._community = Community(prepared, self._server.admit, self._server_news)
+        operators = Operators(self._home, self._screen.line)
+        self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news, operators.logins)
+        self._community = Community(prepared, self._server.admit, self._server_news, operators)
         # Nobody writes into this pipe: what matters is that its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
         self._children = tuple(

@@ -152,6 +152,7 @@ async def start_mesh(folder: Path, *others: str, stores: bool = True) -> Mesh:
         members=roster.members,
         store_login=prepared.identity.store_login().public,
         system_login=Login(bytes(32)).public,
+        own=prepared.identity.node_id,
     )
     guests = (guest, *more) if stores else ()
     server = NatsServer.start(folder / "nats", config_of(settings, *guests))

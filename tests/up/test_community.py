@@ -30,6 +30,7 @@ from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
 from hearthnet.up import community as community_module
 from hearthnet.up.community import Community
+from hearthnet.up.operators import Operators
 from hearthnet.up.roster_file import RosterFile
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, Visitor
@@ -89,7 +90,12 @@ async def village(tmp_path: Path) -> AsyncIterator[Village]:
 @contextlib.asynccontextmanager
 async def followed(house: House) -> AsyncIterator[Community]:
     """The community of a house, followed from when its door is set."""
-    community = Community(house.prepared, house.server.admit, house.news.append)
+    community = Community(
+        house.prepared,
+        house.server.admit,
+        house.news.append,
+        Operators(house.prepared.home, house.news.append),
+    )
     following = asyncio.create_task(community.follow(house.url))
     try:
         await wait_for(lambda: community._admitted, 10, "the door to be set")

@@ -1,0 +1,161 @@
+"""`hearthnet operator`: logins for looking at the services with NATS's own tools (docs/operations.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import one_line
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+    from hearthnet.up.operators import Operator
+
+_HEADINGS: Final = ("name", "login", "seed")
+_TAKEN_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.1
+
+
+@click.group("operator", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Look at this home's services with NATS's own tools.
+
+    \b
+    hearthnet operator create anna
+    hearthnet operator list
+    hearthnet operator remove anna
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command()
+@click.argument("name")
+@home_option
+@json_option
+def create(name: str, home: Home, json: bool) -> None:
+    """Make a login that may ask which services run here, and nothing else.
+
+    NAME is up to 32 small letters, digits, - and _.
+    """
+    from hearthnet.bus.keyring import load_identity
+    from hearthnet.trust.permissions import OPERATOR_INBOX
+    from hearthnet.up import operators
+
+    load_identity(home.device_key)  # an operator of a home that there is
+    operator = operators.create(home, name)
+    url = _url(home)
+    taken = bool(url) and _becomes(operator, url, True)
+    if json:
+        terminal.json_page(_as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX})
+    else:
+        _tell(operator, url or "nats://127.0.0.1:4222")
+    if not url:
+        terminal.aside("no node runs here: the login works once it does, at the address it then shows")
+    elif not taken:
+        terminal.aside(
+            "the node has not taken the login yet; if it does not work soon, see: hearthnet logs up"
+        )
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_(home: Home, json: bool) -> None:
+    """Show who may look; also where no node runs."""
+    from hearthnet.up import operators
+
+    found = operators.read(home, terminal.aside)
+    if json:
+        terminal.json_page([_as_json(operator) for operator in found])
+    elif found:
+        terminal.table(
+            _HEADINGS,
+            [(each.name, each.login.public, one_line(str(each.seed_file))) for each in found],
+        )
+    else:
+        terminal.line("there is no operator; make one with: hearthnet operator create NAME")
+
+
+@command.command()
+@click.argument("name")
+@home_option
+@json_option
+def remove(name: str, home: Home, json: bool) -> None:
+    """Take a login away; whoever uses it is disconnected."""
+    from hearthnet.cli.suggest import unknown
+    from hearthnet.up import operators
+
+    known = operators.names(home)
+    if name not in known:
+        raise unknown("operator", name, known, "there is none at all; see: hearthnet operator create --help")
+    gone = [operator for operator in operators.read(home, terminal.aside) if operator.name == name]
+    operators.remove(home, name)
+    url = _url(home)
+    ended = all(_becomes(operator, url, False) for operator in gone) if url else True
+    if json:
+        terminal.json_page({"name": name, "removed": True})
+    else:
+        terminal.line(f"{name} is no operator any more")
+    if not ended:
+        terminal.aside("the node still takes the login; see: hearthnet logs up")
+
+
+def _url(home: Home) -> str:
+    """Where the node's server is, empty where no node runs."""
+    from hearthnet.errors import HearthNetError
+    from hearthnet.node_state import read_node_state
+
+    try:
+        return read_node_state(home).server.url
+    except HearthNetError:
+        return ""
+
+
+def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
+    """Whether the running server takes the login soon, or, where that is not `welcome`, refuses it."""
+    import asyncio
+    import time
+
+    end = time.monotonic() + _TAKEN_SECONDS
+    while asyncio.run(_is_taken(operator, url)) != welcome:
+        if time.monotonic() > end:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
+
+
+async def _is_taken(operator: Operator, url: str) -> bool:
+    from hearthnet.bus.link import Link
+    from hearthnet.errors import HearthNetError
+
+    try:
+        link = await Link.connect(url, operator.login, "operator")
+    except HearthNetError:
+        return False
+    await link.close()
+    return True
+
+
+def _as_json(operator: Operator) -> dict[str, Any]:
+    return {"name": operator.name, "login": operator.login.public, "seed_file": str(operator.seed_file)}
+
+
+def _tell(operator: Operator, url: str) -> None:
+    """How to use it: the address, the file, and a line to paste."""
+    import shlex
+
+    from hearthnet.trust.permissions import OPERATOR_INBOX
+
+    file = one_line(str(operator.seed_file))
+    terminal.line(f"{operator.name} may look at the services of this node")
+    terminal.line(f"server         {url}")
+    terminal.line(f"seed (secret)  {file}")
+    terminal.line(f"inbox prefix   {OPERATOR_INBOX}")
+    terminal.line("\nwith NATS's own command line:")
+    options = f"--server {url} --nkey {shlex.quote(file)} --inbox-prefix {OPERATOR_INBOX}"
+    terminal.line(f"  nats {options} micro ls")
