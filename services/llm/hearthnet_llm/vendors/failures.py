@@ -52,6 +52,8 @@ _TYPES: Final = (
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay":\s*"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)"')
 _DURATION: Final = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)")
 _UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
+_WORDS: Final = ("error", "message", "Message", "detail", "errors", "msg")
+"""Where a server says what is wrong; the first that holds something."""
 _WAITING: Final = ("rate_limited", "capacity_exceeded")
 
 
@@ -163,9 +165,8 @@ def _said(body: bytes) -> str:
         said: Any = json.loads(text)
     except ValueError:
         said = "an HTML page" if text[:1] == "<" else text
-    for key in ("error", "message", "detail"):
-        while isinstance(said, Mapping) and key in said:
-            said = said[key]
+    while isinstance(said, Mapping) and (found := [said[key] for key in _WORDS if said.get(key)]):
+        said = found[0]
     if isinstance(said, list) and said:
         return _said(json.dumps(said[0]).encode())
     return " ".join(str(said).split())[:_MESSAGE_LIMIT] or "nothing"

@@ -10,14 +10,14 @@ import msgspec
 
 def parsed(text: str) -> Any:
     """The value of a JSON text, None where it is none: strictly at first, which is fast, then as servers
-    write it (NaN, half a pair of surrogates).
+    write it (NaN, half a pair of surrogates, a line break within a text).
     """
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         pass
     try:
-        whole = json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace")
+        whole = json.dumps(json.loads(text, strict=False), ensure_ascii=False).encode("utf-8", "replace")
         return json.loads(whole)
     except ValueError:
         return None

@@ -69,6 +69,11 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
 
 STOPS = {
     "length": ("max_tokens",),
+    "max_output_tokens": ("max_tokens",),
+    "safety": ("refusal",),
+    "prohibited_content": ("refusal",),
+    "blocklist": ("refusal",),
+    "recitation": ("refusal",),
     "max_tokens": ("max_tokens",),
     "model_length": ("max_tokens",),
     "content_filter": ("refusal",),
@@ -76,6 +81,7 @@ STOPS = {
     "stop_sequence": ("stop_sequence",),
 }
 """Reasons that are not simply the end."""
+FAILED = {"error", "abort", "network_error", "insufficient_system_resource", "engine_overloaded"}
 
 
 def expect(recording: Recording) -> Expected:
@@ -84,32 +90,35 @@ def expect(recording: Recording) -> Expected:
     if text.lstrip().startswith("<"):
         return Expected(failed=True, words="HTML")
     chunks, ended = _chunks(text)
-    errors = [
-        chunk.get("error") or chunk
-        for chunk in chunks
-        if chunk.get("error") or chunk.get("object") == "error"
-    ]
+    errors = [chunk.get("error") or chunk for chunk in chunks if _is_error(chunk)]
     found = Expected(failed=bool(errors))
-    found.words = next((str(error.get("message") or "") for error in errors if isinstance(error, dict)), "")
+    found.words = next((_words(error) for error in errors), "")
     every = [choice for chunk in chunks for choice in chunk.get("choices") or []]
     first = [choice for choice in every if choice.get("index") == every[0].get("index")]
     said = [
         choice.get("delta") if choice.get("delta") is not None else choice.get("message") for choice in first
     ]
     said = [one or {"content": choice.get("text")} for one, choice in zip(said, first, strict=True)]
-    found.text = "".join(_text(one.get("content")) + (one.get("refusal") or "") for one in said)
+    found.text = "".join(
+        _text(one.get("content"))
+        + ((one.get("audio") or {}).get("transcript") or "")
+        + (one.get("refusal") or "")
+        for one in said
+    )
     found.thinking = _thinking(said)
     found.calls, found.broken = _calls(said, streamed=any("delta" in choice for choice in first))
     reasons = [choice["finish_reason"] for choice in first if choice.get("finish_reason") is not None]
     found.failed = found.failed or not (reasons or ended) or any(one.get("error") for one in first)
-    found.failed = found.failed or bool({"error", "network_error"} & {*map(str, reasons)})
+    reasons = [str(reason).lower().replace("-", "_") for reason in reasons]
+    found.failed = found.failed or bool(FAILED & {*reasons})
     found.stops = _stops(reasons[-1] if reasons else "", found, said)
     for chunk in chunks:
         held = [one.get("usage") for one in chunk.get("choices") or []]
         usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or next(iter(held), None)
         if usage and usage.get("prompt_tokens") is not None:
-            found.tokens = usage["prompt_tokens"], usage.get("completion_tokens") or 0
-            found.cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+            found.tokens = max(0, usage["prompt_tokens"]), usage.get("completion_tokens") or 0
+            kept = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+            found.cached = kept or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
     found.signatures = _signatures(said)
     return found
 
@@ -119,8 +128,29 @@ def _chunks(text: str) -> tuple[list[dict[str, Any]], bool]:
     split = re.split(r"\r\n|\r|\n", text)
     lines = [line.removeprefix("data:").strip() for line in split if line.startswith("data:")]
     if not lines:
-        return [json.loads(text)], False
+        return [json.loads(text, strict=False)], False
     return [json.loads(line) for line in lines if line not in ("", "[DONE]")], "[DONE]" in lines
+
+
+def _is_error(chunk: dict[str, Any]) -> bool:
+    """An error of any shape: said to be one, or words where choices should be."""
+    if chunk.get("error") or "error" in (chunk.get("object"), chunk.get("type")):
+        return True
+    return "choices" not in chunk and any(chunk.get(name) for name in ("message", "detail", "errors", "msg"))
+
+
+def _words(error: Any) -> str:
+    """What it says, if that is a text."""
+    while isinstance(error, dict | list):
+        inner = (
+            error[:1]
+            if isinstance(error, list)
+            else [error[name] for name in ("error", "message", "detail", "errors", "msg") if error.get(name)]
+        )
+        if not inner:
+            return ""
+        error = inner[0]
+    return str(error)
 
 
 def _text(content: Any) -> str:
@@ -147,10 +177,14 @@ def _thinking(said: list[dict[str, Any]]) -> str:
             for one in said
             if isinstance(one.get("content"), list)
             for part in one["content"]
-            for piece in part.get("thinking") or part.get("summary") or []
+            for piece in _pieces(part.get("thinking") or part.get("summary") or [])
         ),
     ]
     return max(forms, key=len)
+
+
+def _pieces(thinking: Any) -> list[dict[str, Any]]:
+    return [{"text": thinking}] if isinstance(thinking, str) else thinking
 
 
 def _calls(said: list[dict[str, Any]], streamed: bool) -> tuple[list[Call], list[str]]:
@@ -193,6 +227,7 @@ def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: boo
         same = [] if name else gathered[-1:]
     if same and streamed:
         same[-1]["pieces"].append(piece)
+        same[-1]["name"] = same[-1]["name"] or name or ""
     else:
         gathered.append({"id": given, "name": name or "", "index": index, "pieces": [piece]})
 

@@ -1,6 +1,8 @@
 """Chat Completions back into frames, without I/O: chunks of a stream, or the one object of a server that
 does not stream.
 
+A spoken answer is given by its transcript. What else is no text is left out, with a notice.
+
 Tolerated: usage in a chunk with choices, in one without, in several or in `x_groq`; content as a list of
 parts or an object; the older `function_call`; `finish_reason: stop` after a call, "" or none before `[DONE]`;
 a delta beside the message so far; further choices, which are left out.
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hearthnet_llm.frames import Done, Frame, StopReason, Token, ToolCall
+from hearthnet_llm.frames import Done, Frame, Notice, StopReason, Token, ToolCall
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
@@ -26,21 +28,42 @@ _STOPS: Final[dict[str, StopReason]] = {
     "stop": "end",
     "eos": "end",
     "end_turn": "end",
+    "complete": "end",
     "length": "max_tokens",
     "max_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
     "model_length": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
     "tool_use": "tool_calls",
     "function_call": "tool_calls",
     "stop_sequence": "stop_sequence",
     "content_filter": "refusal",
     "sensitive": "refusal",
+    "safety": "refusal",
+    "prohibited_content": "refusal",
+    "blocklist": "refusal",
+    "recitation": "refusal",
     "refusal": "refusal",
     "guardrail_intervened": "refusal",
 }
-_FAILED: Final = {"error": 500, "network_error": 502, "insufficient_system_resource": 503}
+_FAILED: Final = {
+    "error": 500,
+    "abort": 500,
+    "network_error": 502,
+    "insufficient_system_resource": 503,
+    "engine_overloaded": 503,
+}
 """Reasons to stop that are failures, by the status that means the same."""
+
+_CACHED: Final = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),
+    ("cached_tokens",),
+)
+_THOUGHT: Final = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
+"""Where vendors count what they had kept, and what was thought."""
 
 
 def decoder(heard: Heard) -> Decoder:
@@ -63,11 +86,12 @@ class _Content:
         self._usage: Mapping[str, Any] | None = None
         self._text_size = 0
         self._refused = False
+        self._wordless = False
 
     def feed(self, value: Mapping[str, Any]) -> Iterator[Frame]:
         """The frames of one chunk; raises what `failures` makes of an error inside the answer."""
-        if value.get("error") or value.get("object") == "error":
-            raise failures.inside(self._heard.name, value.get("error") or value)
+        if failed := _error(value):
+            raise failures.inside(self._heard.name, failed)
         self._citations.beside(value)
         self._count(value.get("usage") or (value.get("x_groq") or {}).get("usage"))
         for choice in value.get("choices") or ():
@@ -83,6 +107,8 @@ class _Content:
             raise failures.broken(self._heard.name)
         yield from self._citations.finish()
         yield from self._thoughts.finish()
+        if self._wordless:
+            yield Notice("part_left_out", f"{self._heard.name} sent a picture; it was left out")
         called = False
         for frame in self._calls.finish():
             called = called or isinstance(frame, ToolCall)
@@ -98,6 +124,8 @@ class _Content:
         self._citations.feed(said)
         yield from self._thoughts.feed(said)
         yield from self._text(said.get("content") or (choice.get("text") if whole else None))
+        yield from self._text((said.get("audio") or {}).get("transcript"))
+        self._wordless = self._wordless or bool(said.get("images"))
         if said.get("refusal"):
             self._refused = True
             yield from self._text(said["refusal"])
@@ -109,7 +137,7 @@ class _Content:
     def _ended(self, reason: Any) -> None:
         if reason is None:
             return
-        self._finish = str(reason)
+        self._finish = str(reason).lower().replace("-", "_")
         if self._finish in _FAILED:
             raise failures.of_error(self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}")
 
@@ -131,8 +159,13 @@ class _Content:
                     yield from self._part(part)
 
     def _part(self, part: Mapping[str, Any]) -> Iterator[Frame]:
-        if part.get("type") == "text":
+        if part.get("type") in ("text", "output_text"):
             yield from self._text(part.get("text"))
+        elif part.get("type") == "refusal":
+            self._refused = True
+            yield from self._text(part.get("refusal"))
+        elif part.get("type") in ("image", "image_url", "output_image"):
+            self._wordless = True
         elif part.get("type") in ("thinking", "reasoning"):
             yield from self._thoughts.part(part)
 
@@ -149,9 +182,19 @@ class _Content:
             _number(usage, "prompt_tokens") or 0,
             _number(usage, "completion_tokens") or 0,
             "native",
-            _number(usage, "prompt_tokens_details", "cached_tokens"),
-            _number(usage, "completion_tokens_details", "reasoning_tokens"),
+            next(filter(None, (_number(usage, *path) for path in _CACHED)), None),
+            next(filter(None, (_number(usage, *path) for path in _THOUGHT)), None),
         )
+
+
+def _error(value: Mapping[str, Any]) -> Any:
+    """The error that one object is or holds; an object with choices or counts of tokens is none itself."""
+    if value.get("error"):
+        return value["error"]
+    if value.get("object") == "error" or value.get("type") == "error":
+        return value
+    told = any(value.get(name) for name in ("message", "detail", "errors", "msg"))
+    return value if told and value.get("choices") is None and value.get("usage") is None else None
 
 
 def _old_call(said: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -164,4 +207,4 @@ def _number(usage: Mapping[str, Any], *path: str) -> int | None:
     value: Any = usage
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
-    return int(value) if isinstance(value, int | float) else None
+    return max(0, int(value)) if isinstance(value, int | float) else None

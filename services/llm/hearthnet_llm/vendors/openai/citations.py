@@ -22,7 +22,10 @@ class Citations:
             cited = one.get("url_citation") if isinstance(one, Mapping) else None
             if isinstance(cited, Mapping) and isinstance(cited.get("url"), str):
                 start, end = _number(cited, "start_index"), _number(cited, "end_index")
-                found = Citation("web", title=_title(cited), url=cited["url"], start=start, end=end)
+                quoted = _text(cited, "content")
+                found = Citation(
+                    "web", quoted, title=_text(cited, "title"), url=cited["url"], start=start, end=end
+                )
                 self._annotated.setdefault((cited["url"], start), found)
 
     def beside(self, chunk: Mapping[str, Any]) -> None:
@@ -38,12 +41,12 @@ class Citations:
         for index, one in enumerate(self._listed):
             source = {"url": one} if isinstance(one, str) else one
             if isinstance(source, Mapping) and isinstance(source.get("url"), str):
-                yield Cited(Citation("web", title=_title(source), url=source["url"], index=index))
+                yield Cited(Citation("web", title=_text(source, "title"), url=source["url"], index=index))
 
 
-def _title(source: Mapping[str, Any]) -> str | None:
-    title = source.get("title")
-    return title if isinstance(title, str) else None
+def _text(source: Mapping[str, Any], name: str) -> str | None:
+    value = source.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _number(source: Mapping[str, Any], name: str) -> int | None:

@@ -50,6 +50,8 @@ _WORDS: Final[dict[str, _Words]] = {
     "enable_thinking": _SWITCH,
     "reasoning.enabled": _SWITCH,
     "chat_template_kwargs.enable_thinking": _SWITCH,
+    "chat_template_kwargs.thinking": _SWITCH,
+    "think": _SWITCH,
     "thinking.clear_thinking": _Words({True: False, False: True}),
     "clear_thinking": _Words({True: False, False: True}),
     "prompt_mode": _Words({"on": "reasoning"}),
@@ -88,6 +90,12 @@ _USAGE: Final = {
     (True, False): "stream_options",
     (False, True): "usage",
     (False, False): "none",
+}
+_STREAM_OPTIONS: Final[dict[str, Json]] = {
+    "stream_options": {"include_usage": True},
+    "both": {"include_usage": True},
+    "refused": {"include_usage": False},
+    "empty": {},
 }
 
 
@@ -129,8 +137,8 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
 def write_usage(choices: Choices, body: Json) -> None:
     """Asks for the count of tokens at the end of a stream."""
     usage = choices["usage"]
-    if usage in ("stream_options", "both"):
-        body["stream_options"] = {"include_usage": True}
+    if usage in _STREAM_OPTIONS:
+        body["stream_options"] = dict(_STREAM_OPTIONS[usage])
     if usage in ("usage", "both"):
         body["usage"] = {"include": True}
 
@@ -139,6 +147,9 @@ def read_usage(body: Json, spelling: dict[str, str]) -> None:
     """Notes how the count was asked for."""
     asked = bool(_get(body, "stream_options.include_usage")), bool(_get(body, "usage.include"))
     spelling["usage"] = _USAGE[asked]
+    options = body.get("stream_options")
+    if not any(asked) and isinstance(options, dict) and options.get("include_obfuscation") is None:
+        spelling["usage"] = "empty" if options.get("include_usage") is None else "refused"
 
 
 def _attribute(request: Any, path: str) -> Any:

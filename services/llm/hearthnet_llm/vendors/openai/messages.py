@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.request import Message
-from hearthnet_llm.vendors.openai import thoughts_back
-from hearthnet_llm.vendors.openai.parts import write_cache, write_content
+from hearthnet_llm.vendors.openai import sources_back, thoughts_back
+from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
 from hearthnet_llm.vendors.openai.spelling import Choices
 from hearthnet_llm.vendors.reading import without_nones
 from hearthnet_llm.vendors.values import as_text
@@ -31,6 +31,8 @@ def write_messages(messages: list[Message], choices: Choices) -> list[Json]:
 def _message(message: Message, choices: Choices) -> Json:
     role = choices["system"] if message.role == "system" else message.role
     body: Json = {"role": role, "content": write_content(message.content, choices)}
+    body |= write_voice(message)
+    sources_back.write(message, body, choices)
     if message.role == "tool":
         body["content"] = _marked(body["content"]) if message.is_error else body["content"]
         body |= _id("tool_call_id", message.tool_call_id, choices)
@@ -54,7 +56,7 @@ def _call(call: ToolCall, index: int, choices: Choices) -> Json:
     return {
         **_id("id", call.id, choices),
         "type": "function",
-        "function": _function(call),
+        "function": _function(call, choices),
         **{"none": {}, "index": {"index": index}, "zero": {"index": 0}}[choices["call_index"]],
         **thoughts_back.write_signature(call.signature, choices, ("extra_content",)),
     }
@@ -66,8 +68,14 @@ def _id(field: str, given: str | None, choices: Choices) -> Json:
     return {} if form == "left_out" else {field: "" if form == "empty" else given}
 
 
-def _function(call: ToolCall) -> Json:
-    return {"name": call.name, "arguments": as_text(call.arguments)}
+def _function(call: ToolCall, choices: Choices) -> Json:
+    form = "text" if call.arguments else choices["no_arguments"]
+    if form == "unsaid":
+        return {"name": call.name}
+    if form == "null":
+        return {"name": call.name, "arguments": "null"}
+    as_object = choices["arguments"] == "object"
+    return {"name": call.name, "arguments": call.arguments if as_object else as_text(call.arguments)}
 
 
 def _old(message: Message, names: dict[str, str], choices: Choices) -> Json:
@@ -78,5 +86,5 @@ def _old(message: Message, names: dict[str, str], choices: Choices) -> Json:
         return {"role": "function", "name": name, "content": body["content"]}
     if message.tool_calls:
         del body["tool_calls"]
-        body["function_call"] = _function(message.tool_calls[0])
+        body["function_call"] = _function(message.tool_calls[0], choices)
     return body

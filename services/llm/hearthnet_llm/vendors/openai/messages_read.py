@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from hearthnet_llm.vendors.openai import thoughts_back
+from hearthnet_llm.vendors.openai import sources_back, thoughts_back
 from hearthnet_llm.vendors.openai.messages import ERROR_MARK
-from hearthnet_llm.vendors.openai.parts_read import read_cache, read_content
+from hearthnet_llm.vendors.openai.parts_read import read_cache, read_content, read_voice
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -23,7 +23,7 @@ def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
         read = _read(message, path, spelling)
         if message.get("function_call") is not None:
             call = fields(message["function_call"], f"{path}.function_call")
-            read["tool_calls"] = [_function(call, f"{path}.function_call")]
+            read["tool_calls"] = [_function(call, f"{path}.function_call", spelling)]
             spelling["functions"] = "functions"
         elif message.get("role") == "function":
             spelling["functions"] = "functions"
@@ -50,18 +50,29 @@ def _read(message: Json, path: str, spelling: dict[str, str]) -> Json:
     if made["role"] == "system":
         spelling["system"] = role
     made |= without_nones(
-        content=read_content(message.get("content"), f"{path}.content", spelling),
+        content=_content(message, made["role"], path, spelling),
         tool_call_id=message.get("tool_call_id"),
         name=message.get("name"),
         refusal=message.get("refusal"),
         thinking=thoughts_back.read(message, path, spelling),
     )
+    sources_back.read(message, made, path, spelling)
     for name in ("prefix", "partial"):
         if message.get(name) is not None:
             spelling["prefix"], made["prefix"] = name, message[name]
     if made["role"] == "tool":
         made |= _unmarked(made.get("content"))
     return made | _calls(message, path, spelling) | read_cache(message)
+
+
+def _content(message: Json, role: str, path: str, spelling: dict[str, str]) -> Any:
+    """The content; an assistant may say nothing, the others then say an empty list."""
+    given = message.get("content")
+    if given == [] or (given is None and role != "assistant"):
+        spelling["no_content"] = "null" if given is None else "list"
+    if role == "assistant":
+        return read_voice(message, read_content(given, f"{path}.content", spelling))
+    return read_content([] if given is None else given, f"{path}.content", spelling)
 
 
 def _unmarked(content: Any) -> Json:
@@ -102,15 +113,18 @@ def _call(call: Json, path: str, spelling: dict[str, str]) -> Json:
     spelling["ids"] = "sent" if given else "left_out" if given is None else "empty"
     return {
         **without_nones(id=given),
-        **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function"),
+        **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function", spelling),
         **without_nones(signature=thoughts_back.read_signature(call, spelling)),
     }
 
 
-def _function(function: Json, path: str) -> Json:
+def _function(function: Json, path: str, spelling: dict[str, str]) -> Json:
     given = function.get("arguments")
     try:
         arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
     except ValueError:
         refuse(f"{path}.arguments", "is no JSON")
-    return {"name": function.get("name"), "arguments": arguments}
+    spelling["arguments"] = "object" if isinstance(given, dict) else "text"
+    if not arguments:
+        spelling["no_arguments"] = "unsaid" if given is None else "null" if arguments is None else "object"
+    return {"name": function.get("name"), "arguments": {} if arguments is None else arguments}

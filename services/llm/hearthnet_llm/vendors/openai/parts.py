@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from hearthnet_llm.parts import (
     AudioPart,
@@ -15,20 +15,21 @@ from hearthnet_llm.parts import (
     Part,
     RefusalPart,
     SearchResultPart,
-    ServerCallPart,
-    ServerResultPart,
+    ServerPart,
     TextPart,
     ThinkingPart,
+    ToolChangePart,
     ToolReferencePart,
     VideoPart,
 )
+from hearthnet_llm.request import Message
 from hearthnet_llm.vendors import media
 from hearthnet_llm.vendors.openai.spelling import Choices
 from hearthnet_llm.vendors.reading import refuse, without_nones
 from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
 
-_UNHEARD: Final = (CallPart, ServerCallPart, ServerResultPart, ToolReferencePart)
+_UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
 """What other vendors keep among the content and this wire knows nothing of: it is left out."""
 
 
@@ -37,8 +38,17 @@ def write_content(content: str | list[Part] | None, choices: Choices) -> str | l
     if content is None or isinstance(content, str):
         return content
     left_out = _UNHEARD if choices["thoughts"] == "content" else (*_UNHEARD, ThinkingPart)
-    made = [write_part(part, choices) for part in content if not isinstance(part, left_out)]
-    return made if made or not content else None
+    heard = (part for part in content if not isinstance(part, left_out))
+    made = [write_part(part, choices) for part in heard if not _is_voice(part)]
+    return made if made or (not content and choices["no_content"] == "list") else None
+
+
+def write_voice(message: Message) -> Json:
+    """The native field for an earlier answer that was spoken: the vendor keeps it under an id."""
+    if message.role != "assistant" or not isinstance(message.content, list):
+        return {}
+    spoken = [part.file_id for part in message.content if isinstance(part, AudioPart) and part.file_id]
+    return {"audio": {"id": spoken[0]}} if spoken else {}
 
 
 def write_part(part: Part, choices: Choices) -> Json:
@@ -54,6 +64,11 @@ def write_cache(cache: CacheHint | None) -> Json:
     return {} if cache is None else {"cache_control": {"type": "ephemeral", **without_nones(ttl=cache.ttl)}}
 
 
+def _is_voice(part: Part) -> bool:
+    """Whether a part is a spoken answer that the vendor keeps; it stands beside the content."""
+    return isinstance(part, AudioPart) and part.file_id is not None
+
+
 def _text(part: TextPart, _choices: Choices) -> Json:
     return {"type": "text", "text": part.text}
 
@@ -67,7 +82,11 @@ def _image(part: ImagePart, choices: Choices) -> Json:
     return {"type": "image_url", "image_url": {"url": url, **without_nones(detail=part.detail)}}
 
 
-def _audio(part: AudioPart, _choices: Choices) -> Json:
+def _audio(part: AudioPart, choices: Choices) -> Json:
+    if choices["audio"] == "audio_url":
+        return {"type": "audio_url", "audio_url": {"url": media.to_url(part)}}
+    if choices["audio"] == "text":
+        return {"type": "input_audio", "input_audio": media.to_url(part) or part.data}
     sound = {"data": part.data, "format": (part.media_type or "").removeprefix("audio/")}
     return {"type": "input_audio", "input_audio": sound}
 
@@ -80,6 +99,10 @@ def _document(part: DocumentPart, choices: Choices) -> Json:
     if part.text is not None or part.texts is not None:
         pieces = [part.name, part.text, *(one.text for one in part.texts or ())]
         return {"type": "text", "text": "\n".join(piece for piece in pieces if piece is not None)}
+    if choices["document"] == "file_url":
+        return {"type": "file_url", "file_url": {"url": media.to_url(part) or part.data}}
+    if choices["document"] == "file_id" and part.file_id is not None:
+        return {"type": "file", "file_id": part.file_id}
     if choices["document"] == "document_url":
         named = without_nones(document_name=part.name)
         return {"type": "document_url", "document_url": media.to_url(part), **named}

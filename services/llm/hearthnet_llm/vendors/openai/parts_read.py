@@ -24,6 +24,15 @@ def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
     return found
 
 
+def read_voice(message: Json, content: Any) -> Any:
+    """The `content` of an assistant's message with the earlier answer that was spoken."""
+    voice = message.get("audio")
+    if not isinstance(voice, dict) or voice.get("id") is None:
+        return content
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return [*said, {"type": "audio", "file_id": voice["id"]}]
+
+
 def read_cache(native: Json) -> Json:
     """The canonical cache hint of a native object, as its field, or nothing."""
     hint = native.get("cache_control")
@@ -45,7 +54,11 @@ def _read_image(part: Json, path: str, spelling: dict[str, str]) -> Json:
     return {"type": "image", **media.of_url(url), **without_nones(detail=given.get("detail"))}
 
 
-def _read_audio(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+def _read_audio(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    if isinstance(part.get("input_audio"), str):
+        spelling["audio"] = "text"
+        return _by_value({"type": "audio"}, part["input_audio"])
+    spelling["audio"] = "input_audio"
     sound = fields(part.get("input_audio"), f"{path}.input_audio")
     return {"type": "audio", "data": sound.get("data"), "media_type": f"audio/{sound.get('format')}"}
 
@@ -57,14 +70,34 @@ def _read_video(part: Json, path: str, _spelling: dict[str, str]) -> Json:
 
 
 def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    if part.get("file_id") is not None:
+        spelling["document"] = "file_id"
+        return {"type": "document", "file_id": part["file_id"]}
     spelling["document"] = "file"
     file = fields(part.get("file"), f"{path}.file")
     made = {"type": "document", **without_nones(name=file.get("filename"), file_id=file.get("file_id"))}
     if file.get("file_data") is not None:
-        given = media.of_url(text(file["file_data"], f"{path}.file.file_data"))
-        is_address = given.get("url", "").startswith(("http:", "https:", "data:"))
-        made |= given if "data" in given or is_address else {"data": given["url"]}
+        made = _by_value(made, text(file["file_data"], f"{path}.file.file_data"))
     return made
+
+
+def _by_value(made: Json, given: str) -> Json:
+    """A part with what an address holds or points to; what is no address are the bytes themselves."""
+    found = media.of_url(given)
+    is_address = found.get("url", "").startswith(("http:", "https:", "data:"))
+    return made | (found if "data" in found or is_address else {"data": given})
+
+
+def _read_audio_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["audio"] = "audio_url"
+    given = fields(part.get("audio_url"), f"{path}.audio_url")
+    return {"type": "audio", **media.of_url(text(given.get("url"), f"{path}.audio_url.url"))}
+
+
+def _read_file_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["document"] = "file_url"
+    given = fields(part.get("file_url"), f"{path}.file_url")
+    return _by_value({"type": "document"}, text(given.get("url"), f"{path}.file_url.url"))
 
 
 def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -87,8 +120,10 @@ _READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
     "text": _read_text,
     "image_url": _read_image,
     "input_audio": _read_audio,
+    "audio_url": _read_audio_url,
     "video_url": _read_video,
     "file": _read_file,
+    "file_url": _read_file_url,
     "document_url": _read_document,
     "thinking": _read_thinking,
     "refusal": _read_refusal,

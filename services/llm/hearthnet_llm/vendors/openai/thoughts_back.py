@@ -33,7 +33,7 @@ def write(message: Message, choices: Choices) -> Json:
     if said:
         body |= dict.fromkeys(_NAMES.get(form, ()), "".join(said))
     details = [_detail(one) for one in thoughts if one.kind is not None]
-    if details and form != "none":
+    if (details and form != "none") or (message.thinking == [] and choices["no_thoughts"] == "empty"):
         body["reasoning_details"] = details
     proofs = [one.signature for one in thoughts if one.kind is None and one.signature is not None]
     return body | write_signature(next(iter(proofs), None), choices, tuple(_SIGNED))
@@ -72,6 +72,8 @@ def read(message: Json, path: str, spelling: dict[str, str]) -> list[Json] | Non
     signature = read_signature(message, spelling)
     if not plain and details is None and signature is None:
         return None
+    if details == []:
+        spelling["no_thoughts"] = "empty"
     if plain:
         spelling["thoughts"] = "both" if len(plain) > 1 else plain[0]
     elif details is not None:

@@ -50,7 +50,10 @@ def _tool(tool: Tool, choices: Choices) -> Json:
     if tool.server is not None:
         return {"type": tool.server.kind, **without_nones(search_context_size=tool.server.context_size)}
     kind = {} if choices["tool_type"] == "none" else {"type": "function"}
-    return {**kind, "function": _function(tool), **write_cache(tool.cache)}
+    made = {**kind, "function": _function(tool), **write_cache(tool.cache)}
+    if choices["strict"] == "tool" and "strict" in made["function"]:
+        made["strict"] = made["function"].pop("strict")
+    return made
 
 
 def _function(tool: Tool) -> Json:
@@ -64,8 +67,10 @@ def _choice(choice: ToolChoice, choices: Choices, old: bool) -> str | Json:
         return {"type": word} if choices["choice"] == "object" else word
     if old:
         return {"name": choice.name}
-    if choices["named"] == "flat":
-        return {"type": "function", "name": choice.name}
+    if choices["named"] in ("flat", "tool"):
+        return {"type": "tool" if choices["named"] == "tool" else "function", "name": choice.name}
+    if choices["named"] == "untyped":
+        return {"function": {"name": choice.name}}
     named = [{"type": "function", "function": {"name": name}} for name in (choice.name, *choice.others)]
     if len(named) == 1 and choice.required:
         return named[0]
@@ -122,7 +127,10 @@ def _read_tool(tool: Json, path: str, spelling: dict[str, str]) -> Json:
     kind = tool.get("type")
     spelling["tool_type"] = "none" if kind is None else "function"
     if kind in (None, "function"):
-        return {**_read_function(fields(tool.get("function"), f"{path}.function"), path), **read_cache(tool)}
+        made = {**_read_function(fields(tool.get("function"), f"{path}.function"), path), **read_cache(tool)}
+        if tool.get("strict") is not None:
+            spelling["strict"], made["strict"] = "tool", tool["strict"]
+        return made
     name = text(kind, f"{path}.type")
     spelling["web_search"] = "tool"
     server = {"kind": name, **without_nones(context_size=tool.get("search_context_size"))}
@@ -155,7 +163,8 @@ def _read_choice(choice: Any, path: str, spelling: dict[str, str]) -> Any:
             refuse(f"{path}.allowed_tools.tools", "names no tool")
         others = {"others": names[1:]} if names[1:] else {}
         return {"name": names[0], **others, "required": allowed.get("mode") == "required"}
-    spelling["named"] = "function" if "function" in given else "flat"
+    kinds = {"tool": "tool", None: "untyped" if "function" in given else "flat"}
+    spelling["named"] = kinds.get(given.get("type"), "function" if "function" in given else "flat")
     return {"name": _name(given, path)}
 
 
