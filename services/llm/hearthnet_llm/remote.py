@@ -18,11 +18,12 @@ from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import Fetch, prepared, unknown
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
-from hearthnet_llm.vendors import openai, wire
+from hearthnet_llm.vendors import ollama, openai, wire
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import Listed
 from hearthnet_llm.vendors.estimate import weight
-from hearthnet_llm.vendors.wire import Heard, HttpRequest
+from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from hearthnet_llm.window import Window
 
 
 class Remote:
@@ -34,6 +35,7 @@ class Remote:
         self._wire = wire(self._wire_name)
         self._fetch = fetch
         self._target = kinds.target(config)
+        self._window = Window(Listed(config.model))
         self._profile = profile_of(config, Listed(config.model))
         self._connection = connect(config)
         self._busy = 0
@@ -46,7 +48,7 @@ class Remote:
 
     def learn(self, told: Listed) -> bool:
         """Promises from now on what `told` says; whether that is something else than before."""
-        before, self._profile = self._profile, profile_of(self.config, told)
+        before, self._profile = self._profile, profile_of(self.config, self._window.learn(told))
         return before != self._profile
 
     @property
@@ -69,7 +71,7 @@ class Remote:
         opens the connection. Raises what the server answers.
         """
         async with (
-            self._connection.post(kinds.warming(self.config)) as body,
+            self._connection.post(self._warming()) as body,
             aclosing(body.pieces()) as pieces,
         ):
             async for _ in pieces:
@@ -87,7 +89,21 @@ class Remote:
 
     async def _encoded(self, request: ChatRequest) -> HttpRequest:
         seen = await prepared(request, LIMITS[self._wire_name], self._fetch)
-        return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._target)
+        return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._sized(request))
+
+    def _warming(self) -> HttpRequest:
+        return ollama.loading(self._sized(None)) if self._is_ollama else kinds.warming(self.config)
+
+    def _sized(self, request: ChatRequest | None) -> Target:
+        """The target, with the context that the server is to keep for the request."""
+        if not self._is_ollama:
+            return self._target
+        ctx = self._window.of(self._profile, self.config.ctx, request)
+        return msgspec.structs.replace(self._target, ctx=ctx)
+
+    @property
+    def _is_ollama(self) -> bool:
+        return self._wire_name == "ollama"
 
     async def _frames(self, asked: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
         self._busy += 1

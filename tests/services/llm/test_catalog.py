@@ -56,7 +56,7 @@ def test_ollama_tells_more_of_one_model() -> None:
         "capabilities": ["completion", "tools"],
     }
     assert described("q", said) == Listed("q", 16384, True, False)
-    assert described("q", {**said, "parameters": ""}) == Listed("q", 40960, True, False)
+    assert described("q", {**said, "parameters": ""}) == Listed("q", 40960, True, False, most=True)
     assert described("q", {"default_generation_settings": {"n_ctx": 2048}}).ctx == 2048
     assert described("q", []) == Listed("q")
     assert in_use("q", {"models": [{"name": "p"}, {"model": "q", "context_length": 4096}]}).ctx == 4096

@@ -310,7 +310,7 @@ async def test_warming_loads_the_model_of_ollama_and_opens_the_way_to_others(ven
         assert (method, path, body) == (
             "POST",
             "/api/chat",
-            {"model": "qwen", "messages": []},
+            {"model": "qwen", "messages": [], "options": {"num_ctx": 4096}},
         )
     else:
         assert (method, body) == ("GET", None)

@@ -27,17 +27,22 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One model as its server describes it; `ctx` in tokens. None: not told."""
+    """One model as its server describes it; `ctx` in tokens. None: not told. `most`: `ctx` is what the model
+    can have at most, and what it gets is for each request to say.
+    """
 
     name: str
     ctx: int | None = None
     tools: bool | None = None
     vision: bool | None = None
+    most: bool = False
 
     def refined(self, better: Listed) -> Listed:
         """This, with what `better` tells."""
         told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision"))
-        return msgspec.structs.replace(self, **{field: value for field, value in told if value is not None})
+        most = self.most if better.ctx is None else better.most
+        fields: dict[str, Any] = {field: value for field, value in told if value is not None}
+        return msgspec.structs.replace(self, most=most, **fields)
 
 
 _CTX: Final = (
@@ -79,7 +84,8 @@ def described(name: str, said: Any) -> Listed:
     if isinstance(info, Mapping):
         most = next((value for key, value in info.items() if str(key).endswith(".context_length")), None)
         chosen = _NUM_CTX.search(str(said.get("parameters", "")))
-        model = msgspec.structs.replace(model, ctx=int(chosen[1]) if chosen else _count(most))
+        ctx = int(chosen[1]) if chosen else _count(most)
+        model = msgspec.structs.replace(model, ctx=ctx, most=bool(ctx and not chosen))
     listed = said.get("capabilities")
     if isinstance(listed, list):  # this server lists all of them, so what is not there is told, too
         model = msgspec.structs.replace(model, tools="tools" in listed, vision="vision" in listed)

@@ -1,6 +1,7 @@
 """The whole request in both directions (Ollama API, "Generate a chat completion").
 
-This vendor has no tool choice: none leaves the tools out, and the others are left to the model.
+This vendor has no tool choice: none leaves the tools out, and the others are left to the model. Where the
+target says how much context there is, what does not fit is an error and not cut in silence.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /api/chat."""
     spelling = target.spelling
     body: Json = {"model": target.model, "messages": messages.write(request.messages, spelling)}
-    options = without_nones(**{its: getattr(request, ours) for ours, its in _OPTIONS.items()})
+    options = without_nones(
+        num_ctx=target.ctx, **{its: getattr(request, ours) for ours, its in _OPTIONS.items()}
+    )
     if request.max_tokens is None and spelling.get("no_limit", "absent") != "absent":
         options["num_predict"] = int(spelling["no_limit"])
     thinking = _thinking(request.thinking)
@@ -68,12 +71,15 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     if form is not None or spelling.get("no_format") == "empty":
         body["format"] = "" if form is None else form
     body |= without_nones(**{name: getattr(request, name) for name in _PLAIN})
+    if target.ctx is not None:
+        body["truncate"] = False
     return HttpRequest("POST", target.base + _PATH, body)
 
 
 def loading(target: Target) -> HttpRequest:
     """The request that has the server load the model and answer nothing (its FAQ, "preload a model")."""
-    return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": []})
+    options = {} if target.ctx is None else {"options": {"num_ctx": target.ctx}}
+    return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": [], **options})
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
