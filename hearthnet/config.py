@@ -29,6 +29,7 @@ NO_VARIABLE: Final = (
 )
 """Said without the value: it may be a key."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ENDPOINT: Final = re.compile(r"https?://[^/@\s]+(/[^@\s]*)?")
 _KEY_LIKE: Final = re.compile(r"(sk|gsk|hf|xai|pk|AIza|AKIA|nvapi|glpat|ghp)[_-]?[A-Za-z0-9_]{12,}")
 
 
@@ -218,6 +219,24 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scripted: tuple[ScriptedConfig, ...] = ()
 
 
+NOWHERE: Final = "none"
+"""The endpoint of [telemetry] for: nowhere, whatever the environment says."""
+_NO_ENDPOINT: Final = (
+    'endpoint is where OTLP is taken over HTTP, such as "http://127.0.0.1:4318", or "none"; what lets us in '
+    "there belongs into the environment variable OTEL_EXPORTER_OTLP_HEADERS"
+)
+
+
+class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[telemetry]: where spans and metrics go. Empty: where the OTEL_ variables say, else nowhere."""
+
+    endpoint: str = ""
+
+    def __post_init__(self) -> None:
+        if self.endpoint not in ("", NOWHERE) and not _ENDPOINT.fullmatch(self.endpoint):
+            raise ValueError(_NO_ENDPOINT)
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole of `hearthnet.toml`."""
 
@@ -226,6 +245,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @property
     def display_name(self) -> str:
@@ -259,6 +279,11 @@ address = ""
 [services]
 # Which services run here. Left out: every service that is installed.
 # enabled = ["auth", "llm", "rag", "market"]
+
+[telemetry]
+# Where traces and metrics go, by OTLP over HTTP: "http://127.0.0.1:4318". Empty: where the environment
+# variable OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere. "none": nowhere.
+endpoint = ""
 
 [llm]
 # Offer the small built-in model. It is there to try things out; it understands English only.

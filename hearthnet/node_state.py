@@ -55,7 +55,10 @@ class ServiceState(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """The node. `ready`: every service is, or is known not to become so soon; `started_at`: Unix ms."""
+    """The node. `ready`: every service is, or is known not to become so soon; `started_at`: Unix ms.
+
+    `telemetry` is where its processes send spans and metrics, as it stands in the settings.
+    """
 
     pid: int
     node_id: str
@@ -65,6 +68,7 @@ class NodeState(msgspec.Struct, frozen=True):
     services: tuple[ServiceState, ...]
     started_at: int
     ready: bool
+    telemetry: str = ""
 
 
 def running_pid(home: Home) -> int | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from hearthnet import ids
+from hearthnet import ids, telemetry
 from hearthnet.bus import calls
 from hearthnet.bus.attempt import Request
 from hearthnet.bus.calls import Candidates, Reply
@@ -23,6 +24,9 @@ from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant
 from hearthnet.types import split_name
 
+if TYPE_CHECKING:
+    from hearthnet.telemetry.exporter import Exporter
+
 
 class Bus:
     """One process's place on the bus.
@@ -30,8 +34,9 @@ class Bus:
     Make it with `connect`, leave it with `close` or as a context manager.
     """
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, exporter: Exporter | None = None) -> None:
         self.peer = peer
+        self._exporter = exporter
         self._discovery = Discovery(peer)
 
     @classmethod
@@ -43,7 +48,7 @@ class Bus:
         and what is wrong with its key or roster.
         """
         state = read_node_state(home)
-        bus = await cls.join(home, state.server.url, name)
+        bus = await cls.join(home, state.server.url, name, telemetry_to=state.telemetry)
         if bus.peer.roster.is_revoked(bus.peer.node_id):
             await bus.close()
             raise HearthNetError(
@@ -54,8 +59,11 @@ class Bus:
         return bus
 
     @classmethod
-    async def join(cls, home: Home, url: str, name: str) -> Bus:
-        """As `connect`, with the server's address given: for the node's own services while it starts."""
+    async def join(cls, home: Home, url: str, name: str, *, telemetry_to: str = "") -> Bus:
+        """As `connect`, with the server's address given: for the node's own services while it starts.
+
+        `telemetry_to` is what the settings say of where spans and metrics go.
+        """
         identity = load_identity(home.device_key)
         roster = load_roster(home.roster, identity.node_id)
         link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
@@ -63,10 +71,10 @@ class Bus:
         try:
             await peer.membership.follow(link)
             await peer.listen()
+            return cls(peer, _exporter(peer, name, telemetry_to))
         except BaseException:
             await link.close()
             raise
-        return cls(peer)
 
     async def call(
         self,
@@ -139,8 +147,11 @@ class Bus:
         ]
 
     async def close(self) -> None:
-        """Leaves the bus."""
+        """Leaves the bus, and sends the spans and metrics that are left."""
         await self.peer.link.close()
+        exporter, self._exporter = self._exporter, None
+        if exporter is not None:
+            await asyncio.to_thread(exporter.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -170,6 +181,17 @@ class Bus:
 def find_contract(capability: str) -> Contract:
     """The contract that `name` or `name@major.minor` stands for; `not_found` with the nearest names."""
     return contracts().find(*split_name(capability))
+
+
+def _exporter(peer: Peer, name: str, telemetry_to: str) -> Exporter | None:
+    """Has what the process traces exported, where that is set up."""
+    traces = peer.traces
+    exporter = telemetry.start(
+        telemetry_to, name, peer.node_id, peer.instance, traces.in_flight, traces.dropped
+    )
+    if exporter is not None:
+        traces.on_end, traces.sampled = exporter.on_end, exporter.sampled
+    return exporter
 
 
 def _client_id(contract: Contract, body: dict[str, Any]) -> str:

@@ -45,6 +45,8 @@ class Peer:
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
         self.traces = Traces()
+        self.traces.in_flight["caller"] = lambda: self.replies.waiting
+        self.traces.dropped["caller"] = lambda: self.replies.dropped
         link.on_lost(self.replies.on_lost)
 
     @property

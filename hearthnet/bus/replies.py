@@ -47,6 +47,11 @@ class Replies:
         self._waiting: dict[str, Waiter] = {}
         self.dropped = 0
 
+    @property
+    def waiting(self) -> int:
+        """How many calls and finds of this process are without their last answer."""
+        return len(self._waiting)
+
     def expect(self, call_id: str, waiter: Waiter) -> Callable[[], None]:
         """Hands frames with `call_id` to `waiter` until the returned function is called."""
         self._waiting[call_id] = waiter

@@ -53,6 +53,10 @@ class Traces:
         self._epoch_until_ns = 0
         self.count = 0
         """How many entries there ever were; the number of the newest one."""
+        self.in_flight: dict[Side, Callable[[], int]] = {}
+        """Who can say how many calls are on their way, by the side of this process."""
+        self.dropped: dict[Side, Callable[[], int]] = {}
+        """Who can say how many frames were dropped."""
         self.on_end: Callable[[Entry], None] | None = None
         """Hears of every entry; must not block or raise."""
         self.sampled: Callable[[str], bool] | None = None

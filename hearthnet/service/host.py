@@ -49,6 +49,8 @@ class Host:
         self.dropped = 0
         self.refused = 0
         self._told: Counter[str] = Counter()
+        peer.traces.in_flight["provider"] = lambda: self.in_flight
+        peer.traces.dropped["provider"] = lambda: self.dropped
 
     @property
     def in_flight(self) -> int:

@@ -36,9 +36,10 @@ def load(name: str) -> Service:
 
 async def serve(service: Service, home: Home, status: Status, stop: asyncio.Event) -> None:
     """Runs `service` on the node of `home` until `stop` is set."""
-    url = read_node_state(home).server.url
+    state = read_node_state(home)
+    url = state.server.url
     status.starting("joining the bus", 0, 1)
-    bus = await Bus.join(home, url, service.name)
+    bus = await Bus.join(home, url, service.name, telemetry_to=state.telemetry)
     node = NodeContext(home, load_config(home), url, service.name, bus, status)
     try:
         if await _started(service, node, stop):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from hearthnet import telemetry
 from hearthnet.config import Home
 from hearthnet.up.first_run import make_folders, prepare
 from hearthnet.up.lock import home_lock
@@ -42,6 +43,7 @@ def run(
         if ready is not None:
             ready.clear()
         prepared = prepare(home, screen.line)
+        telemetry.check(prepared.config.telemetry.endpoint)
         if specs is None:
             chosen = choose(home, prepared.config, installed())
             specs = chosen.specs

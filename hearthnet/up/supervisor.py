@@ -101,6 +101,7 @@ class Supervisor:
             services=tuple(_noted(child.state, self._disk.note) for child in self._children),
             started_at=self._started_at,
             ready=self._ready,
+            telemetry=self._prepared.config.telemetry.endpoint,
         )
 
     async def _work(self) -> None:

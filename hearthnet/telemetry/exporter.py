@@ -1,0 +1,215 @@
+"""Spans and metrics by OpenTelemetry's SDK; imported only where they are exported (docs/operations.md).
+
+Spans are made of entries when these end, under the ids that already went over the wire: the path of a call is
+the same whether somebody exports or not (docs/decisions/0060).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Any, Final
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from hearthnet import __version__, ids
+from hearthnet.errors import MINE, HearthNetError
+from hearthnet.telemetry import names
+from hearthnet.telemetry.entry import Entry, Side
+from hearthnet.telemetry.settings import Settings
+
+FLUSH_SECONDS: Final = 1.0
+"""How long the end of a process waits for what is not sent yet: a node ends within 5 s, collector or not."""
+_MOST_METHODS: Final = 256
+_KINDS: Final = {"caller": SpanKind.CLIENT, "provider": SpanKind.SERVER, "run": SpanKind.INTERNAL}
+_NO_FAULT: Final = frozenset({"", "cancelled"})
+Gauges = Mapping[Side, Callable[[], int]]
+
+
+class _Given(IdGenerator):
+    """The ids that the next span gets: those that its call had on the wire."""
+
+    def __init__(self) -> None:
+        self.trace = 0
+        self.span = 0
+
+    def generate_span_id(self) -> int:
+        return self.span
+
+    def generate_trace_id(self) -> int:
+        return self.trace
+
+
+class Exporter:
+    """Turns the entries of one process into spans and metrics, which threads of the SDK send."""
+
+    def __init__(
+        self, wanted: Settings, service: str, node: str, instance: str, in_flight: Gauges, dropped: Gauges
+    ) -> None:
+        """`in_flight` and `dropped` are asked whenever metrics are sent, from another thread."""
+        self._ids = _Given()
+        resource = _resource(service, node, instance)
+        self._traces = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        if wanted.traces:
+            where = f"{wanted.endpoint.rstrip('/')}/v1/traces" if wanted.endpoint else None
+            self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=where)))
+        readers = []
+        if wanted.metrics:
+            where = f"{wanted.endpoint.rstrip('/')}/v1/metrics" if wanted.endpoint else None
+            readers.append(PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=where)))
+        self._metrics = MeterProvider(readers, resource, shutdown_on_exit=False)
+        self._tracer = self._traces.get_tracer(names.SCOPE, __version__) if wanted.traces else None
+        self._methods: set[str] = set()
+        meter = self._metrics.get_meter(names.SCOPE, __version__)
+        seconds = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=names.SECONDS)
+        self._seconds = {
+            "caller": seconds(names.CALLER_SECONDS),
+            "provider": seconds(names.PROVIDER_SECONDS),
+        }
+        self._calls = meter.create_counter(names.CALLS, "{call}")
+        self._frames = meter.create_counter(names.STREAM_FRAMES, "{frame}")
+        meter.create_observable_up_down_counter(names.IN_FLIGHT, [_observing(in_flight)], "{call}")
+        meter.create_observable_counter(names.DROPPED, [_observing(dropped)], "{frame}")
+
+    def sampled(self, trace: str) -> bool:
+        """Whether a trace that begins here is exported, as OTEL_TRACES_SAMPLER wants it."""
+        decision = self._traces.sampler.should_sample(None, int(trace, 16), "").decision
+        return decision is Decision.RECORD_AND_SAMPLE
+
+    def on_end(self, entry: Entry) -> None:
+        """Counts the entry, and makes its spans where its trace is exported."""
+        if entry.side != "run":
+            self._count(entry)
+        if self._tracer is not None and int(entry.traceparent[53:], 16) & TraceFlags.SAMPLED:
+            self._span(entry)
+
+    def close(self) -> None:
+        """Sends what is left, for up to a second; a collector that is away holds nobody up longer."""
+        thread = threading.Thread(target=self._shutdown, name="telemetry", daemon=True)
+        thread.start()
+        thread.join(FLUSH_SECONDS)
+
+    def _shutdown(self) -> None:
+        self._traces.shutdown()
+        self._metrics.shutdown()
+
+    def _count(self, entry: Entry) -> None:
+        attributes = self._common(entry)
+        self._seconds[entry.side].record(entry.took_ns / 1e9, attributes)
+        attributes[names.SIDE] = entry.side
+        self._calls.add(1, attributes)
+        if entry.frames:
+            self._frames.add(entry.frames, attributes)
+
+    def _common(self, entry: Entry) -> dict[str, Any]:
+        method = entry.capability
+        if method not in self._methods:
+            # What a caller asks for is its word; it must not make a time series of each.
+            if len(self._methods) < _MOST_METHODS:
+                self._methods.add(method)
+            else:
+                method = names.OTHER
+        attributes = {
+            names.SYSTEM: names.NAMESPACE,
+            names.METHOD: method,
+            names.STATUS: entry.code or names.WORKED,
+        }
+        if entry.code:
+            attributes[names.ERROR] = entry.code
+        return attributes
+
+    def _span(self, entry: Entry) -> None:
+        text = entry.traceparent
+        self._ids.trace, self._ids.span = int(text[3:35], 16), int(text[36:52], 16)
+        begun = entry.epoch_ns + entry.began_ns
+        self._emit(entry.above, entry.capability, _KINDS[entry.side], begun, entry.took_ns, entry)
+        if entry.handler:
+            self._ids.span = int(entry.handler, 16)
+            began = entry.epoch_ns + entry.handler_began_ns
+            name = f"{entry.capability} handler"
+            self._emit(text, name, SpanKind.INTERNAL, began, entry.handler_took_ns, None)
+
+    def _emit(
+        self, above: str, name: str, kind: SpanKind, began_ns: int, took_ns: int, entry: Entry | None
+    ) -> None:
+        """One span; with the attributes of `entry` where it is given."""
+        if self._tracer is None:
+            return
+        context = set_span_in_context(NonRecordingSpan(_context(above))) if above else None
+        span = self._tracer.start_span(
+            name, context, kind, None if entry is None else self._attributes(entry), start_time=began_ns
+        )
+        if entry is not None and _is_fault(entry):
+            span.set_status(Status(StatusCode.ERROR, entry.code))
+        span.end(began_ns + took_ns)
+
+    def _attributes(self, entry: Entry) -> dict[str, Any]:
+        if entry.side == "run":
+            return {names.RUN: entry.run}
+        peer = names.PROVIDER if entry.side == "caller" else names.CALLER
+        more = {
+            peer: _short(entry.peer) if entry.peer else "",
+            names.CALL: entry.call,
+            names.RUN: entry.run,
+            names.ATTEMPTS: entry.attempts,
+            names.FRAMES: entry.frames,
+            names.BYTES_IN: entry.bytes_in,
+            names.BYTES_OUT: entry.bytes_out,
+        }
+        return self._common(entry) | {name: value for name, value in more.items() if value}
+
+
+def _is_fault(entry: Entry) -> bool:
+    """A provider did nothing wrong where the caller did, and nobody where it was stopped."""
+    return entry.code not in _NO_FAULT and not (entry.side == "provider" and entry.code in MINE)
+
+
+def _context(text: str) -> SpanContext:
+    flags = TraceFlags(int(text[53:], 16) & TraceFlags.SAMPLED)
+    return SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True, trace_flags=flags)
+
+
+def _resource(service: str, node: str, instance: str) -> Resource:
+    """What the process is; what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say comes before it."""
+    ours = {
+        names.SERVICE_NAME: f"{names.NAMESPACE}-{service.replace(' ', '-')}",
+        names.SERVICE_NAMESPACE: names.NAMESPACE,
+        names.SERVICE_VERSION: __version__,
+        names.SERVICE_INSTANCE: instance,
+        names.NODE: _short(node),
+    }
+    return Resource.create(ours).merge(OTELResourceDetector().detect())
+
+
+def _observing(gauges: Gauges) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(ask(), {names.SIDE: side}) for side, ask in list(gauges.items())]
+
+    return observe
+
+
+@lru_cache(maxsize=1024)
+def _short(node: str) -> str:
+    try:
+        return ids.short_id(node)
+    except HearthNetError:
+        return node

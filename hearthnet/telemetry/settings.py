@@ -1,0 +1,68 @@
+"""Whether spans and metrics are exported, and where to: hearthnet.toml first, then the standard variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hearthnet.config import NOWHERE
+from hearthnet.errors import HearthNetError
+
+_DISABLED: Final = "OTEL_SDK_DISABLED"
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+_HTTP: Final = "http/protobuf"
+_OTLP: Final = "otlp"
+
+
+class Settings(NamedTuple):
+    """What is exported. Where `endpoint` (`http://host:4318`) is empty, the environment says where to;
+    `source` names what asked for it.
+    """
+
+    traces: bool
+    metrics: bool
+    endpoint: str
+    source: str
+
+
+def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Settings | None:
+    """What is wanted by `endpoint`, which stands in the settings, and the environment; None for nothing.
+
+    `bad_request` for an exporter or a protocol that is not there.
+    """
+    known = os.environ if environment is None else environment
+    if endpoint == NOWHERE or known.get(_DISABLED, "").strip().lower() == "true":
+        return None
+    traces = _wanted(known, "TRACES", endpoint)
+    metrics = _wanted(known, "METRICS", endpoint)
+    source = traces or metrics
+    return Settings(bool(traces), bool(metrics), endpoint, source) if source else None
+
+
+def _wanted(known: Mapping[str, str], signal: str, endpoint: str) -> str:
+    """What asks for this signal to be exported; empty where nothing does."""
+    exporter = f"OTEL_{signal}_EXPORTER"
+    chosen = known.get(exporter, "").strip().lower()
+    if chosen == NOWHERE:
+        return ""
+    if chosen not in ("", _OTLP):
+        raise HearthNetError("bad_request", f"{exporter} is {chosen!r}; HearthNet exports by otlp, or none")
+    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    asking = [name for name in (own, _ENDPOINT) if known.get(name, "").strip()] + [exporter] * bool(chosen)
+    source = "[telemetry] endpoint" if endpoint else next(iter(asking), "")
+    if source:
+        _check_protocol(known, f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL")
+    return source
+
+
+def _check_protocol(known: Mapping[str, str], own: str) -> None:
+    for name in (own, _PROTOCOL):
+        protocol = known.get(name, "").strip().lower()
+        if protocol and protocol != _HTTP:
+            raise HearthNetError(
+                "bad_request", f"{name} is {protocol!r}; HearthNet speaks {_HTTP}, mostly at port 4318"
+            )
+        if protocol:
+            return
