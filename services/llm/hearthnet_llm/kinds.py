@@ -17,6 +17,8 @@ from hearthnet_llm.vendors.catalog import Listing
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 
 _BEARER: Final = ("Authorization", "Bearer {key}")
+_CLAUDE: Final = "claude"
+"""In the names of Anthropic's models, whoever passes them on."""
 _VERTEX: Final = "aiplatform.googleapis.com"
 _VERSION: Final = {"anthropic-version": "2023-06-01"}
 
@@ -125,6 +127,8 @@ def target(config: ModelConfig) -> Target:
     kind = KINDS[config.kind]
     url = _url(config)
     spelling = {"model": "path"} if config.kind == "azure" and "/deployments/" in url else {}
+    if config.kind == "anthropic" and at(url) != "anthropic" and _CLAUDE not in config.model.lower():
+        spelling = {"sampling": "sent", "unproved": "sent"}
     return Target(
         model=config.model,
         base=addresses.base(url, kind.below),

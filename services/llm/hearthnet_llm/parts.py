@@ -62,29 +62,43 @@ class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class ImagePart(_Media, frozen=True, omit_defaults=True, tag="image"):
-    """An image; on the mesh by the content hash of its blob. `detail`: how closely to look."""
+    """An image; on the mesh by the content hash of its blob. `detail`: how closely to look. `name`: what it
+    is called in a tool's result that refers to it. `signature` as that of a text.
+    """
 
     image_cid: str | None = None
     detail: str | None = None
+    name: str | None = None
+    signature: str | None = None
 
 
 class AudioPart(_Media, frozen=True, omit_defaults=True, tag="audio"):
-    """A recording."""
+    """A recording; `name` and `signature` as those of an image."""
+
+    name: str | None = None
+    signature: str | None = None
 
 
 class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
-    """A film: from `start` to `end` (such as 10s), looked at `fps` times a second."""
+    """A film: from `start` to `end` (such as 10s), looked at `fps` times a second, or as `processing` says in
+    the vendor's word. `detail`, `name` and `signature` as those of an image.
+    """
 
     start: str | None = None
     end: str | None = None
     fps: float | None = None
+    detail: str | None = None
+    processing: str | None = None
+    name: str | None = None
+    signature: str | None = None
 
 
 class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
     """A document, such as a PDF; `name` is what the model calls it.
 
     Instead of bytes it may be plain `text`, or `texts`: pieces that are cited one by one. `context`: about
-    it, not part of it. `citations`: whether the answer is to say where in it something stands.
+    it, not part of it. `citations`: whether the answer is to say where in it something stands. `detail` and
+    `signature` as those of an image.
     """
 
     name: str | None = None
@@ -92,13 +106,15 @@ class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
     texts: list[TextPart] | None = None
     context: str | None = None
     citations: bool | None = None
+    detail: str | None = None
+    signature: str | None = None
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="thinking"):
     """What the model thought, to be handed back to it unchanged.
 
     `signature` and `data` (thoughts that only the vendor can read) are opaque. `kind` None is plain text;
-    `id`, `format` and `index` are kept where the vendor gave them.
+    `id`, `format` and `index` are kept where the vendor gave them, and `closed`: whether it came to its end.
     """
 
     text: str | None = None
@@ -108,6 +124,7 @@ class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
     id: str | None = None
     format: str | None = None
     index: int | None = None
+    closed: bool | None = None
 
 
 class RefusalPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="refusal"):
@@ -185,7 +202,58 @@ class ServerResultPart(
     cache: CacheHint | None = None
 
 
-ServerPart = ServerCallPart | ServerResultPart
+class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_change"):
+    """From here on the model may call a tool, or may not: the one of `name`, of the MCP `server` where one is
+    named; without a name, all of that server.
+    """
+
+    change: Literal["added", "removed"]
+    name: str | None = None
+    server: str | None = None
+    cache: CacheHint | None = None
+
+
+class SummaryPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="summary"):
+    """What the vendor made of the conversation before it, to be handed back unchanged.
+
+    `text` None: it came to none. `data` and `signature` are opaque. `changes`: those of the tools meanwhile.
+    """
+
+    text: str | None = None
+    data: str | None = None
+    signature: str | None = None
+    changes: list[ToolChangePart] | None = None
+    cache: CacheHint | None = None
+
+
+class ModelChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="model_change"):
+    """The vendor let the model `after` answer from here on, for a `reason` such as refusal, of a
+    `category`.
+    """
+
+    before: str
+    after: str
+    reason: str | None = None
+    category: str | None = None
+
+
+class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool of an MCP server, as that describes it."""
+
+    name: str
+    description: str | None = None
+    parameters_schema: dict[str, Any] | None = None
+
+
+class ToolListingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_listing"):
+    """The tools that an MCP `server` said it has, to be handed back unchanged."""
+
+    server: str
+    tools: list[ListedTool]
+
+
+ServerPart = ServerCallPart | ServerResultPart | SummaryPart | ModelChangePart | ToolListingPart
+"""What the vendor wants back with the message, in its place."""
 Part = (
     TextPart
     | ImagePart
@@ -201,4 +269,8 @@ Part = (
     | CallPart
     | ServerCallPart
     | ServerResultPart
+    | ToolChangePart
+    | SummaryPart
+    | ModelChangePart
+    | ToolListingPart
 )

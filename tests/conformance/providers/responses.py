@@ -216,7 +216,8 @@ def _proofs(frame: Frame) -> list[str]:
         case ToolCall():
             return [frame.signature] if frame.signature else []
         case Served(part):
-            return [part.signature] if part.signature else []
+            proof = getattr(part, "signature", None)
+            return [proof] if proof else []
         case _:
             return []
 

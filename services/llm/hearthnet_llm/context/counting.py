@@ -20,6 +20,7 @@ from hearthnet_llm.parts import (
     SearchResultPart,
     ServerCallPart,
     ServerResultPart,
+    SummaryPart,
     TextPart,
     ThinkingPart,
     VideoPart,
@@ -68,7 +69,7 @@ def of_rest(request: ChatRequest) -> int:
 
 def _of_part(part: Part) -> int:
     match part:
-        case TextPart(text) | RefusalPart(text) | ThinkingPart(text):
+        case TextPart(text) | RefusalPart(text) | ThinkingPart(text) | SummaryPart(text):
             return of_text(text)
         case ImagePart():
             return IMAGE

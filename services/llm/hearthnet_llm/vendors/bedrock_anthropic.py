@@ -27,7 +27,7 @@ _VERSION: Final = "bedrock-2023-05-31"
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /model/{id}/invoke, or its streaming sister."""
     path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
-    body = messages.write(request, target.model, target.spelling)
+    body = messages.write(request, target)
     version = target.api_version or _VERSION
     return HttpRequest("POST", target.base + path, {"anthropic_version": version, **body})
 

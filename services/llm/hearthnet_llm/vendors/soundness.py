@@ -14,7 +14,7 @@ MISSHAPEN = (AttributeError, TypeError, ValueError, KeyError, IndexError, Overfl
 
 def checked(frame: Frame) -> Frame:
     """The frame; ValueError for one that holds values of other types than it declares, or a nameless tool."""
-    if isinstance(frame, Served) and not frame.part.name:
+    if isinstance(frame, Served) and not getattr(frame.part, "name", True):
         raise ValueError("a tool without a name")
     return msgspec.convert(msgspec.to_builtins(frame), type(frame))
 

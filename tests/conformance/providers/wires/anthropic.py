@@ -17,12 +17,19 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
         Differ("container", "Where the vendor runs code is the endpoint's configuration."),
         Differ("context_management", "What of a long conversation is kept is decided on the mesh."),
         Differ("mcp_servers", "Tools of other servers come over the mesh, with its consent."),
+        Differ("compaction", "What of a long conversation is kept is decided on the mesh."),
+        Differ("fallbacks", "Who answers where a model declines is decided on the mesh."),
+        Differ("fallback_credit_token", "What the account pays for is the endpoint's configuration."),
+        Differ("speed", "What the account pays for is the endpoint's configuration."),
+        Differ("inference_geo", "Where the vendor computes is the endpoint's configuration."),
+        Differ("diagnostics", "Why the vendor kept nothing is not asked for here."),
     ),
 }
 
 STOPS = {
     "end_turn": ("end",),
     "pause_turn": ("end",),
+    "compaction": ("end",),
     "tool_use": ("tool_calls",),
     "max_tokens": ("max_tokens",),
     "model_context_window_exceeded": ("max_tokens",),
@@ -35,7 +42,8 @@ def expect(recording: Recording) -> Expected:
     """What an answer says."""
     text = recording.response.data.decode()
     lines = [line[5:] for line in text.splitlines() if line.startswith("data:")]
-    return of_events([json.loads(line) for line in lines] or [json.loads(text)])
+    said = [json.loads(line) for line in lines if line.strip() != "[DONE]"]
+    return of_events(said or [json.loads(text)])
 
 
 def of_events(events: list[dict[str, Any]]) -> Expected:

@@ -16,9 +16,11 @@ from tests.conformance.providers.wires.anthropic import of_events
 
 JSON_TEXTS: tuple[str, ...] = ()
 
+ELSEWHERE = ("fallbacks", "fallback_credit_token", "inference_geo", "diagnostics")
+"""What Anthropic offers itself and Bedrock does not."""
 DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
-        *ANTHROPICS[""],
+        *(one for one in ANTHROPICS[""] if one.path not in ELSEWHERE),
         Differ("anthropic_beta", "Which trial features are on is the endpoint's configuration."),
     )
 }

@@ -23,7 +23,14 @@ from hearthnet_llm.frames import (
     ToolCall,
     ToolCallDelta,
 )
-from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.parts import (
+    ModelChangePart,
+    ServerCallPart,
+    ServerResultPart,
+    SummaryPart,
+    ThinkingPart,
+    ToolListingPart,
+)
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
@@ -43,6 +50,10 @@ _STOPS: Final[dict[str, StopReason]] = {
 }
 _INPUT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
+_PAUSED: Final = ("pause_turn", "compaction")
+_KEPT: Final = (ServerResultPart, SummaryPart, ModelChangePart, ToolListingPart)
+"""What comes whole and is handed back in its place."""
+_KEPT_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
 
 
 def decoder(heard: Heard) -> Decoder:
@@ -69,6 +80,7 @@ class Content:
         self._ids = CallIds()
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
+        self._refused = ""
         self._complete = False
         self._called = False
         self._size = 0
@@ -102,7 +114,9 @@ class Content:
             raise failures.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
-        if self._stop == "pause_turn":
+        if self._refused:
+            yield Notice("refused", f"{self._heard.name} declined: {self._refused}")
+        if self._stop in _PAUSED:
             yield Notice("answer_paused", f"{self._heard.name} paused; send its message back and it goes on")
         yield self._done()
 
@@ -152,6 +166,8 @@ class Content:
                 yield from self._think(opened, delta.get("thinking"))
             case "signature_delta" if opened is not None:
                 opened.signature += delta.get("signature") or ""
+            case "compaction_delta" if opened is not None:
+                opened.block = _summed_up(opened.block, delta)
 
     def _end(self, index: Any) -> Iterator[Frame]:
         opened = self._open.pop(index, None)
@@ -164,9 +180,9 @@ class Content:
             yield Thought(ThinkingPart("".join(opened.thought), opened.signature or None, format=FORMAT))
         elif kind == "redacted_thinking":
             yield Thought(ThinkingPart(data=block.get("data"), format=FORMAT))
-        elif kind.endswith("_tool_result"):
+        elif kind.endswith("_tool_result") or kind in _KEPT_KINDS:
             part = blocks.read(block, "content")
-            if isinstance(part, ServerResultPart):
+            if isinstance(part, _KEPT):
                 yield Served(part)
 
     def _call(self, opened: _Open) -> Frame:
@@ -180,7 +196,11 @@ class Content:
                 return msgspec.structs.replace(made, called_by=called_by)
             return made
         part = ServerCallPart(
-            block["name"], block.get("id"), arguments(given) or {}, block.get("server_name")
+            block["name"],
+            block.get("id"),
+            arguments(given) or {},
+            block.get("server_name"),
+            blocks.caller(block.get("caller")),
         )
         return Served(part)
 
@@ -198,6 +218,7 @@ class Content:
     def _stopped(self, where: Mapping[str, Any]) -> None:
         if where.get("stop_reason"):
             self._stop = str(where["stop_reason"])
+            self._refused = str((where.get("stop_details") or {}).get("explanation") or "")
 
     def _count(self, where: Mapping[str, Any]) -> None:
         """Later counts replace earlier ones: they are of the whole answer so far."""
@@ -218,6 +239,16 @@ class Content:
             counted(usage.get("cache_read_input_tokens")),
             counted((usage.get("output_tokens_details") or {}).get("thinking_tokens")),
         )
+
+
+def _summed_up(block: Json, delta: Json) -> Json:
+    """The block of a summary with what one delta adds to it."""
+    added = {
+        name: (block.get(name) or "") + delta[name]
+        for name in ("content", "encrypted_content")
+        if delta.get(name) is not None
+    }
+    return {**block, **added}
 
 
 def _cited(native: Json) -> Iterator[Frame]:

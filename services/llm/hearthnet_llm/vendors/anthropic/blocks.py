@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import (
     CacheHint,
@@ -12,17 +14,21 @@ from hearthnet_llm.parts import (
     DocumentPart,
     ImagePart,
     JsonPart,
+    ModelChangePart,
     Part,
     RefusalPart,
     SearchResultPart,
     ServerCallPart,
     ServerResultPart,
+    SummaryPart,
     TextPart,
     ThinkingPart,
+    ToolChangePart,
+    ToolListingPart,
     ToolReferencePart,
     UploadPart,
 )
-from hearthnet_llm.vendors.anthropic import citations
+from hearthnet_llm.vendors.anthropic import citations, kept
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
@@ -48,7 +54,10 @@ def read(block: Json, where: str) -> Part:
     reader = _READERS.get(kind) or (_read_served if kind.endswith(_RESULT) else None)
     if reader is None:
         refuse(where, f"no block {kind!r} is known")
-    return reader(block)
+    part = reader(block)
+    if isinstance(part, SummaryPart | ToolChangePart):
+        return msgspec.structs.replace(part, cache=hint(block))
+    return part
 
 
 def read_call(block: Json, where: str) -> ToolCall:
@@ -66,7 +75,12 @@ def cached(cache: CacheHint | None) -> Json:
     """The field that carries a cache hint, if there is one."""
     if cache is None:
         return {}
-    return {"cache_control": {"type": "ephemeral", **without_nones(ttl=cache.ttl)}}
+    return {"cache_control": ephemeral(cache)}
+
+
+def ephemeral(cache: CacheHint) -> Json:
+    """A native cache hint."""
+    return {"type": "ephemeral", **without_nones(ttl=cache.ttl)}
 
 
 def hint(native: Json) -> CacheHint | None:
@@ -101,6 +115,10 @@ def _text(part: TextPart) -> Json:
     return {"type": "text", "text": part.text, **without_nones(citations=cited)}
 
 
+def _texts(parts: list[TextPart]) -> list[Json]:
+    return [{**_text(one), **cached(one.cache)} for one in parts]
+
+
 def _read_text(block: Json) -> TextPart:
     cited = block.get("citations")
     found = None if cited is None else [citations.read(one) for one in objects(cited, "citations")]
@@ -132,7 +150,7 @@ def _document(part: DocumentPart) -> Json:
     if part.text is not None:
         source: Json = {"type": "text", "media_type": part.media_type or "text/plain", "data": part.text}
     elif part.texts is not None:
-        source = {"type": "content", "content": [_text(one) for one in part.texts]}
+        source = {"type": "content", "content": _texts(part.texts)}
     else:
         source = _source(part)
     cited = None if part.citations is None else {"enabled": part.citations}
@@ -147,12 +165,7 @@ def _read_document(block: Json) -> DocumentPart:
     source = fields(block.get("source"), "source")
     kind, pieces = source.get("type"), source.get("content")
     if kind == "content":
-        texts = (
-            [TextPart(pieces)]
-            if isinstance(pieces, str)
-            else [_read_text(one) for one in objects(pieces, "")]
-        )
-        place: Json = {"texts": texts}
+        place: Json = {"texts": _read_pieces(pieces)}
     elif kind == "text":
         place = {"text": source.get("data"), "media_type": source.get("media_type")}
     else:
@@ -167,10 +180,19 @@ def _read_document(block: Json) -> DocumentPart:
     )
 
 
+def _read_pieces(content: Any) -> list[TextPart]:
+    if isinstance(content, str):
+        return [TextPart(content)]
+    found = objects(content, "source.content")
+    if any(one.get("type") != "text" for one in found):
+        refuse("source.content", "a document in pieces holds texts alone; give its images beside it")
+    return [_read_text(one) for one in found]
+
+
 def _thinking(part: ThinkingPart) -> Json:
     if part.data is not None:
         return {"type": "redacted_thinking", "data": part.data}
-    return {"type": "thinking", "thinking": part.text or "", "signature": part.signature or ""}
+    return {"type": "thinking", "thinking": part.text or "", **without_nones(signature=part.signature)}
 
 
 def _read_thinking(block: Json) -> ThinkingPart:
@@ -183,7 +205,7 @@ def _read_redacted(block: Json) -> ThinkingPart:
 
 def _search_result(part: SearchResultPart) -> Json:
     cited = None if part.citations is None else {"enabled": part.citations}
-    found = {"source": part.source, "title": part.title, "content": [_text(one) for one in part.texts]}
+    found = {"source": part.source, "title": part.title, "content": _texts(part.texts)}
     return {"type": "search_result", **found, **without_nones(citations=cited)}
 
 
@@ -267,6 +289,10 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     UploadPart: _upload,
     ServerCallPart: _server_call,
     ServerResultPart: _served,
+    SummaryPart: kept.write_summary,
+    ToolChangePart: kept.write_change,
+    ModelChangePart: kept.write_fallback,
+    ToolListingPart: kept.write_listing,
 }
 _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "text": _read_text,
@@ -279,4 +305,9 @@ _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "container_upload": _read_upload,
     "server_tool_use": _read_server_call,
     "mcp_tool_use": _read_server_call,
+    "compaction": kept.read_summary,
+    "tool_addition": kept.read_change,
+    "tool_removal": kept.read_change,
+    "fallback": kept.read_fallback,
+    "mcp_tool_listing": kept.read_listing,
 }

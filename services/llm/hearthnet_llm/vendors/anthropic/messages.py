@@ -5,7 +5,10 @@ A thought is handed back only with a proof of this vendor; those of others are l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import CallPart, Part, ThinkingPart
@@ -18,14 +21,19 @@ from hearthnet_llm.vendors.wire import Json
 FORMAT: Final = "anthropic"
 
 
-def write(messages: list[Message], empty_result: str) -> Json:
+def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     """The fields `system`, where there is such a message, and `messages`."""
-    first = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+    first = next((place for place, one in enumerate(messages) if not _is_first(one)), len(messages))
     body: Json = {}
     if first:
         body["system"] = _write_system(messages[:first])
-    body["messages"] = [_write_turn(turn, empty_result) for turn in turns(messages[first:])]
+    body["messages"] = [_write_turn(turn, spelling) for turn in turns(messages[first:])]
     return body
+
+
+def _is_first(message: Message) -> bool:
+    """Whether a message belongs to the system's own field, beside the conversation."""
+    return message.role == "system" and message.turn is None
 
 
 def _write_system(messages: list[Message]) -> str | list[Json]:
@@ -34,23 +42,29 @@ def _write_system(messages: list[Message]) -> str | list[Json]:
     return [blocks.write(part, {}) for message in messages for part in said(message)]
 
 
-def _write_turn(turn: list[Message], empty_result: str) -> Json:
+def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
     first = turn[0]
     role = "user" if first.role == "tool" else first.role
     if len(turn) == 1 and isinstance(first.content, str) and _is_plain(first):
-        return {"role": role, "content": first.content}
+        return {"role": role, "content": first.content, **_beside(first)}
     content: list[Json] = []
     for message in turn:
         if message.role == "tool":
-            content.append(_write_result(message, empty_result))
+            content.append(_write_result(message, spelling.get("empty_result", "absent")))
         else:
-            content += _write_parts(message)
-    return {"role": role, "content": content}
+            content += _write_parts(message, spelling.get("unproved") == "sent")
+    return {"role": role, "content": content, **_beside(first)}
 
 
-def _write_parts(message: Message) -> list[Json]:
+def _beside(message: Message) -> Json:
+    """What a system's message says beside its content."""
+    effort = None if message.effort is None else {"effort": message.effort}
+    return without_nones(clear_at=message.shown, output_config=effort)
+
+
+def _write_parts(message: Message, unproved: bool) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    made = [blocks.write(part, calls) for part in said(message) if _belongs_here(part)]
+    made = [blocks.write(part, calls) for part in said(message) if _belongs_here(part, unproved)]
     if made:
         made[-1] |= blocks.cached(message.cache)
     return made
@@ -60,11 +74,12 @@ def _is_plain(message: Message) -> bool:
     return message.role != "tool" and not (message.tool_calls or message.thinking or message.cache)
 
 
-def _belongs_here(part: Part) -> bool:
-    """Whether a part is none that only another vendor can make use of."""
+def _belongs_here(part: Part, unproved: bool) -> bool:
+    """Whether a part is none that only another vendor can make use of, or that nobody proves."""
     if not isinstance(part, ThinkingPart):
         return True
-    return part.format in (None, FORMAT) and (part.signature is not None or part.data is not None)
+    proved = part.signature is not None or part.data is not None
+    return part.format in (None, FORMAT) and (proved or unproved)
 
 
 def _write_result(message: Message, empty_result: str) -> Json:
@@ -79,11 +94,22 @@ def _write_result(message: Message, empty_result: str) -> Json:
 
 
 def read(body: Json, spelling: dict[str, str]) -> list[Message]:
-    """The messages of a native body; notes in `spelling` how an empty result stood."""
+    """The messages of a native body; notes in `spelling` how an empty result stood. A system's message that
+    begins the conversation itself is a turn of its own.
+    """
     system, native = body.get("system"), objects(body.get("messages"), "messages")
     made = [] if system is None else [Message(role="system", content=_read_content(system, "system"))]
     turns_read = [_read_turn(one, f"messages[{place}]", spelling) for place, one in enumerate(native)]
-    return [*made, *marked(turns_read)]
+    said_here = marked(turns_read)
+    if said_here and _is_first(said_here[0]):
+        said_here[0] = msgspec.structs.replace(said_here[0], turn="new")
+    if any(_is_unproved(part) for one in said_here for part in said(one)):
+        spelling["unproved"] = "sent"
+    return [*made, *said_here]
+
+
+def _is_unproved(part: Part) -> bool:
+    return isinstance(part, ThinkingPart) and part.signature is None and part.data is None
 
 
 def _read_content(content: Any, where: str) -> str | list[Part]:
@@ -98,7 +124,10 @@ def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Messa
         case "assistant":
             return [_read_assistant(content, f"{where}.content")]
         case "system":
-            return [Message(role="system", content=_read_content(content, f"{where}.content"))]
+            config = fields(native.get("output_config") or {}, f"{where}.output_config")
+            said_now = _read_content(content, f"{where}.content")
+            effort = config.get("effort")
+            return [Message(role="system", content=said_now, effort=effort, shown=native.get("clear_at"))]
         case "user":
             return _read_user(content, f"{where}.content", spelling)
         case _:

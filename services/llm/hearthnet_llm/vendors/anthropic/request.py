@@ -15,23 +15,33 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "structured": ("output_config", "output_format"),
     "beta": ("no", "yes"),
     "tool_type": ("none", "custom"),
-    "arguments": ("parsed", "eager"),
     "empty_result": ("absent", "empty"),
+    "max_tokens": ("always", "asked"),
+    "no_budget": ("adaptive", "enabled"),
+    "lone_choice": ("left_out", "sent"),
+    "unproved": ("left_out", "sent"),
     "sampling": sampling.CHOICES,
 }
 _PATH: Final = "/messages"
 _BETA: Final = "?beta=true"
+_BEHAVIOR: Final = "prefix_mismatch_behavior"
 _VERSION: Final = "2023-06-01"
 _MAX_TOKENS: Final = 1024
 """The contract's default, which this vendor wants to be told."""
-_MODES: Final[dict[str, str]] = {"on": "enabled", "auto": "adaptive", "off": "disabled"}
-_SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted"}
+_MODES: Final[dict[str, str]] = {
+    "on": "enabled",
+    "auto": "adaptive",
+    "off": "disabled",
+    "between_calls": "between_tools",
+}
+_MISMATCHED: Final[dict[str, str]] = {"error": "error", "drop": "drop_block"}
+_SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted", "updates": "updates"}
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /messages."""
     beta = _BETA if target.spelling.get("beta") == "yes" else ""
-    body = write(request, target.model, target.spelling)
+    body = write(request, target)
     streamed = without_nones(stream=request.stream)
     headers = {"anthropic-version": target.api_version or _VERSION}
     return HttpRequest(
@@ -50,27 +60,33 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     return request, Target(model, path.removesuffix(_PATH), vendor, spelling=spelling)
 
 
-def write(request: ChatRequest, model: str, spelling: Mapping[str, str]) -> Json:
+def write(request: ChatRequest, target: Target) -> Json:
     """The body without model and stream."""
+    spelling = target.spelling
     body: Json = {
-        **messages.write(request.messages, spelling.get("empty_result", "absent")),
-        "max_tokens": _MAX_TOKENS if request.max_tokens is None else request.max_tokens,
-        **sampling.allowed(request, model, spelling.get("sampling", "auto")),
+        **messages.write(request.messages, spelling),
+        **_limit(request.max_tokens, spelling),
+        **sampling.allowed(request, target.model, spelling.get("sampling", "auto"), target.api_version),
         **without_nones(stop_sequences=request.stop, service_tier=request.service_tier),
         **_tools(request, spelling),
         **_output(request, spelling.get("structured", "output_config")),
         **cached(request.cache),
     }
-    if request.thinking is not None and request.thinking.mode is not None:
-        body["thinking"] = _thinking(request.thinking)
+    if request.thinking is not None:
+        thinking = _thinking(request.thinking, spelling)
+        body |= {"thinking": thinking} if thinking else {}
     return body
 
 
 def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
     """The request of a native body; notes in `spelling` how it stood."""
+    if body.get("thread") is not None:
+        refuse("thread", "conversations are kept on the mesh; send the whole")
     choice, parallel = tools.read_choice(body.get("tool_choice"))
     native = body.get("tools")
     spelling["sampling"] = "sent"
+    spelling["max_tokens"] = "asked"
+    spelling["lone_choice"] = "sent"
     listed = enumerate(objects(native, "tools"))
     declared = [tools.read(tool, f"tools[{place}]", spelling) for place, tool in listed]
     request = ChatRequest(
@@ -84,8 +100,10 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_schema=_read_output(body, spelling),
-        thinking=_read_thinking(body),
+        thinking=_read_thinking(body, spelling),
         service_tier=body.get("service_tier"),
+        task_tokens=_task_budget(body).get("total"),
+        task_tokens_left=_task_budget(body).get("remaining"),
         cache=hint(body),
         stream=stream,
     )
@@ -94,47 +112,87 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
 
 def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     """The tools and the choice; of a choice among several only those are declared."""
-    declared, choice = request.tools, request.tool_choice
-    if declared is None:
-        return {}
+    declared, choice = request.tools or [], request.tool_choice
     if isinstance(choice, Named) and (choice.others or not choice.required):
         declared = [tool for tool in declared if _is_allowed(tool, choice)]
-    chosen = tools.write_choice(choice, request.parallel_tool_calls) if declared else None
-    return {"tools": [tools.write(tool, spelling) for tool in declared], **without_nones(tool_choice=chosen)}
+    chosen = tools.write_choice(choice, request.parallel_tool_calls)
+    if not declared and spelling.get("lone_choice") != "sent":
+        chosen = None
+    made = None if request.tools is None else [tools.write(tool, spelling) for tool in declared]
+    return without_nones(tools=made, tool_choice=chosen)
 
 
 def _is_allowed(tool: Tool, choice: Named) -> bool:
     return tool.server is not None or tool.name in (choice.name, *choice.others)
 
 
-def _thinking(thinking: Thinking) -> Json:
-    mode = "auto" if thinking.mode == "on" and thinking.budget_tokens is None else thinking.mode
+def _limit(most: int | None, spelling: Mapping[str, str]) -> Json:
+    if most is None and spelling.get("max_tokens") == "asked":
+        return {}
+    return {"max_tokens": _MAX_TOKENS if most is None else most}
+
+
+def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
+    """How to think; empty where nothing is said of it. To think without a budget is to think as needed."""
+    mode = thinking.mode
+    if mode == "on" and thinking.budget_tokens is None and spelling.get("no_budget") != "enabled":
+        mode = "auto"
+    kind = None if mode is None else _MODES[mode]
     budget = thinking.budget_tokens if mode == "on" else None
-    shown = None if thinking.show is None else _SHOWN.get(thinking.show)
-    return {"type": _MODES[str(mode)], **without_nones(budget_tokens=budget, display=shown)}
+    shown = None if thinking.show is None or mode is None else _SHOWN.get(thinking.show)
+    bound = None if thinking.mismatched is None else {_BEHAVIOR: _MISMATCHED[thinking.mismatched]}
+    return without_nones(type=kind, budget_tokens=budget, display=shown, block_binding=bound)
 
 
-def _read_thinking(body: Json) -> Thinking | None:
+def _read_thinking(body: Json, spelling: dict[str, str]) -> Thinking | None:
     config = body.get("output_config")
     effort = None if config is None else fields(config, "output_config").get("effort")
     if body.get("thinking") is None:
         return None if effort is None else Thinking(effort=effort)
     native = fields(body["thinking"], "thinking")
-    mode = next((ours for ours, its in _MODES.items() if its == native.get("type")), None)
-    if mode is None:
-        refuse("thinking.type", f"no way to think {native.get('type')!r} is known")
-    shown = next((ours for ours, its in _SHOWN.items() if its == native.get("display")), None)
-    return Thinking(mode, effort, native.get("budget_tokens"), shown)  # type: ignore[arg-type]
+    mode = _ours(_MODES, native.get("type"), "thinking.type")
+    if mode == "on" and native.get("budget_tokens") is None:
+        spelling["no_budget"] = "enabled"
+    bound = fields(native.get("block_binding") or {}, "thinking.block_binding").get(_BEHAVIOR)
+    return Thinking(
+        mode,  # type: ignore[arg-type]
+        effort,
+        native.get("budget_tokens"),
+        _ours(_SHOWN, native.get("display"), "thinking.display"),
+        mismatched=_ours(_MISMATCHED, bound, f"thinking.block_binding.{_BEHAVIOR}"),  # type: ignore[arg-type]
+    )
+
+
+def _ours(words: Mapping[str, str], native: Any, where: str) -> str | None:
+    """Our word for a native one."""
+    if native is None:
+        return None
+    found = next((ours for ours, its in words.items() if its == native), None)
+    if found is None:
+        refuse(where, f"no {native!r} is known")
+    return found
+
+
+def _task_budget(body: Json) -> Json:
+    """The tokens for the whole task."""
+    config = fields(body.get("output_config") or {}, "output_config")
+    return fields(config.get("task_budget") or {}, "output_config.task_budget")
+
+
+def _task(request: ChatRequest) -> Json | None:
+    if request.task_tokens is None:
+        return None
+    left = without_nones(remaining=request.task_tokens_left)
+    return {"type": "tokens", "total": request.task_tokens, **left}
 
 
 def _output(request: ChatRequest, spelling: str) -> Json:
     """The form of the answer and how hard to try, which this vendor keeps together."""
     form = None if request.response_schema is None else _format(request.response_schema)
     effort = None if request.thinking is None else request.thinking.effort
-    if spelling == "output_format" and form is not None:
-        return {"output_format": form, **({"output_config": {"effort": effort}} if effort else {})}
-    config = without_nones(format=form, effort=effort)
-    return {"output_config": config} if config else {}
+    named = spelling == "output_format" and form is not None
+    config = without_nones(format=None if named else form, effort=effort, task_budget=_task(request))
+    return {**({"output_format": form} if named else {}), **({"output_config": config} if config else {})}
 
 
 def _format(schema: ResponseSchema) -> Json:

@@ -1,44 +1,26 @@
-"""Tools and the choice among them, both ways. The vendor's own tools are `{kind}_{date}`, with own fields."""
+"""Tools and the choice among them, both ways."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import Named, Place, Screen, ServerTool, Tool, ToolChoice
+from hearthnet_llm.request import Named, Tool, ToolChoice
+from hearthnet_llm.vendors.anthropic import own_tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
 from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
-_DATED: Final = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)_(?P<version>\d{8})")
-_OWN: Final[dict[str, str]] = {
-    "max_uses": "max_uses",
-    "max_tokens": "max_content_tokens",
-    "max_characters": "max_characters",
-    "allowed_domains": "allowed_domains",
-    "blocked_domains": "blocked_domains",
-}
-_SCREEN: Final[dict[str, str]] = {
-    "width": "display_width_px",
-    "height": "display_height_px",
-    "number": "display_number",
-}
-_MCP: Final = "mcp_toolset"
-"""All tools of one MCP server that the vendor calls itself."""
-_MCP_NAME: Final = "mcp_server_name"
 _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     """The native tool, as `spelling` has it."""
     if tool.server is not None:
-        named = _MCP_NAME if tool.server.kind == _MCP else "name"
-        body = {named: tool.name, **_write_server(tool.server)}
+        body = own_tools.write(tool.name, tool.server)
     else:
         typed = {"type": "custom"} if spelling.get("tool_type") == "custom" else {}
-        eager = {"eager_input_streaming": True} if spelling.get("arguments") == "eager" else {}
-        body = {**typed, **eager, "name": tool.name, "input_schema": tool.schema}
+        body = {**typed, "name": tool.name, "input_schema": tool.schema}
     return {
         **body,
         **without_nones(
@@ -47,6 +29,7 @@ def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
             defer_loading=tool.deferred,
             input_examples=tool.examples,
             allowed_callers=tool.callers,
+            eager_input_streaming=tool.eager,
         ),
         **cached(tool.cache),
     }
@@ -57,52 +40,19 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     kind = native.get("type") or "custom"
     if native.get("type") == "custom":
         spelling["tool_type"] = "custom"
-    if native.get("eager_input_streaming"):
-        spelling["arguments"] = "eager"
     schema = native.get("input_schema")
-    named = _MCP_NAME if kind == _MCP else "name"
     return Tool(
-        text(native.get(named), f"{where}.{named}"),
+        own_tools.name(native, where),
         native.get("description"),
         schema if schema is None else fields(schema, f"{where}.input_schema"),
         native.get("strict"),
         hint(native),
-        None if kind == "custom" else _read_server(text(kind, f"{where}.type"), native, where),
+        None if kind == "custom" else own_tools.read(text(kind, f"{where}.type"), native, where),
         native.get("defer_loading"),
         native.get("input_examples"),
         native.get("allowed_callers"),
+        eager=native.get("eager_input_streaming"),
     )
-
-
-def _write_server(tool: ServerTool) -> Json:
-    body: Json = {"type": f"{tool.kind}_{tool.version}" if tool.version else tool.kind}
-    body |= without_nones(**{native: getattr(tool, ours) for ours, native in _OWN.items()})
-    if tool.screen is not None:
-        body |= without_nones(**{native: getattr(tool.screen, ours) for ours, native in _SCREEN.items()})
-    if tool.place is not None:
-        place = {name: getattr(tool.place, name) for name in Place.__struct_fields__}
-        body["user_location"] = {"type": "approximate", **without_nones(**place)}
-    if tool.citations is not None:
-        body["citations"] = {"enabled": tool.citations}
-    return body
-
-
-def _read_server(kind: str, native: Json, where: str) -> ServerTool:
-    dated = _DATED.fullmatch(kind)
-    place, cited = native.get("user_location"), native.get("citations")
-    width, height = native.get("display_width_px"), native.get("display_height_px")
-    return ServerTool(
-        kind=dated["kind"] if dated else kind,
-        version=dated["version"] if dated else None,
-        place=None if place is None else _place(fields(place, f"{where}.user_location")),
-        screen=Screen(width, height, native.get("display_number")) if width and height else None,
-        citations=None if cited is None else fields(cited, f"{where}.citations").get("enabled"),
-        **{ours: native.get(its) for ours, its in _OWN.items()},
-    )
-
-
-def _place(native: Json) -> Place:
-    return Place(**{name: native.get(name) for name in Place.__struct_fields__})
 
 
 def write_choice(choice: ToolChoice | None, parallel: bool | None) -> Json | None:

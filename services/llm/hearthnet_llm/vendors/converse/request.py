@@ -218,7 +218,7 @@ def _more(request: ChatRequest, target: Target) -> Json:
         return made | without_nones(reasoning_effort=thinking.effort)
     if how == "outputConfig.effort" or thinking.mode is None:
         return made
-    native: Json = {"type": _MODES[thinking.mode]}
+    native: Json = {"type": _MODES.get(thinking.mode, "adaptive")}
     if how == "reasoningConfig":
         return made | {how: {**native, **without_nones(maxReasoningEffort=thinking.effort)}}
     return made | {how: {**native, **without_nones(budget_tokens=thinking.budget_tokens)}}
