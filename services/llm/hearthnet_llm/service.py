@@ -1,9 +1,10 @@
 """The llm service (capabilities.md, "llm"): one offer per model, streamed or in one piece.
 
 Models behind URLs are offered while their servers are there, and taken from the settings while the node runs
-(pool.py, settings.py). The model in the box is offered once its file was found right; it is loaded at the
-start where it is alone, else when somebody asks it (builtin/loading.py). Where the file is missing or damaged
-the service says so in its note, goes on without it, and looks every 2 s whether that has changed.
+(pool.py, settings.py). The model in the box is offered once its file was found right, and loaded after that:
+at once where it is alone, else when somebody asks it (builtin/loading.py). Where the file is missing, damaged
+or cannot be loaded the service says so in its note, goes on without it, and looks every 2 s whether that has
+changed.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class LlmService(Service):
         self._following: list[asyncio.Task[None]] = []
 
     async def start(self, node: NodeContext) -> None:
-        """Finds the models of the config, and the one in the box, which is loaded where it is alone."""
+        """Finds the models of the config, and the one in the box, which is not loaded yet."""
         config = node.config.llm
         self._memory = Memory(node.data / "models-learned.json")
 
@@ -91,19 +92,21 @@ class LlmService(Service):
             self._box = Box(config, node.data / "model-checked.json")
         await self._pool.settle(SETTLE_SECONDS)
         if self._box is not None:
-            node.progress("loading the model", 0, 1)
+            node.progress("checking the model", 0, 1)
             await self._look_into_box(self._box)
         for work in (self._settings, self._threads):
             self._following.append(asyncio.create_task(work.follow(), name=f"follow {type(work).__name__}"))
         self._renew()
 
     async def opened(self) -> None:
-        """Loads the model in the box once it is wanted, and looks for it where it is missing."""
+        """Loads the model in the box, where others are there once it is asked; looks for it where it is
+        missing.
+        """
         while self._box is not None:
-            boxed = self._boxed
-            if boxed is not None and boxed.engine is None:
-                await boxed.wanted()
-                await self._load(boxed)
+            if self._boxed is not None:
+                if self._pool.there or self._scripted:
+                    await self._boxed.wanted()
+                await self._load(self._boxed)
             if self._boxed is not None:
                 await self._boxed.warm()
                 return
@@ -210,9 +213,6 @@ class LlmService(Service):
         except HearthNetError as error:
             self._boxed, self._box_note = None, error.message
             _log.warning("%s", error.message)
-            return
-        if not (self._pool.there or self._scripted):
-            await self._load(self._boxed)
 
     async def _load(self, boxed: Loading) -> None:
         """Loads the model; where that fails it is offered no more, and the note says why."""

@@ -29,16 +29,21 @@ def is_reading(chunk: Chunk) -> bool:
     return "prompt_progress" in chunk
 
 
-async def written(stream: AsyncGenerator[Chunk, None]) -> list[Chunk]:
+async def heard(stream: AsyncGenerator[list[Chunk], None]) -> list[Chunk]:
+    """All chunks."""
+    return [chunk async for chunks in stream for chunk in chunks]
+
+
+async def written(stream: AsyncGenerator[list[Chunk], None]) -> list[Chunk]:
     """The chunks of the answer."""
-    return [chunk async for chunk in stream if not is_reading(chunk)]
+    return [chunk for chunk in await heard(stream) if not is_reading(chunk)]
 
 
 async def seconds_to_close(loaded: Engine, body: Chunk, *, reading: bool) -> float:
     """How long closing takes while the prompt is being read, or after a few words."""
     stream = loaded.chat(body)
     for _ in range(3):
-        while is_reading(await anext(stream)) is not reading:
+        while is_reading((await anext(stream))[-1]) is not reading:
             pass
     started = time.monotonic()
     await stream.aclose()
@@ -64,7 +69,7 @@ async def test_closing_stops_the_work_within_200_ms(loaded: Engine, reading: boo
     times = [await seconds_to_close(loaded, body, reading=reading) for body in bodies]
     assert sorted(times)[1] < 0.2, times  # the machine may be busy with other tests
     started = time.monotonic()
-    after = [chunk async for chunk in loaded.chat(asking("Hi", max_tokens=2))]
+    after = await heard(loaded.chat(asking("Hi", max_tokens=2)))
     assert after[-1]["choices"][0]["finish_reason"] == "length"
     assert time.monotonic() - started < 5
 
@@ -93,17 +98,33 @@ async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(loaded: Eng
     quick = [chunk["choices"][0]["delta"].get("content") for chunk in await written(loaded.chat(body))]
     slow: list[str | None] = []
     async with aclosing(loaded.chat(body)) as stream:
-        async for chunk in stream:
+        async for chunks in stream:
             if not slow:
                 await asyncio.to_thread(lambda: None)
-            slow += [] if is_reading(chunk) else [chunk["choices"][0]["delta"].get("content")]
+            slow += [chunk["choices"][0]["delta"].get("content") for chunk in chunks if not is_reading(chunk)]
     assert slow == quick
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-47")
+async def test_the_loop_is_woken_at_once_for_the_first_word_and_the_end_and_seldom_between(
+    loaded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WAKE_SECONDS", 60.0)
+    found = [
+        [chunk["choices"][0] for chunk in chunks if not is_reading(chunk)]
+        async for chunks in loaded.chat(asking("Tell me about the sea.", max_tokens=20))
+    ]
+    first, rest = [choices for choices in found if choices]
+    assert [choice["delta"]["content"] for choice in first if choice["delta"].get("content")] != []
+    assert len(rest) > 10
+    assert rest[-1]["finish_reason"]
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-14")
 async def test_the_engine_says_how_far_it_has_read(loaded: Engine) -> None:
-    chunks = [chunk async for chunk in loaded.chat(asking(f"A mill. {LONG[:900]}", max_tokens=1))]
+    chunks = await heard(loaded.chat(asking(f"A mill. {LONG[:900]}", max_tokens=1)))
     told = [chunk["prompt_progress"] for chunk in chunks if is_reading(chunk)]
     assert len({one["total"] for one in told}) == 1
     processed = [one["processed"] for one in told]

@@ -254,11 +254,47 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
 
 
 @pytest.mark.asyncio
+@pytest.mark.req("LLM-46")
+async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release, load = threading.Event(), threading.Event(), Box.load
+
+    def slowly(box: Box, file: Path) -> Any:
+        begun.set()
+        release.wait(20)
+        return load(box, file)
+
+    monkeypatch.setattr(Box, "load", slowly)
+    started = time.monotonic()
+    async with running(mesh) as (llm, bus):
+        try:
+            assert [offer.params["model"] for offer in await bus.offers("llm.chat")] == [BUILT_IN.model]
+            assert time.monotonic() - started < 2
+            await wait_for(begun.is_set)  # nobody has asked for it
+            waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
+            whole = asyncio.create_task(bus.call(CHAT, ask()))
+            checked = await bus.call("llm.models.reload@1.0", {"params": {}, "input": {}})
+            assert checked.body["output"]["problem"] == ""
+            assert not waiting.done()
+        finally:
+            release.set()
+        frames = await waiting
+        assert frames[0] == ("progress", {"stage": "loading", "current": 0, "total": 1})
+        assert frames[-1][0] == "done"
+        assert (await whole).body["meta"]["model"] == BUILT_IN.model
+        assert llm.note is None
+
+
+@pytest.mark.asyncio
 @pytest.mark.req("LLM-46", "LLM-3")
 async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    release = threading.Event()
+
     def fail(box: Box, file: Path) -> Any:
+        release.wait(20)
         raise HearthNetError("not_implemented", "llama.cpp cannot load it")
 
     async def names(bus: Bus) -> list[str]:
@@ -266,8 +302,17 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 
     monkeypatch.setattr(Box, "load", fail)
     async with running(mesh) as (llm, bus):
+        waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
+        await wait_for(lambda: llm._boxed is not None and llm._boxed._asked.is_set())
+        release.set()
+        with pytest.raises(HearthNetError, match="cannot load it"):
+            await waiting
+
+        async def gone() -> bool:
+            return await names(bus) == []
+
+        await wait_for(gone)
         assert llm.note == "llama.cpp cannot load it"
-        assert await names(bus) == []
     async with ModelServer() as server, running(mesh, server.config()) as (llm, bus):
         assert len(await names(bus)) == 2
         with pytest.raises(HearthNetError, match="cannot load it"):
@@ -282,7 +327,9 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-46")
 async def test_searches_find_their_examples_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PAUSE_SECONDS", 0.0)  # else a fast machine has read the rest before it says so
+    monkeypatch.setattr(
+        reading, "PAUSE_SECONDS", 0.0
+    )  # else a fast machine has read the rest before it says so
     async with running(mesh) as (llm, bus):
         assert llm._boxed is not None
         boxed = llm._boxed

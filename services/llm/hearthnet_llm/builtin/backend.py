@@ -107,14 +107,20 @@ class BuiltinBackend:
         yield text.done("grammar", "max_tokens")
 
 
-async def _heard(chunks: AsyncGenerator[Chunk, None], text: Text) -> AsyncGenerator[Token | Progress, None]:
+async def _heard(
+    chunks: AsyncGenerator[list[Chunk], None], text: Text
+) -> AsyncGenerator[Token | Progress, None]:
     """How far the prompt has been read, then what is new to show of the answer that `text` adds up."""
     reading = Reading(time.monotonic())
-    async for chunk in chunks:
-        progress = reading.feed(chunk, time.monotonic())
-        if progress is not None:
-            yield progress
-        shown = text.feed(chunk)
+    async for some in chunks:
+        shown = ""
+        for chunk in some:
+            progress = reading.feed(chunk, time.monotonic())
+            if progress is not None:
+                yield progress
+            shown += text.feed(chunk)
+            if text.stopped:
+                break
         if shown:
             yield Token(shown)
         if text.stopped:

@@ -1,7 +1,9 @@
 """llama.cpp in this process, seen from asyncio.
 
 The engine generates on threads of its own and calls back with one chunk after another. A call holds one of
-`slots` worker threads; the callback hands each chunk to the event loop and waits while too many lie there.
+`slots` worker threads; the callback puts each chunk where the event loop finds it, wakes the loop at most
+every `WAKE_SECONDS` (the engine's threads take all cores, and who runs beside them has them wait for each
+other), and waits while too many lie there.
 Returning True from the callback is how a call is cancelled: the engine drops the work before its next
 batch. Batches are small (`_BATCH` tokens, about 30 ms on 2 idle cores, measured to cost nothing) and each
 reports progress, so this holds while a long prompt is read, too.
@@ -18,14 +20,15 @@ can reach the model past us.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -38,8 +41,10 @@ if TYPE_CHECKING:
 Chunk = dict[str, Any]
 _BATCH: Final = 4
 _UNREAD: Final = 64
+WAKE_SECONDS: Final = 0.03
 _PROMPTS_KEPT_MIB: Final = 64
 _MOST_CORES: Final = 2
+_READ_BYTES: Final = 1 << 20
 _SPINNING: Final = ("GOMP_SPINCOUNT", "2000")
 
 
@@ -53,19 +58,15 @@ class Engine:
         self._busy = 0
         self.ctx = ctx
 
-    async def chat(self, body: Chunk) -> AsyncGenerator[Chunk, None]:
-        """The chunks of one chat completion (OpenAI form); before, for each batch that was read, one with
-        `prompt_progress`. Errors as `_failure`.
+    def chat(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
+        """The chunks of one chat completion (OpenAI form), as many at a time as have come since; before, for
+        each batch that was read, one with `prompt_progress`. Errors as `_failure`.
         """
-        async with aclosing(self._run("handle_chat_completions", body)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        return self._run("handle_chat_completions", body)
 
-    async def complete(self, body: Chunk) -> AsyncGenerator[Chunk, None]:
+    def complete(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
         """The chunks of one text completion, likewise."""
-        async with aclosing(self._run("handle_completions", body)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        return self._run("handle_completions", body)
 
     @property
     def busy(self) -> int:
@@ -79,7 +80,7 @@ class Engine:
 
     async def _run(
         self, method: Literal["handle_chat_completions", "handle_completions"], body: Chunk
-    ) -> AsyncGenerator[Chunk, None]:
+    ) -> AsyncGenerator[list[Chunk], None]:
         if self._server is None:
             raise HearthNetError("capacity_exceeded", "the model is being unloaded", retry_after_ms=1000)
         async with self._places:
@@ -89,10 +90,12 @@ class Engine:
             work = self._workers.submit(relay.fill, handle, asked)
             self._busy += 1
             try:
-                while (chunk := await relay.next()) is not None:
-                    if "error" in chunk:
-                        raise _failure(chunk["error"], self.ctx)
-                    yield chunk
+                while chunks := await relay.next():
+                    failed = chunks.pop() if "error" in chunks[-1] else None
+                    if chunks:
+                        yield chunks
+                    if failed is not None:
+                        raise _failure(failed["error"], self.ctx)
             finally:
                 relay.cancel()
                 await asyncio.shield(asyncio.wrap_future(work))
@@ -104,9 +107,12 @@ class _Relay:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._chunks: deque[Chunk | None] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._room = threading.Semaphore(_UNREAD)
         self._arrived = asyncio.Event()
+        self._woken = 0.0
+        self._writing = False
+        self._ended = False
         self._cancelled = False
 
     def fill(self, handle: Callable[..., None], body: Chunk) -> None:
@@ -114,32 +120,52 @@ class _Relay:
         try:
             handle(body, self._put)
         except (ValueError, RuntimeError) as error:
-            self._give({"error": {"code": 400, "message": str(error)}})
+            self._chunks.append({"error": {"code": 400, "message": str(error)}})
         finally:
-            self._give(None)
+            self._ended = True
+            self._wake()
 
     def _put(self, chunk: Chunk) -> bool:
-        self._room.acquire()
+        if not self._room.acquire(blocking=False):
+            self._wake()
+            self._room.acquire()
         if not self._cancelled:
-            self._give(chunk)
+            self._chunks.append(chunk)
+            if self._is_due(chunk):
+                self._wake()
         return self._cancelled
 
-    def _give(self, chunk: Chunk | None) -> None:
-        self._chunks.append(chunk)
+    def _is_due(self, chunk: Chunk) -> bool:
+        """Whether the loop is woken for it: for the first word at once, else after a pause. What lies here
+        meanwhile goes with the next one, and with the end.
+        """
+        first = not self._writing and _has_text(chunk)
+        self._writing = self._writing or first
+        return first or time.monotonic() - self._woken >= WAKE_SECONDS
+
+    def _wake(self) -> None:
+        self._woken = time.monotonic()
         self._loop.call_soon_threadsafe(self._arrived.set)
 
-    async def next(self) -> Chunk | None:
-        """The next chunk; None after the last."""
-        while not self._chunks:
+    async def next(self) -> list[Chunk]:
+        """What has come since, in order; nothing after the last."""
+        while not (self._chunks or self._ended):
             self._arrived.clear()
             await self._arrived.wait()
-        self._room.release()
-        return self._chunks.popleft()
+        chunks = [self._chunks.popleft() for _ in range(len(self._chunks))]
+        for _ in chunks:
+            self._room.release()
+        return chunks
 
     def cancel(self) -> None:
         """Makes the engine drop the call; harmless when it has ended."""
         self._cancelled = True
         self._room.release(_UNREAD)
+
+
+def _has_text(chunk: Chunk) -> bool:
+    choice = chunk["choices"][0] if chunk.get("choices") else {}
+    return bool(choice.get("text") or choice.get("delta", {}).get("content"))
 
 
 def library() -> ModuleType:
@@ -158,6 +184,7 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
     `not_implemented` where llama.cpp cannot use the file.
     """
     xllamacpp = library()
+    _read_ahead(file)
     with tempfile.TemporaryDirectory(prefix="hn-llm-") as folder:
         params = xllamacpp.CommonParams()
         params.model.path = str(file)
@@ -168,6 +195,16 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
         except (RuntimeError, ValueError) as error:
             reason = f"llama.cpp cannot load {file}; it is damaged or of an unknown kind"
             raise HearthNetError("not_implemented", reason) from error
+
+
+def _read_ahead(file: Path) -> None:
+    """Has the system hold `file` in memory: a slow disk is waited for here, where others may run, and not by
+    the library, which holds Python's lock while it loads. What cannot be read is for the library to say.
+    """
+    room = bytearray(_READ_BYTES)
+    with contextlib.suppress(OSError), file.open("rb", buffering=0) as data:
+        while data.readinto(room):
+            pass
 
 
 def _size(params: CommonParams, slots: int, ctx: int, threads: int) -> None:

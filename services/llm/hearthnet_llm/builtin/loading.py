@@ -1,8 +1,8 @@
 """The model in the box, offered from when its file was found right: who asks before it is loaded waits.
 
-Loading holds Python's lock for a second (docs/models.md), in which this process answers nobody, not even who
-asks what is offered. So it comes before the service is ready, or, where others can be asked, once somebody
-asks this one.
+Loading holds Python's lock for up to a second (docs/models.md), in which this process answers nobody. Who
+asks meanwhile what is offered waits for it (bus/discovery.py), as do all calls. So it is not begun before it
+is needed where others can be asked, and the file is read before, which may take long and holds no lock.
 """
 
 from __future__ import annotations
