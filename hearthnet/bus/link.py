@@ -1,62 +1,66 @@
-"""One connection to a NATS server: the only place that knows which client library carries the frames."""
+"""The bus connection of one process: comes back by itself, with its subscriptions (wire.md, "Accounts and
+subjects"; docs/decisions/0060). JetStream has its own (bus/store_link.py).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
 
+from hearthnet.bus.connection import Connection, Refused
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Login
 
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
-
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 3
-RECONNECT_SECONDS: Final = 1
+RECONNECT_SECONDS: Final = 1.0
+"""The longest pause between two attempts to come back; the first follow at once."""
 SETTLING_SECONDS: Final = 3.0
 """How long after a reconnection others may still be on their way back: each tries once a second."""
-CLOSE_SECONDS: Final = 1.5
+MOST_WAITING: Final = 8 * 1024 * 1024
+"""Bytes that are kept for the server while it is away."""
+_FIRST_PAUSE: Final = 0.05
 _AGAIN: Final = 3
-PENDING_BYTES: Final = 256 * 1024 * 1024
+_REFUSALS: Final = 2
+_FAREWELL_SECONDS: Final = 1.0
+_PORT: Final = 4222
 Handler = Callable[[str, bytes, bool], None]
 """Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
 RequestHandler = Callable[[str, str, bytes], None]
 """Takes a subject, the subject to answer to (empty for none) and the data. Must not block."""
 
 
-class _ClosedOnTheWay(HearthNetError):
-    """The server was there, and closed the connection before it had said yes or no."""
-
-
-@contextlib.contextmanager
-def _heeded() -> Iterator[None]:
-    """Cancels the task that was cancelled inside: the client swallows it while it flushes, and so does
-    `wait_for` (before Python 3.12) where an answer comes at the same moment.
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    yield
-    if task and task.cancelling() > before:
-        raise asyncio.CancelledError
-
-
 class Link:
     """A connection that comes back by itself; `lost` and `back` tell those who wait on it."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, url: str, login: Login, name: str, inbox: str = "_INBOX") -> None:
+        self._url = url
+        parts = urlsplit(url)
+        self._place = parts.hostname or "", parts.port or _PORT
+        self._login = login
+        self._name = name
+        self._inbox = inbox
+        self._connection: Connection | None = None
+        self._subjects: list[str] = []
+        """What is listened to; the number of a subscription is its place."""
+        self._handlers: dict[int, Handler] = {}
+        self._servers: dict[int, RequestHandler] = {}
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._coming_back: asyncio.Task[None] | None = None
+        self._max_payload = 0
         self._connected = asyncio.Event()
-        self._connected.set()
         self._closed = asyncio.Event()
         self._back_at = -SETTLING_SECONDS
         self._lost: list[Callable[[], None]] = []
         self._back: list[Callable[[], Awaitable[None]]] = []
+        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        self._asks = 0
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
@@ -66,65 +70,24 @@ class Link:
         A server that reads its configuration again closes connections that are just being made: those are
         made once more.
         """
-        for _ in range(_AGAIN):
-            with contextlib.suppress(_ClosedOnTheWay):
-                return await cls._attempt(url, login, name, inbox)
-        return await cls._attempt(url, login, name, inbox)
-
-    @classmethod
-    async def _attempt(cls, url: str, login: Login, name: str, inbox: str) -> Link:
-        from nats import errors
-        from nats.aio.client import Client
-
-        client = Client()
-        link = cls(client)
-        try:
-            await asyncio.wait_for(
-                client.connect(
-                    url,
-                    name=name,
-                    nkeys_seed_str=login.seed.decode("ascii"),
-                    inbox_prefix=inbox,
-                    connect_timeout=CONNECT_SECONDS,
-                    allow_reconnect=False,
-                    max_reconnect_attempts=1,
-                    reconnect_time_wait=0,
-                    error_cb=link._on_error,
-                    disconnected_cb=link._on_lost,
-                    reconnected_cb=link._on_back,
-                    closed_cb=link._on_closed,
-                ),
-                CONNECT_SECONDS,
-            )
-            # The library takes a connection for made that ends before the server's answer.
-            await client.flush(CONNECT_SECONDS)
-        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: no text, no JSON
-            with contextlib.suppress(Exception):
-                await client.close()
-            refused = _refused(url, error)
-            if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
-                raise _ClosedOnTheWay(refused.code, refused.message) from error
-            raise refused from error
-        # Only what was once connected comes back by itself; a first refusal is final and told at once.
-        client.options |= {
-            "allow_reconnect": True,
-            "max_reconnect_attempts": -1,
-            "reconnect_time_wait": RECONNECT_SECONDS,
-        }
+        link = cls(url, login, name, inbox)
+        attempts = 0
+        while not link.is_connected:
+            attempts += 1
+            try:
+                link._take(await link._open())
+            except (OSError, TimeoutError, Refused) as error:
+                if not isinstance(error, ConnectionResetError) or attempts > _AGAIN:
+                    raise _refused(url, error) from error
         return link
-
-    @property
-    def client(self) -> Client:
-        """The library's own client, for JetStream only (`bus/store.py`)."""
-        return self._client
 
     @property
     def max_payload(self) -> int:
         """The largest message the server takes, in bytes."""
-        return int(self._client.max_payload)
+        return self._max_payload
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever the connection breaks."""
+        """Calls back whenever the connection ends."""
         self._lost.append(callback)
 
     def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
@@ -134,7 +97,7 @@ class Link:
     @property
     def is_connected(self) -> bool:
         """Whether the connection is there now."""
-        return bool(self._client.is_connected)
+        return self._connection is not None
 
     @property
     def settling(self) -> bool:
@@ -143,8 +106,9 @@ class Link:
 
     async def connected(self) -> None:
         """Waits until the connection is there; `partition` where it was closed for good."""
-        await self._connected.wait()
-        if self._client.is_closed:
+        if not self._connected.is_set():
+            await self._connected.wait()
+        if self._closed.is_set():
             raise HearthNetError("partition", "the connection to the server was closed")
 
     async def closed(self) -> None:
@@ -152,100 +116,186 @@ class Link:
         await self._closed.wait()
 
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
-        """Sends `data`; `payload_too_large` before anything is sent, `partition` where the link is closed."""
-        from nats import errors
+        """Sends `data`; waits while the server reads more slowly than is sent, and keeps what is sent while
+        the server is away.
 
-        if len(data) > self.max_payload:
+        `payload_too_large` before anything is sent, `partition` where the link is closed, or more is waiting
+        for the server than is kept.
+        """
+        size = len(data)
+        if size > self._max_payload:
             raise HearthNetError(
                 "payload_too_large",
-                f"the frame has {len(data)} bytes, the server takes {self.max_payload}; send it by its CID",
-                details={"limit": self.max_payload},
+                f"the frame has {size} bytes, the server takes {self._max_payload}; send it by its CID",
+                details={"limit": self._max_payload},
             )
-        try:
-            with _heeded():
-                await self._client.publish(subject, data, reply=reply)
-        except errors.Error as error:
-            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+        line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
+        connection = self._connection
+        if connection is None:
+            self._keep(line.encode(), data, b"\r\n")
+            return
+        connection.write(line.encode(), data, b"\r\n")
+        if connection.full:
+            await connection.room()
 
-    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+    async def subscribe(self, subject: str, handler: Handler) -> None:
         """Hands every message on `subject` to `handler`, in order; `partition` where the link is closed."""
-        from nats import errors
-
-        async def deliver(message: Msg) -> None:
-            absent = (
-                not message.data and message.headers is not None and message.headers.get("Status") == "503"
-            )
-            handler(message.subject, message.data, absent)
-
-        try:
-            with _heeded():
-                return await self._client.subscribe(subject, cb=deliver, pending_bytes_limit=PENDING_BYTES)
-        except errors.Error as error:
-            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+        self._handlers[self._subscribe(subject)] = handler
 
     async def subscribe_requests(self, subject: str, handler: RequestHandler) -> None:
-        """As `subscribe`, for requests of NATS itself ($SRV), which name where to answer."""
-        from nats import errors
-
-        async def deliver(message: Msg) -> None:
-            handler(message.subject, message.reply, message.data)
-
-        try:
-            with _heeded():
-                await self._client.subscribe(subject, cb=deliver)
-        except errors.Error as error:
-            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+        """As `subscribe`, for those whose answer goes where the asker says. Calls are never answered so."""
+        self._servers[self._subscribe(subject)] = handler
 
     async def settle(self) -> None:
-        """Two round trips: after them the server knows every subscription made before (one can
-        overtake a SUB). `partition` where the connection breaks meanwhile.
+        """A round trip: after it the server knows every subscription made before. `partition` where
+        the connection breaks meanwhile.
         """
-        from nats import errors
-
         try:
-            with _heeded():
-                await self._client.flush()
-                await self._client.flush()
-        except errors.Error as error:
+            if self._connection is None:
+                raise ConnectionResetError("it is away")
+            await self._connection.round_trip()
+        except (OSError, Refused) as error:
             raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
 
+    async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
+        """The first answer to `data`, wherever it comes from: for questions to the server, never for calls.
+
+        TimeoutError after `seconds`, `partition` where nobody is there or the link is closed.
+        """
+        if not self._asks:
+            await self.subscribe(f"{self._inbox}.ask.*", self._on_answer)
+        self._asks += 1
+        place = f"{self._inbox}.ask.{self._asks}"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[place] = answer
+        try:
+            await self.publish(subject, data, reply=place)
+            async with asyncio.timeout(seconds):
+                return await answer
+        finally:
+            del self._asked[place]
+
     async def close(self) -> None:
-        """Sends what is waiting and closes; waits for a reconnection, which cut off would leak its socket."""
-        from nats import errors
+        """Sends what is waiting and closes."""
+        if self._coming_back is not None:
+            self._coming_back.cancel()
+            await asyncio.wait({self._coming_back})
+        connection, self._connection = self._connection, None
+        self._end()
+        if connection is not None:
+            with contextlib.suppress(OSError, Refused, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await connection.round_trip()
+            connection.close()
+        self._tell_lost()
 
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._connected.wait()
-        with contextlib.suppress(errors.Error, TimeoutError):
-            await self._client.flush(timeout=1)
-        # The library closes its socket once more: one that the server has reset says so here.
-        with contextlib.suppress(OSError):
-            await self._client.close()
+    def _subscribe(self, subject: str) -> int:
+        if self._closed.is_set():
+            raise HearthNetError("partition", "the connection to the server was closed")
+        number = len(self._subjects)
+        self._subjects.append(subject)
+        if self._connection is not None:
+            self._connection.write(_sub(subject, number))
+        return number
 
-    async def _on_error(self, error: Exception) -> None:
-        _log.warning("nats: %s: %s", type(error).__name__, error)
+    def _on_message(self, number: int, subject: str, reply: str, data: bytes, absent: bool) -> None:
+        handler = self._handlers.get(number)
+        try:
+            if handler is not None:
+                handler(subject, data, absent)
+            elif (server := self._servers.get(number)) is not None:
+                server(subject, reply, data)
+        except Exception:
+            # One message that its reader chokes on must not end the connection.
+            _log.exception("a message on %s was not taken", subject)
 
-    async def _on_lost(self) -> None:
+    def _on_answer(self, subject: str, data: bytes, absent: bool) -> None:
+        answer = self._asked.get(subject)
+        if answer is not None and not answer.done():
+            if absent:
+                answer.set_exception(HearthNetError("partition", "nobody is there to be asked"))
+            else:
+                answer.set_result(data)
+
+    def _keep(self, *pieces: bytes) -> None:
+        if self._closed.is_set():
+            raise HearthNetError("partition", "the connection to the server is gone: it was closed")
+        self._waiting_bytes += len(pieces[1])
+        if self._waiting_bytes > MOST_WAITING:
+            raise HearthNetError("partition", "the server is away, and too much waits for it already")
+        self._waiting += pieces
+
+    async def _open(self) -> Connection:
+        host, port = self._place
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await Connection.open(host, port, self._login, self._name, self._on_message, self._on_gone)
+
+    def _take(self, connection: Connection) -> None:
+        """Goes on with `connection`: first what is listened to, then what is waiting to be sent."""
+        self._connection = connection
+        self._max_payload = connection.greeting.max_payload
+        connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects)))
+        connection.write(*self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._connected.set()
+
+    def _on_gone(self) -> None:
+        """The connection broke."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        self._waiting += connection.unsent()
         self._connected.clear()
+        self._coming_back = asyncio.get_running_loop().create_task(self._come_back(), name="reconnect")
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
         for callback in self._lost:
             callback()
 
-    async def _on_closed(self) -> None:
-        self._closed.set()
-        self._connected.set()
-
-    async def _on_back(self) -> None:
+    async def _come_back(self) -> None:
+        pause, refusals = _FIRST_PAUSE, 0
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, RECONNECT_SECONDS)
+            try:
+                connection = await self._open()
+                break
+            except (OSError, TimeoutError):
+                refusals = 0
+            except Refused as error:
+                # A server that reads its configuration again may refuse once what it takes a moment later.
+                refusals += 1
+                if refusals >= _REFUSALS:
+                    _log.warning("the server refuses this login for good: %s", error)
+                    self._end()
+                    return
+        self._take(connection)
+        try:
+            await connection.round_trip()
+        except (OSError, Refused):
+            return  # it broke again, which has begun the next attempt
         self._back_at = asyncio.get_running_loop().time()
-        self._connected.set()
+        await self._tell_back()
+
+    async def _tell_back(self) -> None:
         for callback in self._back:
             try:
                 await callback()
             except HearthNetError as error:
                 _log.warning("after the connection came back: %s", error)
 
+    def _end(self) -> None:
+        self._closed.set()
+        self._connected.set()
+
+
+def _sub(subject: str, number: int) -> bytes:
+    return f"SUB {subject} {number}\r\n".encode()
+
 
 def _refused(url: str, error: Exception) -> HearthNetError:
-    if "authorization" in str(error).lower():
+    if isinstance(error, Refused) and "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
     return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from hearthnet.bus.keyring import load_identity
-from hearthnet.bus.link import Link
+from hearthnet.bus.store_link import StoreLink
 from hearthnet.canonical import content_hash
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
@@ -29,7 +29,7 @@ CLAIMS: Final = "claims"
 class Store:
     """A connection to the STORE account."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: StoreLink) -> None:
         self.link = link
         self.js: JetStreamContext = link.client.jetstream(timeout=10)
         self._blobs: ObjectStore | None = None
@@ -43,7 +43,7 @@ class Store:
     async def join(cls, home: Home, url: str, name: str) -> Store:
         """As `connect`, with the server's address given."""
         login = load_identity(home.device_key).store_login()
-        return cls(await Link.connect(url, login, name))
+        return cls(await StoreLink.connect(url, login, name))
 
     async def put_blob(self, data: bytes) -> str:
         """Keeps `data` and returns its CID; what is already there is not written again."""

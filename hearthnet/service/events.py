@@ -140,7 +140,7 @@ class EventLog:
         async def back() -> None:
             woken.set()
 
-        await self._store.link.subscribe(f"{self._prefix}.>", lambda *_: woken.set())
+        await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
         self._store.link.on_back(back)
 
     def _subject(self, call: Call[Any, Any]) -> str:

@@ -75,6 +75,11 @@ class Login:
         """64 bytes over `data` for `purpose`: no server can obtain them, as what it has signed is text."""
         return bytes(nkeys.from_seed(bytearray(self.seed)).sign(signing_input(purpose, data)))
 
+    def answer(self, nonce: str) -> dict[str, str]:
+        """What a NATS server that asked with `nonce` is told: the public key, and its signature over that."""
+        signature = nkeys.from_seed(bytearray(self.seed)).sign(nonce.encode("utf-8"))
+        return {"nkey": self.public, "sig": ids.b64(bytes(signature))}
+
 
 class Identity:
     """One node's Ed25519 key (32-byte seed), and all that follows from it."""

@@ -18,6 +18,7 @@ import blake3
 import msgspec
 
 from hearthnet.bus.link import Link
+from hearthnet.bus.store_link import StoreLink
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServerState
 from hearthnet.times import now_ms
@@ -248,7 +249,7 @@ class Server:
             fingerprint=fingerprint,
             upstream="" if self._leaf.upstream is None else "lost",
         )
-        store = await Link.connect(self.state.url, identity.store_login(), "up")
+        store = await StoreLink.connect(self.state.url, identity.store_login(), "up")
         try:
             await streams.ensure(store.client.jetstream(), self._home.jetstream)
         finally:

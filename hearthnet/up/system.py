@@ -190,14 +190,10 @@ class System:
         return await self._request(f"$SYS.REQ.SERVER.PING.{what}", kind, options)
 
     async def _request(self, subject: str, kind: type[_T], options: dict[str, Any]) -> _T:
-        from nats import errors
-
         try:
-            reply = await self._link.client.request(
-                subject, msgspec.json.encode(options), timeout=ANSWER_SECONDS
-            )
-            return msgspec.json.decode(reply.data, type=kind)
-        except (errors.Error, TimeoutError) as error:
+            answer = await self._link.request(subject, msgspec.json.encode(options), ANSWER_SECONDS)
+            return msgspec.json.decode(answer, type=kind)
+        except (HearthNetError, TimeoutError) as error:
             raise HearthNetError("partition", f"nats-server does not answer {subject}") from error
         except msgspec.DecodeError as error:
             raise HearthNetError(

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from nats.aio.client import Client
 
 from hearthnet import ids
 from hearthnet.bus.link import Link
@@ -47,7 +46,9 @@ def _work(home: Home) -> dict[str, Callable[[], object]]:
     root, provider, caller = Identity.generate(), Identity.generate(), Identity.generate()
     founder = rosters.member(provider, "anchor", "provider", now_ms())
     roster = take_in(rosters.found(root, founder, "bench", now_ms()), provider, caller)
-    asking, answering = (Peer(who, roster, Link(Client()), home) for who in (caller, provider))
+    asking, answering = (
+        Peer(who, roster, Link("nats://127.0.0.1", who.login(), "bench"), home) for who in (caller, provider)
+    )
     service = ProbeService()
     offered = endpoints(service)
     hosted = [Hosted(offered[offer.capability].contract, offer) for offer in service.offers()]

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from nats.errors import NoRespondersError
 
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
@@ -142,11 +141,11 @@ async def _nobody_hears(bus: Bus, host: Host) -> bool:
     peer = host.peer
     subject = subjects.call(bus.peer.node_id, peer.node_id, peer.instance, parse_capability(QUERY))
     try:
-        await bus.peer.link.client.request(subject, b"", timeout=0.05)
-    except NoRespondersError:
-        return True
+        await bus.peer.link.request(subject, b"", 0.05)
     except TimeoutError:
         return False
+    except HearthNetError as error:
+        return error.code == "partition"
     return False
 
 

@@ -14,13 +14,15 @@ from tests.helpers.mesh import Mesh
 async def test_work_that_is_cancelled_as_its_answer_comes_ends(mesh: Mesh) -> None:
     async with await mesh.bus() as bus:
         link = bus.peer.link
-        answers = link._client._pongs
+        connection = link._connection
+        assert connection is not None
+        answers = connection._pongs
         settling = asyncio.create_task(link.settle())
         for _ in range(1000):  # the real one is there within a millisecond
             if answers:
                 break
             await asyncio.sleep(0)
-        answers.pop(0).set_result(True)
+        answers.popleft().set_result(None)
         settling.cancel()
         await asyncio.wait([settling], timeout=5)
         assert settling.cancelled()

@@ -11,6 +11,7 @@ import pytest
 from hearthnet.bus.link import Link
 from hearthnet.errors import HearthNetError
 from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,10 +23,12 @@ class Doorkeeper:
         self._port = port
         self.shut = shut
         self.came = 0
+        self.inside = 0
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One who comes in: the server's first line, then the door, or all that follows."""
         self.came += 1
+        self.inside += 1
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._port)
         writer.write(await inner_reader.readline())
         await writer.drain()
@@ -33,8 +36,11 @@ class Doorkeeper:
             await reader.readline()
         else:
             await asyncio.gather(_pour(reader, inner_writer), _pour(inner_reader, writer))
-        writer.close()
-        inner_writer.close()
+        for each in (writer, inner_writer):
+            each.close()
+            with contextlib.suppress(OSError):
+                await each.wait_closed()
+        self.inside -= 1
 
 
 async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -52,6 +58,7 @@ async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
     server = await asyncio.start_server(keeper.meet, "127.0.0.1", 0)
     async with server:
         yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", keeper
+        await wait_for(lambda: keeper.inside == 0, 5, "everybody to be gone")
 
 
 @pytest.mark.req("BUS-34")

@@ -256,7 +256,7 @@ async def test_signs_of_life_go_on_at_the_next_provider_and_outlast_a_failure(
             assert [frame.event async for frame in stream] == ["done"]
         service.talk = _silent
         async with bus.stream(CHAT, CHAT_BODY) as stream:
-            await bus.peer.link.client.close()
+            await bus.peer.link.close()
             with pytest.raises(HearthNetError) as caught:
                 await anext(stream)
     assert caught.value.code == "partition"

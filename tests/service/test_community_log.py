@@ -145,9 +145,10 @@ async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> No
         try:
             event = invited(bus.peer.roster, bus.peer.identity)
             mesh.restart_server()
-            await wait_for(lambda: store.link.is_connected and bus.peer.link.is_connected, 15, "the server")
+            links = store.link.client, bus.peer.link
+            await wait_for(lambda: all(link.is_connected for link in links), 15, "the server")
             await CommunityLog(store, mesh.home).claim(event)
-            await bus.peer.link._on_back()
+            await bus.peer.link._tell_back()
             await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "it to be known")
         finally:
             await memory.close()
@@ -188,7 +189,7 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
             store_away = True
             event = invited(bus.peer.roster, bus.peer.identity)
             await CommunityLog(store, mesh.home).claim(event)
-            await bus.peer.link._on_back()
+            await bus.peer.link._tell_back()
             await asyncio.sleep(0)
             store_away = False
             await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "the second attempt")

@@ -136,7 +136,7 @@ async def test_announcements_and_signs_of_life_outlast_a_failure(
         heard: list[str] = []
         await wait_for(lambda: service.calls, 2, "the stream")
         await bus.peer.link.subscribe("hn.adv.>", lambda subject, data, absent: heard.append(subject))
-        monkeypatch.setattr(type(host.peer.link), "max_payload", 10)
+        monkeypatch.setattr(host.peer.link, "_max_payload", 10)
         await wait_for(lambda: "not announced" in caplog.text, 2, "an announcement to fail")
         await wait_for(lambda: "no sign of life sent" in caplog.text, 5, "a sign of life to fail")
         monkeypatch.undo()
@@ -194,7 +194,7 @@ async def test_a_service_whose_connection_is_over_ends(mesh: Mesh) -> None:
     host = Host(service, node)
     hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
     await wait_for(lambda: host.offers, 2, "the offers")
-    await bus.peer.link.client.close()
+    await bus.peer.link.close()
     with pytest.raises(HearthNetError, match="starts again"):
         await hosting
     await node.close()

@@ -209,7 +209,7 @@ def test_the_program_is_named_so_that_a_shell_finds_it(
     assert program() == str(running).removeprefix("/")
     deep = tmp_path / "1" / "2" / "3"
     deep.mkdir(parents=True)
-    for _ in range(20):
+    for _ in range(100):
         deep = deep / "d"
         deep.mkdir()
     monkeypatch.chdir(deep)

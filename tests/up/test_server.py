@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hearthnet.bus.link import Link
+from hearthnet.bus.store_link import StoreLink
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import token_form
 from hearthnet.trust import roster as rosters
@@ -125,7 +125,7 @@ async def test_strangers_are_refused(server: Server) -> None:
 async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, prepared: Prepared) -> None:
     from nats.js.errors import ServiceUnavailableError
 
-    store = await Link.connect(server.state.url, prepared.identity.store_login(), "store")
+    store = await StoreLink.connect(server.state.url, prepared.identity.store_login(), "store")
     js = store.client.jetstream()
     names = {stream.config.name for stream in await js.streams_info()}
     assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "KV_claims", "OBJ_blobs"}
@@ -138,7 +138,7 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     bucket = await js.object_store("blobs")
     await bucket.put("cid", b"content")
     assert (await bucket.get("cid")).data == b"content"
-    assert store.max_payload == MAX_PAYLOAD
+    assert store.client.max_payload == MAX_PAYLOAD
     await store.close()
     bus = await Visitor.connect(server.state.url, prepared.identity.login())
     with pytest.raises((ServiceUnavailableError, TimeoutError)):
@@ -220,7 +220,7 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     await wait_for(lambda: news, 5, "the end to be noticed")
-    thief = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
+    thief = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     await wait_for(
         lambda: not server._nats.running and server._nats.taken() == "client", 10, "a failed start"
     )

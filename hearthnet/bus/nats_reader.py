@@ -1,0 +1,96 @@
+"""What a NATS server sends, cut into operations: bytes in, calls out, no I/O (NATS client protocol).
+
+MSG <subject> <sid> [reply] <bytes>\\r\\n<data>\\r\\n
+HMSG <subject> <sid> [reply] <bytes of headers> <bytes in all>\\r\\n<headers><data>\\r\\n
+INFO {...} | PING | PONG | +OK | -ERR '...'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+LONGEST_LINE: Final = 1 << 20
+"""Bytes; an INFO of a large cluster is the longest line there is."""
+_NOBODY: Final = b"NATS/1.0 503"
+
+Message = Callable[[int, str, str, bytes, bool], None]
+"""Takes the subscription's number, subject, reply subject, data, and whether it says that nobody is there."""
+
+
+class ProtocolError(Exception):
+    """What came is not the NATS protocol."""
+
+
+class Reader:
+    """Feed it what comes, in pieces of any size: it calls `message` for each message, in order, and `line`
+    for every other operation. What these raise goes through, and the rest is lost.
+    """
+
+    __slots__ = ("_have", "_kept", "_line", "_message", "_need")
+
+    def __init__(self, message: Message, line: Callable[[bytes], None]) -> None:
+        self._message = message
+        self._line = line
+        self._kept: list[bytes] = []
+        self._have = 0
+        self._need = 0
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes; raises `ProtocolError`, after which nothing more can be read."""
+        if self._kept:
+            self._kept.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._kept)
+            self._kept.clear()
+        at, need = self._consume(data)
+        if at < len(data):
+            self._kept.append(data[at:])
+            self._have, self._need = len(data) - at, need
+
+    def _consume(self, data: bytes) -> tuple[int, int]:
+        """Reads every whole operation; where the rest begins, and how many bytes it needs at least."""
+        at, size = 0, len(data)
+        while True:
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                if size - at > LONGEST_LINE:
+                    raise ProtocolError("a line without an end")
+                return at, size - at + 1
+            if data.startswith(b"MSG ", at):
+                fields = data[at + 4 : end].split()
+                start, length = end + 2, _number(fields[-1])
+                after = start + length + 2
+                if after > size:
+                    return at, after - at
+                reply = str(fields[2], "utf-8", "replace") if len(fields) == 4 else ""
+                subject = str(fields[0], "utf-8", "replace")
+                self._message(_number(fields[1]), subject, reply, data[start : after - 2], False)
+                at = after
+            elif data.startswith(b"HMSG ", at):
+                fields = data[at + 5 : end].split()
+                start, length = end + 2, _number(fields[-1])
+                after = start + length + 2
+                if after > size:
+                    return at, after - at
+                self._with_headers(fields, data[start : after - 2])
+                at = after
+            else:
+                self._line(data[at:end])
+                at = end + 2
+
+    def _with_headers(self, fields: list[bytes], data: bytes) -> None:
+        """Headers are read for one thing only: the server's word that nobody is there."""
+        head = _number(fields[-2])
+        reply = str(fields[2], "utf-8", "replace") if len(fields) == 5 else ""
+        body = data[head:]
+        absent = not body and data.startswith(_NOBODY)
+        self._message(_number(fields[1]), str(fields[0], "utf-8", "replace"), reply, body, absent)
+
+
+def _number(field: bytes) -> int:
+    if not field.isdigit() or len(field) > 10:
+        raise ProtocolError(f"{field[:20]!r} is no number")
+    return int(field)

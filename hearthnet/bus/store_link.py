@@ -1,0 +1,167 @@
+"""The connection to JetStream, with the library that speaks it (bus/link.py is the one for frames)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Login
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+_log = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 3
+RECONNECT_SECONDS: Final = 1
+CLOSE_SECONDS: Final = 1.5
+_AGAIN: Final = 3
+
+
+class _ClosedOnTheWay(HearthNetError):
+    """The server was there, and closed the connection before it had said yes or no."""
+
+
+@contextlib.contextmanager
+def _heeded() -> Iterator[None]:
+    """Cancels the task that was cancelled inside: the client swallows it while it flushes, and so does
+    `wait_for` (before Python 3.12) where an answer comes at the same moment.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    yield
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
+
+
+class StoreLink:
+    """A connection that comes back by itself, to an account that has JetStream."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._back: list[Callable[[], Awaitable[None]]] = []
+
+    @classmethod
+    async def connect(cls, url: str, login: Login, name: str) -> StoreLink:
+        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
+        where the login is refused.
+
+        A server that reads its configuration again closes connections that are just being made: those are
+        made once more.
+        """
+        for _ in range(_AGAIN):
+            with contextlib.suppress(_ClosedOnTheWay):
+                return await cls._attempt(url, login, name)
+        return await cls._attempt(url, login, name)
+
+    @classmethod
+    async def _attempt(cls, url: str, login: Login, name: str) -> StoreLink:
+        from nats import errors
+        from nats.aio.client import Client
+
+        client = Client()
+        link = cls(client)
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    url,
+                    name=name,
+                    nkeys_seed_str=login.seed.decode("ascii"),
+                    connect_timeout=CONNECT_SECONDS,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    error_cb=link._on_error,
+                    disconnected_cb=link._on_lost,
+                    reconnected_cb=link._on_back,
+                    closed_cb=link._on_closed,
+                ),
+                CONNECT_SECONDS,
+            )
+            # The library takes a connection for made that ends before the server's answer.
+            await client.flush(CONNECT_SECONDS)
+        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: no text, no JSON
+            with contextlib.suppress(Exception):
+                await client.close()
+            refused = _refused(url, error)
+            if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
+                raise _ClosedOnTheWay(refused.code, refused.message) from error
+            raise refused from error
+        # Only what was once connected comes back by itself; a first refusal is final and told at once.
+        client.options |= {
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_SECONDS,
+        }
+        return link
+
+    @property
+    def client(self) -> Client:
+        """The library's own client, for JetStream only (`bus/store.py`)."""
+        return self._client
+
+    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Calls back whenever the connection is there again, its subscriptions with it."""
+        self._back.append(callback)
+
+    async def connected(self) -> None:
+        """Waits until the connection is there; `partition` where it was closed for good."""
+        await self._connected.wait()
+        if self._client.is_closed:
+            raise HearthNetError("partition", "the connection to the server was closed")
+
+    async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
+        """Calls `wake` for every message on `subject`; `partition` where the link is closed."""
+        from nats import errors
+
+        async def heard(message: Msg) -> None:
+            wake()
+
+        try:
+            with _heeded():
+                await self._client.subscribe(subject, cb=heard)
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+
+    async def close(self) -> None:
+        """Sends what is waiting and closes; waits for a reconnection, which cut off would leak its socket."""
+        from nats import errors
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connected.wait()
+        with contextlib.suppress(errors.Error, TimeoutError):
+            await self._client.flush(timeout=1)
+        # The library closes its socket once more: one that the server has reset says so here.
+        with contextlib.suppress(OSError):
+            await self._client.close()
+
+    async def _on_error(self, error: Exception) -> None:
+        _log.warning("nats: %s: %s", type(error).__name__, error)
+
+    async def _on_lost(self) -> None:
+        self._connected.clear()
+
+    async def _on_closed(self) -> None:
+        self._connected.set()
+
+    async def _on_back(self) -> None:
+        self._connected.set()
+        for callback in self._back:
+            try:
+                await callback()
+            except HearthNetError as error:
+                _log.warning("after the connection came back: %s", error)
+
+
+def _refused(url: str, error: Exception) -> HearthNetError:
+    if "authorization" in str(error).lower():
+        return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
+    reason = str(error) or type(error).__name__
+    return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

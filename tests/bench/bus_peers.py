@@ -1,0 +1,143 @@
+"""The other end of each benchmark of the bus: `python -m tests.bench.bus_peers NAME ADDRESS` says one line
+when it is ready, and answers until its standard input closes.
+
+All answer the same 200-byte request with the same 1 KB reply, so that what differs is the way between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
+
+QUERY: Final = "rag.query@1.0"
+CHAT: Final = "llm.chat@2.0"
+REQUEST: Final[dict[str, Any]] = {
+    "params": {"corpus": "bench"},
+    "input": {"query": "how long does rainwater have to boil before it is safe to drink " * 2, "k": 3},
+}
+"""About 200 bytes of JSON."""
+_ROW: Final[dict[str, Any]] = {
+    "rank": 1,
+    "score": 3.25,
+    "text": "Bring the water to a rolling boil and keep it there for a whole minute. " * 4,
+    "metadata": {"doc_cid": "blake3:" + "0" * 64, "doc_title": "Water", "chunk_id": "c1", "language": "en"},
+}
+ANSWER: Final[dict[str, Any]] = {"chunks": [_ROW, {**_ROW, "rank": 2}]}
+"""About 1 KB of JSON."""
+MODEL: Final[dict[str, Any]] = {
+    "model": "bench",
+    "ctx": 100,
+    "backend": "bench",
+    "modalities": ["text"],
+    "tools_supported": False,
+}
+TOKEN: Final[dict[str, Any]] = {"text": "otter"}
+BODY: Final = msgspec.json.encode(REQUEST)
+BACK: Final = msgspec.json.encode(
+    {"output": ANSWER, "meta": {"corpus": "bench", "embedding_model": None, "ms": 0}}
+)
+
+
+class Anything(msgspec.Struct):
+    """Takes whatever the contract lets through."""
+
+
+class Frames(msgspec.Struct):
+    """How many frames a stream is to have, which its one message says."""
+
+    messages: list[dict[str, Any]]
+
+
+class BenchService(Service):
+    """Answers at once, and talks for as long as it is told."""
+
+    name: ClassVar[str] = "bench"
+
+    def offers(self) -> list[Offer]:
+        """Both with more places than are used."""
+        return [
+            Offer(capability=QUERY, params={"corpus": "bench"}, max_concurrent=20_000),
+            Offer(capability=CHAT, params=MODEL, max_concurrent=2_000),
+        ]
+
+    @capability(QUERY)
+    async def query(self, call: Call[Anything, Anything]) -> Reply:
+        """The same two passages."""
+        return Reply(ANSWER, {"corpus": "bench", "embedding_model": None})
+
+    @capability(CHAT)
+    async def chat(self, call: Call[Anything, Frames], stream: Stream) -> Reply:
+        """As many tokens as the message says."""
+        for _ in range(int(call.input.messages[0]["content"])):
+            await stream.send("token", TOKEN)
+        meta = {"model": "bench", "tokens_in": 1, "tokens_out": 1, "stop_reason": "end"}
+        return Reply({"message": {"role": "assistant", "content": "done"}}, meta)
+
+
+async def _ours(address: str, until: Awaitable[None]) -> None:
+    from hearthnet.bus.bus import Bus
+    from hearthnet.config import Home, load_config
+    from hearthnet.service import NodeContext
+    from hearthnet.service.host import Host
+    from hearthnet.service.status import Status
+
+    folder, url = address.split("=", 1)
+    home = Home.resolve(Path(folder))
+    service = BenchService()
+    bus = await Bus.join(home, url, service.name)
+    host = Host(service, NodeContext(home, load_config(home), url, service.name, bus, Status(None)))
+    await host.open()
+    _ready()
+    await until
+    await host.close(drain_seconds=0)
+    await bus.close()
+
+
+async def _raw(address: str, until: Awaitable[None]) -> None:
+    import nats
+
+    client = await nats.connect(address)
+
+    async def answer(message: Any) -> None:
+        await client.publish(message.reply, BACK)
+
+    async def talk(message: Any) -> None:
+        token = msgspec.json.encode(TOKEN)
+        for _ in range(int(message.data)):
+            await client.publish(message.reply, token)
+
+    await client.subscribe("bench.call", cb=answer)
+    await client.subscribe("bench.talk", cb=talk)
+    await client.flush()
+    _ready()
+    await until
+    await client.close()
+
+
+PEERS: Final[dict[str, Callable[[str, Awaitable[None]], Awaitable[None]]]] = {"ours": _ours, "floor": _raw}
+
+
+def _ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+async def _main(name: str, address: str) -> None:
+    loop = asyncio.get_running_loop()
+    over = loop.run_in_executor(None, sys.stdin.read)
+
+    async def closed() -> None:
+        await over
+
+    await PEERS[name](address, closed())
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))
