@@ -29,6 +29,7 @@ _SCREEN: Final[dict[str, str]] = {
     "number": "display_number",
     "zoom": "enable_zoom",
 }
+_PLACE: Final = ("city", "region", "country", "timezone")
 _ADVISOR: Final = "advisor"
 _MCP: Final = "mcp_toolset"
 """All tools of one MCP server that the vendor calls itself."""
