@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -23,8 +24,11 @@ class Differ(msgspec.Struct, frozen=True):
     why: str
 
     def covers(self, path: str) -> bool:
-        """Whether a difference at `path` is meant."""
-        return path == self.path or path.startswith((f"{self.path}.", f"{self.path}["))
+        """Whether a difference at `path` is meant; Google's fields may be written snake_case as well."""
+        camel = re.sub(r"_([a-z])", lambda letter: letter[1].upper(), path)
+        return any(
+            one == self.path or one.startswith((f"{self.path}.", f"{self.path}[")) for one in (path, camel)
+        )
 
 
 def allowed(table: dict[str, tuple[Differ, ...]], vendor: str) -> tuple[Differ, ...]:

@@ -110,6 +110,8 @@ def test_where_a_stream_is_cut_makes_no_difference(data: bytes, cuts: list[int])
         ("SAFETY", "refusal"),
         ("PROHIBITED_CONTENT", "refusal"),
         ("MALFORMED_FUNCTION_CALL", "end"),
+        ("ESCALATION", "refusal"),
+        ("CONTINUATION", "max_tokens"),
         (1, "end"),
         (2, "max_tokens"),
         (3, "refusal"),
@@ -126,6 +128,36 @@ def test_each_reason_to_stop_has_its_canonical_one(native: Any, reason: str) -> 
 def test_a_prompt_that_is_blocked_is_refused() -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}}
     assert heard("gemini", json.dumps(blocked).encode()) == [Done("refusal", 3, 0, "native")]
+
+
+def test_why_something_is_refused_is_told() -> None:
+    blocked = {"promptFeedback": {"blockReason": "MODEL_ARMOR", "blockReasonMessage": "because"}}
+    told, done = heard("gemini", json.dumps(blocked).encode())
+    assert told == Notice("prohibited_content", "m: because")
+    assert isinstance(done, Done)
+    refused = said(finish="MODEL_ARMOR", finishMessage="for a reason")
+    assert heard("gemini", json.dumps(refused).encode())[0] == Notice("model_armor", "m: for a reason")
+
+
+def test_a_call_among_the_thoughts_is_a_call() -> None:
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thought": True}
+    frames = heard("gemini", json.dumps(said({**call("f"), "thought": True}, code, finish="STOP")).encode())
+    assert frames[0] == ToolCall("call_1", "f", {})
+    assert isinstance(frames[1], Served)
+
+
+def test_a_tool_of_the_vendor_may_have_no_name() -> None:
+    parts = ({"toolCall": {"id": "i"}, "thoughtSignature": "AA=="}, {"toolResponse": {"id": "i"}})
+    frames = heard("gemini", json.dumps(said(*parts, finish="STOP")).encode())
+    assert frames[:2] == [
+        Served(ServerCallPart("unnamed_tool", "i", signature="AA==")),
+        Served(ServerResultPart("unnamed_tool", "i")),
+    ]
+
+
+def test_an_event_that_says_only_who_speaks_is_skipped() -> None:
+    frames = heard("gemini", events(said({"text": "x"}), {"modelVersion": "g"}, said(finish="STOP")))
+    assert [type(frame) for frame in frames] == [Token, Done]
 
 
 @pytest.mark.parametrize(
@@ -192,12 +224,14 @@ def test_each_piece_of_an_answer_has_its_sources() -> None:
             {"segment": {"startIndex": 1, "endIndex": 4, "text": "x"}, "groundingChunkIndices": [0, 1, 7]}
         ],
     }
-    sources = {"citationSources": [{"uri": "v", "startIndex": 2, "endIndex": 3}]}
+    sources = {"citations": [{"uri": "v", "title": "V", "startIndex": 2, "endIndex": 3}]}
     answer = said({"text": "x"}, finish="STOP", groundingMetadata=grounding, citationMetadata=sources)
     assert [
         one.citation for one in heard("gemini", json.dumps(answer).encode()) if isinstance(one, Cited)
     ] == [
         Citation("web", said="x", title="T", url="u", index=0, start=1, end=4),
         Citation("file", quoted="q", said="x", title="D", index=1, start=1, end=4),
-        Citation("web", url="v", start=2, end=3),
+        Citation("web", title="V", url="v", start=2, end=3),
     ]
+    one = said({"text": "x"}, finish="STOP", citationMetadata={"citationSources": [{"uri": "v"}]})
+    assert Cited(Citation("web", url="v")) in heard("gemini", json.dumps(one).encode())

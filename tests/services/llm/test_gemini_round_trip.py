@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from hearthnet.errors import HearthNetError
+from hearthnet_llm.vendors import gemini
+from hearthnet_llm.vendors.wire import HttpRequest
 from tests.services.llm.asking import outcome
 
 Json = dict[str, Any]
@@ -21,12 +24,22 @@ DIALECT = {
 CALL = {"functionCall": {"name": "f", "args": {"a": 1}}}
 GIVEN = {"functionResponse": {"name": "f", "response": {"result": 1}}}
 SAID = {"text": "x"}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "AA"}}
+PAPER = {"inlineData": {"mimeType": "application/pdf", "data": "AA"}}
 
 
 def contents(*turns: list[Json]) -> Json:
     """A conversation of Gemini's."""
     roles = ("user", "model")
     return {"contents": [{"role": roles[place % 2], "parts": turn} for place, turn in enumerate(turns)]}
+
+
+def choosing(**config: Any) -> Json:
+    """A request with a tool and a choice."""
+    return {
+        "tools": [{"functionDeclarations": [{"name": "f"}]}],
+        "toolConfig": {"functionCallingConfig": config},
+    }
 
 
 GEMINI: dict[str, Json] = {
@@ -159,6 +172,106 @@ GEMINI: dict[str, Json] = {
             {"thoughtSignature": "AA=="},
         ],
     ),
+    "a tool that is not named": contents(
+        [SAID],
+        [{"toolCall": {"id": "i"}, "thoughtSignature": "AA=="}, {"toolResponse": {"id": "i"}}],
+    ),
+    "a proof as a thought": contents([SAID], [{"thought": True, "thoughtSignature": "AA=="}, SAID]),
+    "pictures that were answered": contents(
+        [SAID], [{**PICTURE, "thoughtSignature": "AA=="}, {**PAPER, "thoughtSignature": "BB=="}]
+    ),
+    "said of some parts that they are no thoughts": contents(
+        [{**SAID, "thought": False}],
+        [{**CALL, "thoughtSignature": "AA=="}, CALL],
+        [{**GIVEN, "thought": False}, {**SAID, "thought": False}],
+        [{**SAID, "thoughtSignature": "AA=="}],
+        [{**SAID, "thought": False}],
+        [{**SAID, "thought": False}],
+    ),
+    "a turn without parts": {"contents": [{"role": "user", "parts": [SAID]}, {"role": "model"}]},
+    "ids of the vendor's own": contents(
+        [SAID],
+        [{"functionCall": {"id": f"call_{n}", "name": "f", "args": {}}} for n in (46063, 132373)],
+        [{"functionResponse": {"id": f"call_{n}", "name": "f", "response": {}}} for n in (132373, 46063)],
+    ),
+    "a result that is a picture": contents(
+        [SAID], [CALL], [{"functionResponse": {"name": "f", "parts": [PICTURE]}}]
+    ),
+    "a result that names its picture": contents(
+        [SAID],
+        [CALL],
+        [
+            {
+                "functionResponse": {
+                    "name": "f",
+                    "response": {"seen": {"$ref": "p"}},
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA", "displayName": "p"}}],
+                }
+            }
+        ],
+    ),
+    "media looked at closely": contents(
+        [
+            {"fileData": {"fileUri": "u", "mimeType": "video/mp4"}, "mediaResolution": {"level": "LOW"}},
+            {"fileData": {"fileUri": "u", "mimeType": "video/mp4"}, "mediaProcessing": "AGENTIC"},
+            {**PAPER, "mediaResolution": {"level": "LOW"}},
+            {"inlineData": {"mimeType": "audio/wav", "data": "AA", "displayName": "a"}},
+        ]
+    ),
+    "where somebody is": {
+        "tools": [{"googleSearch": {}}, {"googleMaps": {"enableWidget": True}}],
+        "toolConfig": {
+            "retrievalConfig": {"lat_lng": {"latitude": 0, "longitude": 1.5}, "languageCode": "en_US"}
+        },
+    },
+    "settings of own tools": {
+        "tools": [
+            {
+                "googleSearch": {
+                    "timeRangeFilter": {
+                        "startTime": "2025-01-01T00:00:00Z",
+                        "endTime": "2025-02-01T00:00:00Z",
+                    },
+                    "searchTypes": {"webSearch": {}, "imageSearch": {}},
+                }
+            },
+            {"enterpriseWebSearch": {"excludeDomains": ["a"]}},
+            {
+                "google_search_retrieval": {
+                    "dynamic_retrieval_config": {"mode": "MODE_DYNAMIC", "dynamic_threshold": 0.3}
+                }
+            },
+        ]
+    },
+    "a choice in small letters": choosing(mode="any", allowedFunctionNames=["f"]),
+    "a choice among none": choosing(mode="ANY", allowedFunctionNames=[]),
+    "a choice of some or none": choosing(mode="AUTO", allowedFunctionNames=["f"]),
+    "a choice that is left open": choosing(mode="MODE_UNSPECIFIED"),
+    "no choice, arguments in pieces": choosing(streamFunctionCallArguments=True),
+    "a choice without tools": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+    "types in a list": {
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "f",
+                        "parameters": {
+                            "type": "OBJECT",
+                            "properties": {"a": {"type": ["STRING", "NULL"]}},
+                            "$defs": {"n": {"type": "STRING"}},
+                        },
+                    }
+                ]
+            }
+        ],
+        "generationConfig": {"responseSchema": {"type": "object"}, "topK": 40.0},
+    },
+    "filters": {
+        "modelArmorConfig": {"prompt_template_name": "t"},
+        "safety_settings": [{"category": "c", "threshold": "t"}],
+        "generation_config": {"candidate_count": 1},
+        "model": "models/gemini-2.5-flash",
+    },
 }
 
 
@@ -169,4 +282,53 @@ def test_a_request_to_gemini_comes_back_the_same(name: str) -> None:
     path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
     assert outcome("gemini", f"{path}?alt=sse", body) == ("ok", [])
     assert outcome("gemini", path, body) == ("ok", [])
-    assert outcome("gemini", "/v1beta/tunedModels/own:generateContent", body) == ("ok", [])
+    if "model" not in body:
+        assert outcome("gemini", "/v1beta/tunedModels/own:generateContent", body) == ("ok", [])
+
+
+@pytest.mark.req("LLM-32")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/projects/p/locations/l/endpoints/123:generateContent",
+        "/v1/publishers/google/models/g:generateContent?alt=json",
+        "/v1beta/models/g:streamGenerateContent?%24alt=json%3Benum-encoding%3Dint&alt=sse",
+    ],
+)
+def test_an_address_of_vertex_ai_comes_back_the_same(path: str) -> None:
+    assert outcome("gemini", path, contents([SAID])) == ("ok", [])
+
+
+@pytest.mark.req("LLM-32")
+def test_a_model_may_be_named_in_the_body_as_well() -> None:
+    name = "projects/p/locations/l/publishers/google/models/g"
+    for model in ("g", "models/g", name):
+        body = {**contents([SAID]), "model": model}
+        assert outcome("gemini", f"/v1/{name}:generateContent", body) == ("ok", [])
+    assert outcome("gemini", f"/v1/{name}:generateContent", {**contents([SAID]), "model": "h"})[0] == "failed"
+
+
+@pytest.mark.req("LLM-32")
+@pytest.mark.parametrize(
+    ("body", "said_so"),
+    [
+        ({"tools": [{"functionDeclarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}]}, "behavior"),
+        ({"tools": [{"googleSearch": {"blockingConfidence": "HIGH"}}]}, "blockingConfidence"),
+        ({"tools": [{"retrieval": {}}]}, "retrieval"),
+        ({"tools": [{"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "X"}}}]}, "MODE_DYNAMIC"),
+        ({"toolConfig": {"retrievalConfig": {"languageCode": "de"}}}, "googleMaps"),
+        (choosing(mode="NONE", allowedFunctionNames=["f"]), "allowedFunctionNames"),
+        (choosing(mode="SOME"), "SOME"),
+        (contents([SAID], [{"executableCode": {"code": "1"}, "thought": True}]), "thought"),
+        (
+            contents([{"functionResponse": {"name": "f", "response": {}, "scheduling": "SILENT"}}]),
+            "scheduling",
+        ),
+        (contents([{"functionResponse": {"name": "f"}}]), "response"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_its_place(body: Json, said_so: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        gemini.read(HttpRequest("POST", "/v1/models/g:generateContent", {**contents([SAID]), **body}), "")
+    assert caught.value.code == "bad_request"
+    assert said_so in caught.value.message

@@ -11,6 +11,7 @@ from hearthnet_llm.vendors import failures
 
 INCOMPLETE: Final = "tool_call_incomplete"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_MADE_UP: Final = re.compile(r"call_\d{1,3}")
 _LONGEST: Final = 64
 
 
@@ -54,8 +55,10 @@ class CallIds:
 
 
 def is_made_up(call_id: str) -> bool:
-    """Whether an id is one of ours, which a vendor that needs none never sees."""
-    return call_id.startswith("call_") and call_id.removeprefix("call_").isdigit()
+    """Whether an id is one of ours, which a vendor that needs none never sees. Gemini's own are such as
+    call_46063: ours have few digits.
+    """
+    return _MADE_UP.fullmatch(call_id) is not None
 
 
 def arguments(given: Any) -> dict[str, Any] | None:

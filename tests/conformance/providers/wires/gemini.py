@@ -19,7 +19,7 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
         Differ("cachedContent", "What is stored at the vendor is the endpoint's configuration."),
         Differ("store", "What is stored at the vendor is the endpoint's configuration."),
         Differ("labels", "Labels for the bill are the endpoint's configuration."),
-        Differ("model", "The model stands in the path already."),
+        Differ("modelArmorConfig", "Which filters look at it is the endpoint's configuration."),
         Differ("generationConfig.candidateCount", "A canonical request asks for one answer."),
         Differ("generationConfig.responseModalities", "A canonical answer is text."),
         Differ("generationConfig.speechConfig", "A canonical answer is text."),
@@ -35,7 +35,14 @@ STOPS = {
     "MAX_TOKENS": "max_tokens",
     "MALFORMED_FUNCTION_CALL": "end",
     "UNEXPECTED_TOOL_CALL": "end",
+    "TOO_MANY_TOOL_CALLS": "end",
+    "MALFORMED_RESPONSE": "end",
+    "MISSING_THOUGHT_SIGNATURE": "end",
     "OTHER": "end",
+    "IMAGE_OTHER": "end",
+    "NO_IMAGE": "end",
+    "FINISH_REASON_UNSPECIFIED": "end",
+    "CONTINUATION": "max_tokens",
     1: "end",
     2: "max_tokens",
 }
@@ -92,6 +99,9 @@ def _put(arguments: dict[str, Any], part: dict[str, Any]) -> None:
         elif isinstance(here, dict):
             here.setdefault(step, [] if isinstance(after, int) else {})
         here = here[step]
-    value = next(value for key, value in part.items() if key.endswith("Value"))
+    key, value = next((key, value) for key, value in part.items() if key.endswith("Value"))
+    if key == "nullValue":
+        here[steps[-1]] = None
+        return
     before = here.get(steps[-1], "") if isinstance(here, dict) else ""
     here[steps[-1]] = before + value if isinstance(value, str) else value

@@ -34,8 +34,12 @@ _STOPS: Final[dict[str, StopReason]] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
     "MODEL_ARMOR": "refusal",
+    "ESCALATION": "refusal",
+    "CONTINUATION": "max_tokens",
     "PUP_LIMITED_DISABLED": "refusal",
 }
+_RESPONSE: Final = ("candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId")
+"""Fields by which a response is known; one of a stream may say nothing but who speaks."""
 _MALFORMED: Final = (
     "MALFORMED_FUNCTION_CALL",
     "MALFORMED_RESPONSE",
@@ -73,13 +77,15 @@ class Content:
         """The frames of one response; raises what `failures` makes of an error in its place."""
         if value.get("error"):
             raise failures.inside(self._heard.name, value["error"])
-        if "candidates" not in value and "usageMetadata" not in value and "promptFeedback" not in value:
+        if not any(name in value for name in _RESPONSE):
             raise failures.no_answer(self._heard.name, "")
         usage = value.get("usageMetadata") or {}
         if "promptTokenCount" in usage:
             self._usage = usage
-        if (value.get("promptFeedback") or {}).get("blockReason"):
+        feedback = value.get("promptFeedback") or {}
+        if feedback.get("blockReason"):
             self._finish = "PROHIBITED_CONTENT"
+            self._message = str(feedback.get("blockReasonMessage") or "")
         for candidate in value.get("candidates") or ():
             if not candidate.get("index"):
                 yield from self._candidate(candidate)
@@ -90,7 +96,8 @@ class Content:
             raise failures.broken(self._heard.name)
         yield from self._end_thought(None)
         yield from self._calls.finish()
-        if self._finish in _MALFORMED:
+        refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)
+        if refused or self._finish in _MALFORMED:
             said = self._message or "its answer cannot be read"
             yield Notice(self._finish.lower(), f"{self._heard.name}: {said}"[:500])
         yield self._done()
@@ -109,7 +116,7 @@ class Content:
 
     def _part(self, part: Json) -> Iterator[Frame]:
         signature = part.get("thoughtSignature")
-        if part.get("thought"):
+        if part.get("thought") and not any(part.get(name) is not None for name in ("functionCall", *_SERVED)):
             yield from self._think(part.get("text"), signature)
             return
         yield from self._end_thought(None)

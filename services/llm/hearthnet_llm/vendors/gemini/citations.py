@@ -21,22 +21,27 @@ def of(candidate: Mapping[str, Any]) -> Iterator[Citation]:
     if not supports:
         for index, chunk in enumerate(chunks):
             yield _source(chunk, index, {})
-    for source in (candidate.get("citationMetadata") or {}).get("citationSources") or ():
+    metadata = candidate.get("citationMetadata") or {}
+    for source in metadata.get("citationSources") or metadata.get("citations") or ():  # Vertex AI: citations
         yield Citation(
-            "web", url=source.get("uri"), start=source.get("startIndex"), end=source.get("endIndex")
+            "web",
+            title=source.get("title"),
+            url=source.get("uri"),
+            start=source.get("startIndex"),
+            end=source.get("endIndex"),
         )
 
 
 def _source(chunk: Mapping[str, Any], index: int, segment: Mapping[str, Any]) -> Citation:
     """One source; `start` and `end` count the bytes of the answer that it supports."""
     retrieved = chunk.get("retrievedContext")
-    place = retrieved or chunk.get("web") or chunk.get("maps") or {}
+    place = retrieved or chunk.get("web") or chunk.get("maps") or chunk.get("image") or {}
     return Citation(
         kind="file" if retrieved else "web",
         quoted=place.get("text"),
         said=segment.get("text"),
         title=place.get("title") or place.get("fileSearchStore"),
-        url=place.get("uri"),
+        url=place.get("uri") or place.get("sourceUri"),
         index=index,
         start=segment.get("startIndex"),
         end=segment.get("endIndex"),

@@ -26,6 +26,33 @@ UNSIGNED: Final = "skip_thought_signature_validator"
 """What the vendor takes instead of its own proof, for calls that another model made (ai.google.dev, "Thought
 signatures")."""
 
+KINDS: Final = (
+    "text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode",
+    "codeExecutionResult", "toolCall", "toolResponse",
+)  # fmt: skip
+SPEAKERS: Final = ("system", "user", "model")
+_PROOFS: Final[dict[str, Json]] = {"alone": {}, "thought": {"thought": True}}
+"""Forms of a proof without a text, by `proof`, and what stands beside it."""
+
+
+def thought_choices() -> dict[str, tuple[str, ...]]:
+    """For parts of each kind, by whom and whether signed: whether they say that they are no thoughts."""
+    choices = [f"thought.{who}.{kind}" for who in SPEAKERS for kind in KINDS]
+    return {f"{one}{signed}": ("when_so", "always") for one in choices for signed in ("", ".signed")}
+
+
+def _choice(speaker: str, part: Json) -> str:
+    kind = next((kind for kind in KINDS if kind in part), "")
+    return f"thought.{speaker}.{kind}" + (".signed" if part.get("thoughtSignature") else "")
+
+
+def _proof(part: Json) -> str | None:
+    """The form in which a part is a proof and nothing else; None for another part."""
+    beside = {name: value for name, value in part.items() if name != "thoughtSignature" and value is not None}
+    if not part.get("thoughtSignature"):
+        return None
+    return next((form for form, given in _PROOFS.items() if given == beside), None)
+
 
 class Writer:
     """Contents of one request, written as `spelling` has it. `proofs`: whether the model wants proofs."""
@@ -43,7 +70,7 @@ class Writer:
         body: Json = {"contents": [self._content(turn) for turn in turns(rest)]}
         if system:
             role = self._spelling.get("system_role", "none")
-            native = [self._thought(parts.write(part)) for one in system for part in said(one)]
+            native = [self._thought("system", parts.write(part)) for one in system for part in said(one)]
             named = {} if role == "none" else {"role": role}
             body["systemInstruction"] = {**named, "parts": self._listed(native, "system_parts")}
         return body
@@ -53,9 +80,13 @@ class Writer:
         return native[0] if len(native) == 1 and self._spelling.get(choice) == "one" else native
 
     def _content(self, turn: list[Message]) -> Json:
-        made = [self._thought(part) for message in turn for part in self._parts(message)]
+        speaker = "model" if turn[0].role == "assistant" else "user"
+        made = [self._thought(speaker, part) for message in turn for part in self._parts(message)]
         role = self._role(turn[0])
-        return {**({} if role == "none" else {"role": role}), "parts": self._listed(made, "contents_parts")}
+        named = {} if role == "none" else {"role": role}
+        if not made and self._spelling.get("no_parts") == "absent":
+            return named
+        return {**named, "parts": self._listed(made, "contents_parts")}
 
     def _role(self, message: Message) -> str:
         if message.role == "assistant":
@@ -63,11 +94,11 @@ class Writer:
         return self._spelling.get("result_role" if message.role == "tool" else "user_role", "user")
 
     def _part(self, part: Part) -> Json:
-        alone = (
-            isinstance(part, ThinkingPart) and part.text is None and self._spelling.get("proof") == "alone"
-        )
         written = parts.write(part)
-        return {"thoughtSignature": written["thoughtSignature"]} if alone else written
+        if not isinstance(part, ThinkingPart) or part.text is not None:
+            return written
+        beside = _PROOFS.get(self._spelling.get("proof", "text"))
+        return written if beside is None else {**beside, "thoughtSignature": part.signature}
 
     def _parts(self, message: Message) -> list[Json]:
         if message.role == "tool":
@@ -99,15 +130,17 @@ class Writer:
         given: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
         media = [part for part in given if not isinstance(part, TextPart | JsonPart)]
         body: Json = {"name": name, "response": _response(given, bool(message.is_error))}
+        if len(media) == len(given) and media and self._spelling.get("media_result") == "absent":
+            del body["response"]
         if not is_made_up(known):
             body["id"] = known
         if media:
             body["parts"] = [parts.write(part) for part in media]
         return {"functionResponse": body}
 
-    def _thought(self, part: Json) -> Json:
-        """Some clients say of every part whether it is a thought."""
-        return {"thought": False, **part} if self._spelling.get("thought") == "always" else part
+    def _thought(self, speaker: str, part: Json) -> Json:
+        """Some clients say of every part whether it is a thought, or of those that they made themselves."""
+        return {"thought": False, **part} if self._spelling.get(_choice(speaker, part)) == "always" else part
 
 
 def _response(given: list[Part], failed: bool) -> Json:
@@ -135,6 +168,7 @@ class Reader:
             system = fields(body["systemInstruction"], "systemInstruction")
             self._spelling["system_role"] = str(system.get("role") or "none")
             native = self._listed(system.get("parts"), "systemInstruction.parts", "system_parts")
+            self._note_thoughts("system", native)
             read = [parts.read(part, "systemInstruction.parts") for part in native]
             made.append(Message(role="system", content=read))
         contents = objects(body.get("contents"), "contents")
@@ -146,14 +180,19 @@ class Reader:
         if isinstance(native, dict):
             self._spelling[choice] = "one"
             native = [native]
-        found = objects(native, where)
-        if any(part.get("thought") is False for part in found):
-            self._spelling["thought"] = "always"
-        return found
+        return objects(native, where)
+
+    def _note_thoughts(self, speaker: str, native: list[Json]) -> None:
+        for part in native:
+            if part.get("thought") is False:
+                self._spelling[_choice(speaker, part)] = "always"
 
     def _turn(self, native: Json, where: str) -> list[Message]:
         role = native.get("role")
+        if native.get("parts") is None:
+            self._spelling["no_parts"] = "absent"
         listed = self._listed(native.get("parts"), f"{where}.parts", "contents_parts")
+        self._note_thoughts("model" if role == "model" else "user", listed)
         match role:
             case "model":
                 return [self._model(listed, f"{where}.parts")]
@@ -184,12 +223,11 @@ class Reader:
     def _result(self, given: Any, where: str) -> Message:
         native = fields(given, where)
         name = text(native.get("name"), f"{where}.name")
-        response = fields(native.get("response"), f"{where}.response")
+        for odd in ("scheduling", "willContinue"):
+            if native.get(odd) is not None:
+                refuse(f"{where}.{odd}", "results that come later or in pieces are not known; leave it out")
         media = [parts.read_media(one, where) for one in objects(native.get("parts"), f"{where}.parts")]
-        failed = list(response) == ["error"] and isinstance(response["error"], str)
-        content: str | list[Part] = (
-            response["error"] if failed and not media else [JsonPart(response), *media]
-        )
+        content = self._given(native.get("response"), media, where)
         return Message(
             role="tool",
             content=content,
@@ -197,6 +235,17 @@ class Reader:
             is_error=True if isinstance(content, str) else None,
             name=name,
         )
+
+    def _given(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
+        """The content of a result: its object and media, or the text of a failure."""
+        if native is None and media:
+            self._spelling["media_result"] = "absent"
+            return [*media]
+        response = fields(native, f"{where}.response")
+        error = response.get("error")
+        if len(response) == 1 and isinstance(error, str) and not media:
+            return error
+        return [JsonPart(response), *media]
 
     def _model(self, listed: list[Json], where: str) -> Message:
         read: list[Part] = []
@@ -206,8 +255,8 @@ class Reader:
                 native = fields(part["functionCall"], f"{where}[{place}].functionCall")
                 calls.append(self._call(native, part.get("thoughtSignature"), f"{where}[{place}]"))
                 read.append(CallPart(calls[-1].id))
-            elif list(part) == ["thoughtSignature"]:
-                self._spelling["proof"] = "alone"
+            elif (proof := _proof(part)) is not None:
+                self._spelling["proof"] = proof
                 read.append(ThinkingPart(signature=text(part["thoughtSignature"], f"{where}[{place}]")))
             else:
                 read.append(parts.read(part, f"{where}[{place}]"))

@@ -24,7 +24,9 @@ from hearthnet_llm.vendors.wire import Json
 
 CODE: Final = "code_execution"
 """The vendor's interpreter, whose calls and results have kinds of their own."""
-_MEDIA: Final = (ImagePart, AudioPart, VideoPart)
+UNNAMED: Final = "unnamed_tool"
+"""What a tool of the vendor's is called here whose calls do not say which it is."""
+_SEEN: Final = {"startOffset": "start", "endOffset": "end", "fps": "fps"}
 
 Media = ImagePart | AudioPart | VideoPart | DocumentPart
 
@@ -42,6 +44,8 @@ def read(native: Json, where: str) -> Part:
     """The part of a native one that is neither a call nor a result for one."""
     for name, reader in _READERS.items():
         if native.get(name) is not None:
+            if native.get("thought") and name != "text":
+                refuse(f"{where}.thought", f"is known of text alone, not of {name}")
             return reader(native, where)
     refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
 
@@ -63,7 +67,7 @@ def _thinking(part: ThinkingPart) -> Json:
 
 
 def _media(part: Media) -> Json:
-    named = without_nones(displayName=part.name) if isinstance(part, DocumentPart) else {}
+    named = without_nones(displayName=part.name)
     if isinstance(part, DocumentPart) and part.text is not None:
         return {"text": part.text}
     if part.data is not None:
@@ -75,12 +79,17 @@ def _media(part: Media) -> Json:
 
 
 def _film(part: Media) -> Json:
-    if isinstance(part, ImagePart) and part.detail is not None:
-        return {"mediaResolution": {"level": part.detail}}
+    """What stands beside the place of a medium: how closely it is looked at, and how much of a film."""
+    detail = None if isinstance(part, AudioPart) else part.detail
+    beside: Json = {} if detail is None else {"mediaResolution": {"level": detail}}
     if not isinstance(part, VideoPart):
-        return {}
+        return beside
     about = without_nones(startOffset=part.start, endOffset=part.end, fps=part.fps)
-    return {"videoMetadata": about} if about else {}
+    return {
+        **beside,
+        **({"videoMetadata": about} if about else {}),
+        **without_nones(mediaProcessing=part.processing),
+    }
 
 
 def read_media(native: Json, where: str) -> Media:
@@ -88,37 +97,50 @@ def read_media(native: Json, where: str) -> Media:
     inline = native.get("inlineData")
     place = fields(native.get("fileData") if inline is None else inline, where)
     media_type = place.get("mimeType")
-    found = without_nones(data=place.get("data"), url=place.get("fileUri"), media_type=media_type)
+    found = without_nones(
+        data=place.get("data"),
+        url=place.get("fileUri"),
+        media_type=media_type,
+        name=place.get("displayName"),
+        signature=native.get("thoughtSignature"),
+    )
     family = str(media_type or "").partition("/")[0]
     if native.get("videoMetadata"):
         family = "video"  # a page of YouTube has no media type
-    for kind in _MEDIA:
-        if kind.__struct_config__.tag == family:
-            about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")
-            closely = fields(native.get("mediaResolution") or {}, f"{where}.mediaResolution")
-            if kind is ImagePart:
-                found |= without_nones(detail=closely.get("level"))
-            if kind is VideoPart:
-                found |= without_nones(
-                    start=about.get("startOffset"), end=about.get("endOffset"), fps=about.get("fps")
-                )
-            made: Media = kind(**found)
-            return made
-    return DocumentPart(name=place.get("displayName"), **found)
+    if family == AudioPart.__struct_config__.tag:
+        return AudioPart(**found)
+    closely = fields(native.get("mediaResolution") or {}, f"{where}.mediaResolution")
+    found |= without_nones(detail=closely.get("level"))
+    if family == ImagePart.__struct_config__.tag:
+        return ImagePart(**found)
+    if family != VideoPart.__struct_config__.tag:
+        return DocumentPart(**found)
+    about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")
+    seen = {ours: about.get(its) for its, ours in _SEEN.items()}
+    return VideoPart(**found, **seen, processing=native.get("mediaProcessing"))
 
 
 def _server_call(part: ServerCallPart) -> Json:
     named = without_nones(id=part.id)
     if part.name == CODE:
         return {"executableCode": {**named, **(part.arguments or {})}}
-    return {"toolCall": {**named, "toolType": part.name.upper(), **without_nones(args=part.arguments)}}
+    return {"toolCall": {**named, **_typed(part.name), **without_nones(args=part.arguments)}}
 
 
 def _served(part: ServerResultPart) -> Json:
     named = without_nones(id=part.id)
     if part.name == CODE:
         return {"codeExecutionResult": {**named, **_of(part.result)}}
-    return {"toolResponse": {**named, "toolType": part.name.upper(), **without_nones(response=part.result)}}
+    return {"toolResponse": {**named, **_typed(part.name), **without_nones(response=part.result)}}
+
+
+def _typed(name: str) -> Json:
+    return {} if name == UNNAMED else {"toolType": name.upper()}
+
+
+def _read_type(native: Json, where: str) -> str:
+    given = native.get("toolType")
+    return UNNAMED if given is None else text(given, f"{where}.toolType").lower()
 
 
 def read_code(native: Json, where: str = "executableCode") -> ServerCallPart:
@@ -138,16 +160,18 @@ def read_outcome(native: Json, where: str = "codeExecutionResult") -> ServerResu
 def read_server_call(native: Json, where: str = "toolCall") -> ServerCallPart:
     """A call of another tool of the vendor."""
     call = fields(native["toolCall"], where)
-    name = text(call.get("toolType"), f"{where}.toolType").lower()
+    name = _read_type(call, where)
     return ServerCallPart(name, call.get("id"), call.get("args"), signature=native.get("thoughtSignature"))
 
 
 def read_served(native: Json, where: str = "toolResponse") -> ServerResultPart:
     """What such a tool gave back."""
     found = fields(native["toolResponse"], where)
-    name = text(found.get("toolType"), f"{where}.toolType").lower()
     return ServerResultPart(
-        name, found.get("id"), found.get("response"), signature=native.get("thoughtSignature")
+        _read_type(found, where),
+        found.get("id"),
+        found.get("response"),
+        signature=native.get("thoughtSignature"),
     )
 
 

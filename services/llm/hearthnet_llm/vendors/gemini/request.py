@@ -13,30 +13,49 @@ from hearthnet_llm.vendors.reading import checked, fields, refuse, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "query": ("auto", "none", "alt=sse", "%24alt=json%3Benum-encoding%3Dint"),
+    "query": (
+        "auto",
+        "none",
+        "alt=sse",
+        "alt=json",
+        "%24alt=json%3Benum-encoding%3Dint",
+        "%24alt=json%3Benum-encoding%3Dint&alt=sse",
+        "$alt=json;enum-encoding=int",
+        "alt=sse&%24alt=json%3Benum-encoding%3Dint",
+    ),
+    "model": ("path", "name", "full", "resource"),
     "generation": ("absent", "empty"),
     "parameters": ("parametersJsonSchema", "parameters"),
     "response_schema": ("responseJsonSchema", "responseSchema"),
     "mime": ("auto", "none", "text/plain", "text/x.enum"),
     "no_args": ("object", "absent"),
-    "proof": ("text", "alone"),
+    "no_parts": ("list", "absent"),
+    "media_result": ("output", "absent"),
+    "proof": ("text", "alone", "thought"),
     "arguments": ("whole", "streamed"),
     "types": schema.TYPES,
-    "mode": ("name", "number"),
-    "auto": ("AUTO", "VALIDATED"),
-    "tool_config": ("absent", "empty", "calling"),
+    "nullable": ("field", "list"),
+    "output_types": schema.TYPES,
+    "output_nullable": ("field", "list"),
+    "mode": ("name", "number", "lower"),
+    "auto": ("AUTO", "VALIDATED", "MODE_UNSPECIFIED"),
+    "among": ("VALIDATED", "AUTO"),
+    "names": ("absent", "empty"),
+    "tool_config": ("absent", "empty", "calling", "alone"),
     "tools": ("apart", "together"),
     "functions": ("together", "apart"),
-    "thought": ("when_so", "always"),
     "contents_parts": ("list", "one"),
     "system_parts": ("list", "one"),
     "system_role": ("none", "user", "model", "system"),
     "user_role": ("user", "none"),
     "result_role": ("user", "function", "tool", "none"),
     "unsigned": ("marked", "plain"),
+    **messages.thought_choices(),
     **names.SPELLINGS,
 }
 _MODELS: Final = "models"
+_COLLECTIONS: Final = ("models", "tunedmodels", "endpoints")
+"""What a model's name stands below, in small letters; Vertex AI serves tuned models as endpoints."""
 _ACTIONS: Final = ("generateContent", "streamGenerateContent")
 _STREAM: Final = "alt=sse"
 _PLAIN: Final[dict[str, str]] = {
@@ -68,6 +87,8 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     }
     if request.service_tier is not None:
         body["serviceTier"] = request.service_tier
+    if (named := spelling.get("model", "path")) != "path":
+        body["model"] = _named(target.model, target.base)[named]
     generation = _generation(request, spelling)
     if generation or spelling.get("generation") == "empty":
         body["generationConfig"] = generation
@@ -76,8 +97,8 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     query = spelling.get("query", "auto")
     if query == "auto":
         query = _STREAM if request.stream else "none"
-    named = names.spelled(body, "Request", dict(spelling))
-    return HttpRequest("POST", url if query == "none" else f"{url}?{query}", named)
+    spelled = names.spelled(body, "Request", dict(spelling))
+    return HttpRequest("POST", url if query == "none" else f"{url}?{query}", spelled)
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
@@ -89,12 +110,15 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     base, _, collection = rest.rpartition("/")
     if collection != _MODELS:
         model = f"{collection}/{model}"
-    if not collection.lower().endswith(_MODELS) or action not in _ACTIONS:
+    if collection.lower() not in _COLLECTIONS or action not in _ACTIONS:
         refuse("path", f"must be /models/MODEL:{_ACTIONS[0]} or :{_ACTIONS[1]}")
     streamed = action == _ACTIONS[1]
     if query != (_STREAM if streamed else ""):
         spelling["query"] = query or "none"
     body = names.camel(native.body, "Request", spelling)
+    if body.get("model") is not None:
+        forms = _named(model, base)
+        spelling["model"] = next((form for form, name in forms.items() if name == body["model"]), "name")
     generation = body.get("generationConfig")
     spelling["generation"] = "absent" if generation is None else "empty"
     generation = fields(generation or {}, "generationConfig")
@@ -105,7 +129,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         service_tier=body.get("serviceTier"),
         stream=streamed,
         **tools.read(body, spelling),
-        **{ours: generation.get(its) for ours, its in _PLAIN.items()},
+        **{ours: _whole(generation.get(its)) for ours, its in _PLAIN.items()},
     )
     return checked(request), Target(model, base, vendor, spelling=spelling)
 
@@ -120,11 +144,25 @@ def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     if request.response_schema is not None:
         given = request.response_schema.schema
         if given is not None and spelling.get("response_schema") == "responseSchema":
-            made["responseSchema"] = schema.write(given, spelling.get("types", schema.TYPES[0]))
+            made["responseSchema"] = schema.write(given, spelling, "output_")
         elif given is not None:
             made["responseJsonSchema"] = given
     thinking = {} if request.thinking is None else {"thinkingConfig": _thinking(request.thinking)}
     return {**made, **thinking}
+
+
+def _named(model: str, base: str) -> dict[str, str]:
+    """How a body may name the model that stands in the path already, by `model`; `resource` as Vertex AI has
+    it, from the project on.
+    """
+    project = base[base.find("projects/") :] if "projects/" in base else ""
+    full = f"{_MODELS}/{model}"
+    return {"name": model, "full": full, "resource": f"{project}/{full}" if project else full}
+
+
+def _whole(value: Any) -> Any:
+    """A number without a fraction as an integer: Google's own clients write topK as 40.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _thinking(thinking: Thinking) -> Json:
@@ -151,7 +189,7 @@ def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema |
     if generation.get("responseSchema") is not None:
         spelling["response_schema"] = "responseSchema"
         where = "generationConfig.responseSchema"
-        given = schema.read(fields(generation["responseSchema"], where), spelling)
+        given = schema.read(fields(generation["responseSchema"], where), spelling, "output_")
     mime = generation.get("responseMimeType")
     if mime in SPELLINGS["mime"] or (mime is None and given is not None):
         spelling["mime"] = mime or "none"

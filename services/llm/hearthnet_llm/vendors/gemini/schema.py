@@ -1,11 +1,12 @@
 """Google's own schema dialect (OpenAPI 3.0's, `parameters` and `responseSchema`), both ways to JSON Schema.
 
-It differs in the spelling of types, STRING or 1 for "string", and in `nullable` for a second type "null".
+It differs in the spelling of types, STRING or 1 for "string", and in `nullable` for a second type "null",
+which some clients write as a list all the same. `prefix` is that of the choices in a spelling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 TYPES: Final = ("lower", "upper", "number")
@@ -25,38 +26,43 @@ _WRITTEN: Final[dict[str, Callable[[str], Any]]] = {
     "upper": str.upper,
     "number": lambda name: _NUMBERS.get(name, name),
 }
+_NAMED: Final = ("properties", "$defs", "defs")
+_INNER: Final = ("items", "anyOf", "additionalProperties", "prefixItems", "oneOf", "allOf")
 
 
-def write(schema: Any, types: str) -> Any:
+def write(schema: Any, spelling: Mapping[str, str], prefix: str = "") -> Any:
     """The dialect's schema."""
-    return _mapped(schema, lambda inner: _write_type(inner, types))
+    types = spelling.get(f"{prefix}types", TYPES[0])
+    listed = spelling.get(f"{prefix}nullable") == "list"
+    return _mapped(schema, lambda inner: _write_type(inner, _WRITTEN[types], listed))
 
 
-def _write_type(schema: dict[str, Any], types: str) -> dict[str, Any]:
+def _write_type(schema: dict[str, Any], written: Callable[[str], Any], listed: bool) -> dict[str, Any]:
     kind = schema.get("type")
     made = dict(schema)
-    if isinstance(kind, list) and len(kind) == 2 and kind[1] == "null":
+    if isinstance(kind, list) and len(kind) == 2 and kind[1] == "null" and not listed:
         made |= {"type": kind[0], "nullable": True}
         kind = kind[0]
     if isinstance(kind, str):
-        made["type"] = _WRITTEN[types](kind)
+        made["type"] = written(kind)
+    elif isinstance(kind, list):
+        made["type"] = [written(one) if isinstance(one, str) else one for one in kind]
     return made
 
 
-def read(schema: Any, spelling: dict[str, str]) -> Any:
+def read(schema: Any, spelling: dict[str, str], prefix: str = "") -> Any:
     """JSON Schema of the dialect's; notes in `spelling` how types are written."""
-    return _mapped(schema, lambda inner: _read_type(inner, spelling))
+    return _mapped(schema, lambda inner: _read_type(inner, spelling, prefix))
 
 
-def _read_type(schema: dict[str, Any], spelling: dict[str, str]) -> dict[str, Any]:
+def _read_type(schema: dict[str, Any], spelling: dict[str, str], prefix: str) -> dict[str, Any]:
     kind = schema.get("type")
     made = dict(schema)
-    if isinstance(kind, int):
-        spelling["types"] = "number"
-        kind = _BY_NUMBER.get(kind)
-    elif isinstance(kind, str) and kind.lower() != kind:
-        spelling["types"] = "upper"
-        kind = kind.lower()
+    if isinstance(kind, list):
+        spelling[f"{prefix}nullable"] = "list"
+        made["type"] = [_plain(one, spelling, prefix) for one in kind]
+        return made
+    kind = _plain(kind, spelling, prefix)
     if kind is not None:
         made["type"] = kind
         if made.get("nullable") is True and isinstance(kind, str):
@@ -65,15 +71,27 @@ def _read_type(schema: dict[str, Any], spelling: dict[str, str]) -> dict[str, An
     return made
 
 
+def _plain(kind: Any, spelling: dict[str, str], prefix: str) -> Any:
+    """A type as JSON Schema has it."""
+    if isinstance(kind, int):
+        spelling[f"{prefix}types"] = "number"
+        return _BY_NUMBER.get(kind)
+    if isinstance(kind, str) and kind.lower() != kind:
+        spelling[f"{prefix}types"] = "upper"
+        return kind.lower()
+    return kind
+
+
 def _mapped(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     if isinstance(schema, list):
         return [_mapped(item, change) for item in schema]
     if not isinstance(schema, dict):
         return schema
     made = change(schema)
-    for name in ("items", "anyOf", "additionalProperties"):
+    for name in _INNER:
         if name in made:
             made[name] = _mapped(made[name], change)
-    if isinstance(made.get("properties"), dict):
-        made["properties"] = {name: _mapped(inner, change) for name, inner in made["properties"].items()}
+    for name in _NAMED:
+        if isinstance(made.get(name), dict):
+            made[name] = {key: _mapped(inner, change) for key, inner in made[name].items()}
     return made

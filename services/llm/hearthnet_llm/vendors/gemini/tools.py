@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, Named, ServerTool, Tool, ToolChoice
-from hearthnet_llm.vendors.gemini import schema
+from hearthnet_llm.request import ChatRequest, Named, Tool, ToolChoice
+from hearthnet_llm.vendors.gemini import own_tools, schema
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
-_KINDS: Final[dict[str, str]] = {
-    "web_search": "googleSearch",
-    "code_execution": "codeExecution",
-    "web_fetch": "urlContext",
-    "file_search": "fileSearch",
-    "maps": "googleMaps",
-    "enterprise_web_search": "enterpriseWebSearch",
-    "computer": "computerUse",
-    "web_search_retrieval": "googleSearchRetrieval",
-}
-_SETTINGS: Final[dict[str, dict[str, str]]] = {
-    "googleSearch": {"blocked_domains": "excludeDomains"},
-    "fileSearch": {"sources": "fileSearchStoreNames", "max_results": "topK", "filter": "metadataFilter"},
-    "computerUse": {"environment": "environment", "excluded": "excludedPredefinedFunctions"},
-}
 _MODES: Final = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 """In the order of their numbers."""
+_AMONG: Final = ("VALIDATED", "AUTO")
+"""Modes in which the model may call none of the functions that are named."""
 _FUNCTIONS: Final = "functionDeclarations"
 _PLAIN: Final = "JsonSchema"
 """What ends the names of the fields that hold JSON Schema; the others are in the vendor's own dialect."""
@@ -39,9 +26,9 @@ def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     if request.tools is not None:
         body["tools"] = _grouped(request.tools, spelling)
     config = _config(request, spelling)
-    if config and request.tools:
+    if config and (request.tools or spelling.get("tool_config") == "alone"):
         body["toolConfig"] = config
-    elif (stands := spelling.get("tool_config", "absent")) != "absent":
+    elif (stands := spelling.get("tool_config", "absent")) in ("empty", "calling"):
         body["toolConfig"] = {"functionCallingConfig": {}} if stands == "calling" else {}
     return body
 
@@ -50,7 +37,7 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
     """Functions that follow one another are one native tool; a target may want all in one, or each apart."""
     groups: list[Json] = []
     for tool in tools:
-        native = _write_server(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
+        native = own_tools.write(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
         joined = bool(groups) and (_FUNCTIONS in native) and (_FUNCTIONS in groups[-1])
         if joined and spelling.get("functions") != "apart":
             groups[-1][_FUNCTIONS] += native[_FUNCTIONS]
@@ -65,42 +52,42 @@ def _write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     named = {"name": tool.name, **without_nones(description=tool.description)}
     given = {"parameters": tool.parameters_schema, "response": tool.result_schema}
     if spelling.get("parameters") == "parameters":
-        types = spelling.get("types", schema.TYPES[0])
-        own = {name: schema.write(one, types) for name, one in given.items() if one is not None}
+        own = {name: schema.write(one, spelling) for name, one in given.items() if one is not None}
         return {**named, **own}
     return {**named, **{f"{name}{_PLAIN}": one for name, one in given.items() if one is not None}}
 
 
-def _write_server(tool: ServerTool) -> Json:
-    native = _KINDS.get(tool.kind)
-    if native is None:
-        refuse("/input/tools", f"Gemini has no tool {tool.kind}; it has {', '.join(_KINDS)}")
-    names = _SETTINGS.get(native, {})
-    return {native: without_nones(**{its: getattr(tool, ours) for ours, its in names.items()})}
-
-
 def _config(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
-    choice = request.tool_choice
     made: Json = {}
     if request.show_server_tools is not None:
         made["includeServerSideToolInvocations"] = request.show_server_tools
-    if choice is None:
-        return made
-    mode, names = _mode(choice), None
-    if mode == "AUTO":
-        mode = spelling.get("auto", "AUTO")
+    retrieving = own_tools.write_place(request.tools or [])
+    if retrieving:
+        made["retrievalConfig"] = retrieving
+    calling: Json = {} if request.tool_choice is None else _choice(request.tool_choice, spelling)
+    if spelling.get("arguments") == "streamed":
+        calling[_STREAMED] = True
+    return {"functionCallingConfig": calling, **made} if calling else made
+
+
+def _choice(choice: ToolChoice, spelling: Mapping[str, str]) -> Json:
+    mode, names = _mode(choice, spelling), None
     if isinstance(choice, Named):
         names = [choice.name, *choice.others]
-    written: Any = _MODES.index(mode) if spelling.get("mode") == "number" else mode
-    streamed = {_STREAMED: True} if spelling.get("arguments") == "streamed" else {}
-    named = without_nones(allowedFunctionNames=names)
-    return {"functionCallingConfig": {"mode": written, **named, **streamed}, **made}
+    elif spelling.get("names") == "empty":
+        names = []
+    match spelling.get("mode"):
+        case "number":
+            return {"mode": _MODES.index(mode), **without_nones(allowedFunctionNames=names)}
+        case "lower":
+            mode = mode.lower()
+    return {"mode": mode, **without_nones(allowedFunctionNames=names)}
 
 
-def _mode(choice: ToolChoice) -> str:
+def _mode(choice: ToolChoice, spelling: Mapping[str, str]) -> str:
     if isinstance(choice, Named):
-        return "ANY" if choice.required else "VALIDATED"
-    return {"auto": "AUTO", "none": "NONE", "required": "ANY"}[choice]
+        return "ANY" if choice.required else spelling.get("among", "VALIDATED")
+    return {"auto": spelling.get("auto", "AUTO"), "none": "NONE", "required": "ANY"}[choice]
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
@@ -113,9 +100,14 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
         spelling["tool_config"] = "empty"
     if config.get("includeServerSideToolInvocations") is not None:
         made["show_server_tools"] = config["includeServerSideToolInvocations"]
+    if config.get("retrievalConfig") is not None:
+        where = "toolConfig.retrievalConfig"
+        own_tools.read_place(fields(config["retrievalConfig"], where), made.setdefault("tools", []), where)
     if config.get("functionCallingConfig") == {}:
         spelling["tool_config"] = "calling"
     elif config.get("functionCallingConfig") is not None:
+        if not made.get("tools"):
+            spelling["tool_config"] = "alone"
         calling = fields(config["functionCallingConfig"], "toolConfig.functionCallingConfig")
         made["tool_choice"] = _read_choice(calling, spelling)
     return made
@@ -136,11 +128,13 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
             if name == _FUNCTIONS:
                 tools += [_read(one, where, spelling) for one in objects(value, where)]
             else:
-                tools.append(_read_server(name, fields(value, where), where))
+                tools.append(own_tools.read(name, fields(value, where), where))
     return tools
 
 
 def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
+    if native.get("behavior") is not None:
+        refuse(f"{where}.behavior", "a call that is answered later is not known; leave it out")
     given = {}
     for name, ours in (("parameters", "parameters_schema"), ("response", "result_schema")):
         found = native.get(f"{name}{_PLAIN}")
@@ -151,26 +145,23 @@ def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), **given)
 
 
-def _read_server(name: str, native: Json, where: str) -> Tool:
-    kind = next((ours for ours, its in _KINDS.items() if its == name), None)
-    if kind is None:
-        refuse(where, f"no tool {name!r} is known")
-    settings = {ours: native.get(its) for ours, its in _SETTINGS.get(name, {}).items()}
-    return Tool(kind, server=ServerTool(kind=kind, **settings))
-
-
-def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice:
-    mode = native.get("mode")
+def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice | None:
     if native.get(_STREAMED):
         spelling["arguments"] = "streamed"
-    if isinstance(mode, int) and mode < len(_MODES):
-        spelling["mode"] = "number"
-        mode = _MODES[mode]
-    names = native.get("allowedFunctionNames") or []
+        if native.get("mode") is None:
+            return None
+    mode = _read_mode(native.get("mode"), spelling)
+    names = native.get("allowedFunctionNames")
+    if names and mode in ("ANY", *_AMONG):
+        if mode != "ANY":
+            spelling["among"] = mode
+        return Named(names[0], names[1:], mode == "ANY")
     if names:
-        return Named(names[0], names[1:], mode != "VALIDATED")
+        refuse("toolConfig.functionCallingConfig.allowedFunctionNames", f"has no meaning with mode {mode}")
+    if names is not None:
+        spelling["names"] = "empty"
     match mode:
-        case "AUTO" | "VALIDATED":
+        case "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED":
             spelling["auto"] = mode
             return "auto"
         case "ANY":
@@ -179,3 +170,14 @@ def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice:
             return "none"
         case _:
             refuse("toolConfig.functionCallingConfig.mode", f"no mode {mode!r} is known")
+
+
+def _read_mode(given: Any, spelling: dict[str, str]) -> Any:
+    """The mode by its name; it may be a number, or in small letters."""
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(_MODES):
+        spelling["mode"] = "number"
+        return _MODES[given]
+    if isinstance(given, str) and given != given.upper() and given.upper() in _MODES:
+        spelling["mode"] = "lower"
+        return given.upper()
+    return given
