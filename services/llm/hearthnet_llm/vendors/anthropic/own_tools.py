@@ -22,7 +22,6 @@ _OWN: Final[dict[str, str]] = {
     "use_cache": "use_cache",
     "inclusion": "response_inclusion",
 }
-_PLACE: Final = ("city", "region", "country", "timezone")
 _SCREEN: Final[dict[str, str]] = {
     "width": "display_width_px",
     "height": "display_height_px",
