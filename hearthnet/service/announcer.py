@@ -38,11 +38,17 @@ class Announcer:
         self._version = version
         self._tasks = tasks
         self._hosted: list[Hosted] = []
+        self._built_in: list[Hosted] = []
         self._topics: set[str] = set()
 
-    async def open(self) -> None:
-        """Starts to announce, every 20 s and whenever the connection comes back."""
-        await self._subscribe(subjects.EVERYTHING)
+    async def open(self, built_in: list[Hosted]) -> None:
+        """Starts to announce, every 20 s and whenever the connection comes back.
+
+        Of what is built in only the own node is told, and only where it asks for just that.
+        """
+        self._built_in = built_in
+        for topic in {subjects.EVERYTHING, *map(_topic, built_in)}:
+            await self._subscribe(topic)
         self._peer.link.on_back(self._announce)
         self._tasks.start(self._repeat(), "announcements")
 
@@ -124,6 +130,8 @@ class Announcer:
             for entry in self._hosted
             if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or _is_for(rank, entry))
         ]
+        if own:
+            mine += [entry for entry in self._built_in if wanted == _topic(entry)]
         if not mine:
             return None
         target = subjects.reply(self._peer.node_id, asker, header.from_instance, header.id)

@@ -21,6 +21,7 @@ from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet
+from hearthnet.service.traced import Traced
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
@@ -39,11 +40,13 @@ class Host:
         self._records, self._budget, self._memory = node.records, node.budget, node.memory
         peer = node.bus.peer
         self.peer: Final[Peer] = peer
-        self._endpoints = endpoints(service)
+        self._endpoints = endpoints(service) | endpoints(Traced(peer, service.name))
+        self._built_in = [self._host(Traced.OFFER)]
         self._tasks = TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
         self._hosted: list[Hosted] = []
+        self._offered: list[Hosted] = []
         self._running: dict[str, Running] = {}
         self._draining = False
         self.dropped = 0
@@ -74,7 +77,7 @@ class Host:
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
-        await self._announcer.open()
+        await self._announcer.open(self._built_in)
         await self.refresh()
         await self._monitor.open()
         self._tasks.start(self._tick(), "tick")
@@ -85,6 +88,7 @@ class Host:
         known = {_key(entry.offer): entry for entry in self._hosted}
         fresh = [self._host(offer) for offer in self._service.offers()]
         self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
+        self._offered = [*self._hosted, *self._built_in]
         await self._announcer.offer(self._hosted)
 
     async def close(self, drain_seconds: float) -> None:
@@ -126,7 +130,7 @@ class Host:
                 return
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
-            admitted = admission.admit(self.peer, self._endpoints, self._hosted, frame)
+            admitted = admission.admit(self.peer, self._endpoints, self._offered, frame)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
                 self._tasks.start(self._refuse(frame, error), "refusal")
