@@ -69,7 +69,7 @@ class Traces:
     def serving(self, header: Header, bytes_in: int) -> Entry:
         """A call to this process begins; it belongs to its caller's step, where the header names one."""
         above = traceparent.read(header.traceparent) if header.traceparent else ""
-        entry = self._begin("provider", header.capability[:_LONGEST_NAME], above, header.run)
+        entry = self._begin("provider", header.capability[:_LONGEST_NAME], above, header.run[:_LONGEST_NAME])
         entry.peer = header.sender
         entry.call = header.id
         entry.bytes_in = bytes_in
