@@ -243,6 +243,22 @@ GEMINI: dict[str, Json] = {
             },
         ]
     },
+    "names of fields in both forms": contents(
+        [SAID],
+        [CALL],
+        [
+            {
+                "functionResponse": {
+                    "name": "f",
+                    "response": {},
+                    "parts": [{"inline_data": {"mime_type": "image/png", "data": "AA"}}],
+                }
+            },
+            PICTURE,
+        ],
+    ),
+    "no functions": {"tools": [{"codeExecution": {}, "functionDeclarations": []}]},
+    "no tools at all": {"tools": [{"functionDeclarations": []}]},
     "a choice in small letters": choosing(mode="any", allowedFunctionNames=["f"]),
     "a choice among none": choosing(mode="ANY", allowedFunctionNames=[]),
     "a choice of some or none": choosing(mode="AUTO", allowedFunctionNames=["f"]),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hearthnet_llm.request import ChatRequest, ResponseSchema, Thinking
 from hearthnet_llm.vendors.gemini import messages, names, schema, tools
-from hearthnet_llm.vendors.reading import checked, fields, refuse, without_nones
+from hearthnet_llm.vendors.reading import checked, fields, refuse, ungrammatical, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -44,6 +44,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool_config": ("absent", "empty", "calling", "alone"),
     "tools": ("apart", "together"),
     "functions": ("together", "apart"),
+    "no_functions": ("absent", "listed"),
     "contents_parts": ("list", "one"),
     "system_parts": ("list", "one"),
     "system_role": ("none", "user", "model", "system"),
@@ -79,6 +80,7 @@ _PROOFS: Final = ("gemini-3",)
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /models/{model}:generateContent, or its streaming sister."""
+    ungrammatical(request)
     spelling = target.spelling
     proofs = target.model.startswith(_PROOFS)
     body = {

@@ -45,6 +45,8 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
             groups[-1] |= native
         else:
             groups.append(native)
+    if spelling.get("no_functions") == "listed":
+        groups = [{_FUNCTIONS: [], **group} for group in groups or [{}]]
     return groups
 
 
@@ -118,6 +120,9 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
     before = False
     for place, entry in enumerate(native):
         held = {name: value for name, value in entry.items() if value is not None}
+        if held.get(_FUNCTIONS) == []:
+            spelling["no_functions"] = "listed"
+            del held[_FUNCTIONS]
         if len(held) > 1:
             spelling["tools"] = "together"
         if before and _FUNCTIONS in held:
