@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -47,6 +48,7 @@ def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
     return found["name"], version
 
 
+@lru_cache(maxsize=1024)
 def parse_capability(text: str) -> Capability:
     """The capability that `name@major.minor` names; `bad_request` where the version is missing."""
     name, version = split_name(text)

@@ -157,18 +157,22 @@ class _Defaults(NamedTuple):
 
     values: dict[str, Any]
     nested: dict[str, _Defaults]
+    nests: bool
+    """Whether a default is a list or an object, of which everybody needs one of their own."""
 
     @classmethod
     def of(cls, schema: Schema) -> _Defaults:
         properties: dict[str, Schema] = schema.get("properties", {})
         nested = {name: cls.of(inner) for name, inner in properties.items() if "properties" in inner}
+        values = {name: inner["default"] for name, inner in properties.items() if "default" in inner}
         return cls(
-            {name: inner["default"] for name, inner in properties.items() if "default" in inner},
+            values,
             {name: inner for name, inner in nested.items() if inner.values or inner.nested},
+            any(isinstance(value, list | dict) for value in values.values()),
         )
 
     def fill(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        filled = {**deepcopy(self.values), **value}
+        filled = {**(deepcopy(self.values) if self.nests else self.values), **value}
         for name, inner in self.nested.items():
             if isinstance(filled.get(name), dict):
                 filled[name] = inner.fill(filled[name])
