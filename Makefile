@@ -20,6 +20,9 @@ MADE := $(VENV)/.made
 INSTALLED := $(VENV)/.installed
 WITH_MODEL := $(VENV)/.model
 WITH_DEV := $(VENV)/.dev
+# NATS clients for Node.js, which the tests look at a node with; pinned by hash, from the registry that npm is set to.
+CLIENTS := tests/clients
+WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,7 +36,7 @@ up: install  ## install what is missing, then run this node until Ctrl-C
 
 install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pinned, into .venv
 
-dev: install $(WITH_DEV)  ## install, and the tools that `make test` uses
+dev: install $(WITH_DEV) $(WITH_CLIENTS)  ## install, and the tools that `make test` uses
 
 test: dev  ## every check, from nothing: style, types, layers, tests, coverage
 	@failed=; for part in style types layers pytest floors; do \
@@ -78,7 +81,7 @@ system-deps:  ## the Debian packages the tests need (apt-get, sudo where not roo
 	@PYTHON=$(PYTHON) tools/system_deps.sh
 
 clean:  ## remove .venv and everything generated here (never a data folder)
-	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis $(CLIENTS)/node_modules
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -104,4 +107,11 @@ $(WITH_MODEL): $(MADE) constraints.txt
 $(WITH_DEV): $(INSTALLED)
 	@echo "installing the tools for tests"
 	@$(PIP) -e ".[dev]"
+	@touch $@
+
+$(WITH_CLIENTS): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
+	@node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null || \
+	    { echo "the tests need Node.js 18 or newer, and npm: 'make system-deps' installs them" >&2; exit 1; }
+	@echo "installing NATS clients for Node.js, for the tests"
+	@npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -8,6 +8,9 @@ while read -r package; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done < <(sed 's/#.*//; s/[[:space:]]*$//; /^$/d' system-deps.txt)
 "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+# Where it came from does not matter, so the program is asked for and not the package.
+node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null ||
+    missing+=(nodejs npm)
 
 if [ ${#missing[@]} -eq 0 ]; then
     echo "system packages: all there"

@@ -21,8 +21,8 @@ from hearthnet.types import Capability
 from hearthnet.wire import subjects
 
 PREFIX: Final = "$SRV"
-MOST_ENDPOINTS: Final = 128
-"""More are not listed, so that no answer is larger than about 64 KiB."""
+MOST_ENDPOINTS: Final = 100
+"""More are not listed, so that no answer is larger than 64 KiB."""
 _TEXT: Final = 200
 _REPLY: Final = re.compile(re.escape(OPERATOR_INBOX) + r"(?:\.[^\s.*>]{1,64}){1,4}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -131,10 +131,13 @@ def config_of(settings: ServerSettings, *guests: Home) -> str:
     return text.replace("  SYS {\n", f"{stores}  SYS {{\n", 1)
 
 
-async def start_mesh(folder: Path, *others: str, stores: bool = True) -> Mesh:
+async def start_mesh(
+    folder: Path, *others: str, stores: bool = True, operators: tuple[str, ...] = ()
+) -> Mesh:
     """Founds a community in `folder`, takes in a guest as a member, and a member for each of `others`, and
     starts the founder's server. There each of them has a store of its own, in place of the one that its own
     server would have; without `stores` only the founder.
+    `operators` are public nkeys.
     """
     home, guest = Home.resolve(folder / "home"), Home.resolve(folder / "guest")
     more = tuple(Home.resolve(folder / name) for name in others)
@@ -153,6 +156,7 @@ async def start_mesh(folder: Path, *others: str, stores: bool = True) -> Mesh:
         store_login=prepared.identity.store_login().public,
         system_login=Login(bytes(32)).public,
         own=prepared.identity.node_id,
+        operators=operators,
     )
     guests = (guest, *more) if stores else ()
     server = NatsServer.start(folder / "nats", config_of(settings, *guests))

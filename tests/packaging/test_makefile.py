@@ -29,13 +29,16 @@ class Checkout:
 
     def __init__(self, folder: Path, version_check: int = 0) -> None:
         self.folder, self.calls = folder / "checkout", folder / "calls"
-        for name in ["Makefile", "constraints.txt", "pyproject.toml"]:
-            self.folder.mkdir(exist_ok=True)
+        (self.folder / "tests" / "clients").mkdir(parents=True)
+        clients = ["tests/clients/package.json", "tests/clients/package-lock.json"]
+        for name in ["Makefile", "constraints.txt", "pyproject.toml", *clients]:
             shutil.copy(ROOT / name, self.folder / name)
         for project in ROOT.glob("services/*/pyproject.toml"):
             copy = self.folder / project.relative_to(ROOT)
             copy.parent.mkdir(parents=True)
             shutil.copy(project, copy)
+        self.programs = folder / "programs"
+        self.programs.mkdir()
         self.python, recorder = folder / "python3", folder / "recorder"
         recorder.write_text(_RECORDER.format(calls=self.calls))
         self.python.write_text(_PYTHON.format(version_check=version_check, recorder=recorder))
@@ -47,10 +50,16 @@ class Checkout:
         environment = {
             name: value for name, value in bare_environment().items() if not name.startswith("MAKE")
         }
+        environment["PATH"] = f"{self.programs}:{environment['PATH']}"
         command = ["make", f"PYTHON={self.python}", *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
+
+    def program(self, name: str, script: str) -> None:
+        """Puts a program on the path, before those of this machine."""
+        (self.programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.programs / name).chmod(0o755)
 
     def called(self) -> list[str]:
         """The recorded calls since the last time this was asked."""
@@ -101,3 +110,25 @@ def test_plain_make_lists_every_target_a_person_types(tmp_path: Path) -> None:
     listed = Checkout(tmp_path).make().stdout
     for target in ["up", "install", "test", "lint", "system-deps", "clean"]:
         assert f"make {target} " in listed
+
+
+@pytest.mark.req("SETUP-11")
+def test_the_clients_of_the_tests_are_installed_once(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    checkout.program("node", "exit 0")
+    checkout.program("npm", f'echo "npm $*" >> "{checkout.calls}"; mkdir tests/clients/node_modules')
+    assert checkout.make("dev").returncode == 0
+    assert any(line.startswith("npm ci --prefix tests/clients") for line in checkout.called())
+    assert checkout.make("dev").returncode == 0
+    assert checkout.called() == []
+
+
+@pytest.mark.req("SETUP-11")
+def test_without_node_the_tests_say_what_to_do(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    checkout.program("node", "exit 1")
+    result = checkout.make("dev")
+    assert result.returncode != 0
+    assert result.stderr.splitlines()[0] == (
+        "the tests need Node.js 18 or newer, and npm: 'make system-deps' installs them"
+    )

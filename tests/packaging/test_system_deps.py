@@ -15,9 +15,15 @@ _APT = '#!/bin/sh\necho "apt-get $*"\n'
 _DPKG = '#!/bin/sh\ncase "$*" in *make*) echo "install ok installed";; *) exit 1;; esac\n'
 
 
-def install(folder: Path, packages: str) -> list[str]:
+def install(folder: Path, packages: str, node: str = "exit 0") -> list[str]:
     """What the script says with `packages` in system-deps.txt, run as root or with a sudo that just runs."""
-    commands = {"apt-get": _APT, "dpkg-query": _DPKG, "sudo": '#!/bin/sh\nexec "$@"\n'}
+    commands = {
+        "apt-get": _APT,
+        "dpkg-query": _DPKG,
+        "sudo": '#!/bin/sh\nexec "$@"\n',
+        "node": f"#!/bin/sh\n{node}\n",
+        "npm": "#!/bin/sh\n",
+    }
     for name, text in commands.items():
         command = folder / "bin" / name
         command.parent.mkdir(exist_ok=True)
@@ -43,3 +49,8 @@ def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packages", ["", "# nothing\n", "make\n"])
 def test_nothing_missing_means_nothing_done(packages: str, tmp_path: Path) -> None:
     assert install(tmp_path, packages) == ["system packages: all there"]
+
+
+def test_a_node_that_is_missing_or_old_is_asked_for(tmp_path: Path) -> None:
+    said = install(tmp_path, "make\n", node="exit 1")
+    assert said[0] == "system packages: installing nodejs npm"

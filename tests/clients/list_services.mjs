@@ -1,0 +1,32 @@
+// Lists the services of a node with NATS's own client for them, and prints what they said as JSON.
+// Arguments: the server's URL, the file with the operator's seed.
+import { readFileSync } from "node:fs";
+import { connect, nkeyAuthenticator } from "@nats-io/transport-node";
+import { Svcm } from "@nats-io/services";
+
+const [url, seedFile] = process.argv.slice(2);
+const seed = new TextEncoder().encode(readFileSync(seedFile, "utf8").trim());
+const connection = await connect({
+  servers: url,
+  authenticator: nkeyAuthenticator(seed),
+  inboxPrefix: "_INBOX_ops",
+  reconnect: false,
+});
+
+async function gathered(answers) {
+  const found = [];
+  for await (const answer of await answers) found.push(answer);
+  return found;
+}
+
+try {
+  const client = new Svcm(connection).client();
+  const ping = await gathered(client.ping());
+  const [info, stats] = await Promise.all([gathered(client.info()), gathered(client.stats())]);
+  const one = ping[0];
+  const named = await gathered(client.info(one.name));
+  const single = await gathered(client.stats(one.name, one.id));
+  process.stdout.write(JSON.stringify({ ping, info, stats, named, single }));
+} finally {
+  await connection.close();
+}
