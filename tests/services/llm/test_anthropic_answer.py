@@ -236,3 +236,24 @@ def test_a_source_of_a_new_kind_is_left_out() -> None:
     text = {"type": "text", "text": "x", "citations": [{"type": "dream_location"}]}
     answer = {"type": "message", "content": [text], "stop_reason": "end_turn", "usage": {"output_tokens": 1}}
     assert heard("anthropic", json.dumps(answer).encode())[0] == Token("x")
+
+
+def test_what_a_stream_begins_with_is_part_of_the_answer_once() -> None:
+    called = {
+        "type": "tool_use",
+        "id": "t",
+        "name": "look",
+        "input": {"at": "x"},
+        "caller": {"type": "code_execution_20250825", "tool_id": "s"},
+    }
+    begun = {**START, "message": {**START["message"], "content": [called], "stop_reason": "tool_use"}}
+    calls = [ToolCall("t", "look", {"at": "x"}, called_by="code_execution_20250825/s")]
+    assert heard("anthropic", events(begun, STOP))[:-1] == calls
+    frames = heard("anthropic", events(begun, begun, *block(1, {"type": "text", "text": "Hi"}), end(), STOP))
+    assert frames[:-1] == [*calls, Token("Hi")]
+
+
+def test_an_answer_that_only_says_that_it_is_over_is_whole() -> None:
+    bare = {"type": "message_start", "message": {"type": "message", "content": []}}
+    said = block(0, {"type": "text", "text": "x" * 7})
+    assert heard("anthropic", events(bare, *said, STOP))[-1] == Done("end", 20, 2, "native")

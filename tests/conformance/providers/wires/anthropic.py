@@ -51,6 +51,8 @@ def of_events(events: list[dict[str, Any]]) -> Expected:
     if any(event["type"] == "error" for event in events):
         return Expected(failed=True, text=_texts(events, "text"), thinking=_texts(events, "thinking"))
     blocks, usage, reason = _message(events)
+    if reason is None and events[-1]["type"] == "message_stop":
+        reason = "end_turn"
     found = Expected(failed=reason is None)
     found.text = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
     found.thinking = "".join(block.get("thinking") or "" for block in blocks if block["type"] == "thinking")
@@ -62,7 +64,8 @@ def of_events(events: list[dict[str, Any]]) -> Expected:
     if found.stops == ("tool_calls",) and not found.calls:
         found.stops = ("end",)
     inputs = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    found.tokens = sum(usage.get(name) or 0 for name in inputs), usage["output_tokens"]
+    if "output_tokens" in usage:
+        found.tokens = sum(usage.get(name) or 0 for name in inputs), usage["output_tokens"]
     found.cached = usage.get("cache_read_input_tokens")
     return found
 
@@ -80,11 +83,16 @@ def _add_call(found: Expected, block: dict[str, Any]) -> None:
 def _message(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any], str | None]:
     """The blocks, the usage and the reason to stop."""
     if events[0]["type"] == "message":
-        return events[0]["content"], events[0]["usage"], events[0]["stop_reason"]
+        return events[0]["content"], events[0].get("usage") or {}, events[0]["stop_reason"]
     blocks: dict[int, dict[str, Any]] = {}
     usage: dict[str, Any] = {}
-    reason = None
+    reason, begun = None, False
     for event in events:
+        if event["type"] == "message_start" and not begun:
+            begun = True
+            content = event["message"].get("content") or []
+            blocks |= {place - len(content): dict(block) for place, block in enumerate(content)}
+            reason = event["message"].get("stop_reason")
         if event["type"] == "content_block_start":
             blocks[event["index"]] = dict(event["content_block"])
         elif event["type"] == "content_block_delta":

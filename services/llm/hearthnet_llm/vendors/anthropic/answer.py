@@ -81,6 +81,7 @@ class Content:
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
         self._refused = ""
+        self._begun = False
         self._complete = False
         self._called = False
         self._size = 0
@@ -95,7 +96,7 @@ class Content:
             case "content_block_stop":
                 yield from self._end(value.get("index"))
             case "message_start":
-                self._count(value.get("message") or {})
+                yield from self._begin(value.get("message") or {})
             case "message_delta":
                 self._count(value)
                 self._stopped(value.get("delta") or {})
@@ -125,10 +126,20 @@ class Content:
             return failures.inside(self._heard.name, value["error"])
         return failures.no_answer(self._heard.name, "")
 
+    def _begin(self, message: Json) -> Iterator[Frame]:
+        """What a stream begins with; where a program of the vendor's goes on, it may be all there is. A
+        second beginning of the same message only counts.
+        """
+        if self._begun:
+            self._count(message)
+            return
+        self._begun = True
+        yield from self._whole(message)
+
     def _whole(self, message: Json) -> Iterator[Frame]:
         for index, block in enumerate(message.get("content") or ()):
-            yield from self._start(index, block)
-            yield from self._end(index)
+            yield from self._start(("whole", index), block)
+            yield from self._end(("whole", index))
         self._count(message)
         self._stopped(message)
 

@@ -8,7 +8,15 @@ from typing import Any, Final
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.anthropic import messages, sampling, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
-from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.reading import (
+    checked,
+    fields,
+    objects,
+    refuse,
+    text,
+    ungrammatical,
+    without_nones,
+)
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -62,6 +70,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 def write(request: ChatRequest, target: Target) -> Json:
     """The body without model and stream."""
+    ungrammatical(request)
     spelling = target.spelling
     body: Json = {
         **messages.write(request.messages, spelling),
