@@ -323,6 +323,9 @@ async def test_vertex_takes_a_token_and_its_own_address(monkeypatch: pytest.Monk
     assert kinds.key_header(config) == ("Authorization", "Bearer {key}")
     assert kinds.target(config).base == url
     assert kinds.at(url) == "gemini"
+    url = "https://aiplatform.googleapis.com/v1/publishers/google"
+    express = ModelConfig(kind="gemini", name="mine", url=url, model="gemini-x")
+    assert kinds.key_header(express) == ("x-goog-api-key", "{key}")
 
 
 @pytest.mark.parametrize(
