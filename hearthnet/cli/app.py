@@ -23,6 +23,7 @@ _COMMANDS: Final = (
     "token",
     "audit",
     "operator",
+    "trace",
     "logs",
     "models",
     "version",

@@ -101,7 +101,7 @@ class Run:
             self.plan.request(text), stream_to=hear, decide=self.person.decide
         )
         try:
-            with _cancelled_by_signals(run):
+            with _cancelled_by_signals(run), bus.peer.traces.run("ask", run.run):
                 outcome = await run.drive()
         finally:
             show.ending()
