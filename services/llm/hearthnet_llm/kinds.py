@@ -155,7 +155,7 @@ def warming(config: ModelConfig) -> HttpRequest:
 def key_header(config: ModelConfig) -> tuple[str, str]:
     """The header that carries the key, and its value with {key} in it."""
     url = urlsplit(config.url)
-    if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # without a project it wants a key
+    if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # else it wants a key
         return _BEARER
     return KINDS[config.kind].key or profiles.vendor(target(config).vendor).key
 

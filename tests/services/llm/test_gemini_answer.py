@@ -115,6 +115,7 @@ def test_where_a_stream_is_cut_makes_no_difference(data: bytes, cuts: list[int])
         (1, "end"),
         (2, "max_tokens"),
         (3, "refusal"),
+        (7, "refusal"),
         (99, "end"),
     ],
 )

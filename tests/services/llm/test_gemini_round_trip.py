@@ -257,6 +257,10 @@ GEMINI: dict[str, Json] = {
             PICTURE,
         ],
     ),
+    "one of each": {
+        "contents": {"role": "user", "parts": SAID},
+        "tools": {"function_declarations": [{"name": "f"}]},
+    },
     "no functions": {"tools": [{"codeExecution": {}, "functionDeclarations": []}]},
     "no tools at all": {"tools": [{"functionDeclarations": []}]},
     "a choice in small letters": choosing(mode="any", allowedFunctionNames=["f"]),

@@ -20,8 +20,12 @@ from hearthnet_llm.vendors.pieces import Decoding, TextPieces
 from hearthnet_llm.vendors.soundness import count, counted
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
-_NUMBERS: Final = ("", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
-"""Finish reasons by number, as far as both of the vendor's endpoints count alike."""
+_NUMBERS: Final = (
+    "", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "BLOCKLIST", "BLOCKLIST", "BLOCKLIST",
+)  # fmt: skip
+"""Finish reasons by number, as far as both of the vendor's endpoints count alike; from 6 to 8 they name other
+reasons to refuse.
+"""
 _STOPS: Final[dict[str, StopReason]] = {
     "MAX_TOKENS": "max_tokens",
     "SAFETY": "refusal",

@@ -67,7 +67,8 @@ class Writer:
         """The fields `contents` and, where there is such a message, `systemInstruction`."""
         system = [message for message in self._messages if message.role == "system"]
         rest = [message for message in self._messages if message.role != "system"]
-        body: Json = {"contents": [self._content(turn) for turn in turns(rest)]}
+        contents = [self._content(turn) for turn in turns(rest)]
+        body: Json = {"contents": self._listed(contents, "contents")}
         if system:
             role = self._spelling.get("system_role", "none")
             native = [self._thought("system", parts.write(part)) for one in system for part in said(one)]
@@ -171,7 +172,7 @@ class Reader:
             self._note_thoughts("system", native)
             read = [parts.read(part, "systemInstruction.parts") for part in native]
             made.append(Message(role="system", content=read))
-        contents = objects(body.get("contents"), "contents")
+        contents = self._listed(body.get("contents"), "contents", "contents")
         made += marked([self._turn(one, f"contents[{place}]") for place, one in enumerate(contents)])
         self._spelling["unsigned"] = "marked" if self._signed else "plain"
         return made

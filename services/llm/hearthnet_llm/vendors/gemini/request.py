@@ -45,6 +45,8 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "tools": ("apart", "together"),
     "functions": ("together", "apart"),
     "no_functions": ("absent", "listed"),
+    "contents": ("list", "one"),
+    "tool_list": ("list", "one"),
     "contents_parts": ("list", "one"),
     "system_parts": ("list", "one"),
     "system_role": ("none", "user", "model", "system"),

@@ -24,7 +24,8 @@ def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     """The fields `tools` and `toolConfig`."""
     body: Json = {}
     if request.tools is not None:
-        body["tools"] = _grouped(request.tools, spelling)
+        groups = _grouped(request.tools, spelling)
+        body["tools"] = groups[0] if len(groups) == 1 and spelling.get("tool_list") == "one" else groups
     config = _config(request, spelling)
     if config and (request.tools or spelling.get("tool_config") == "alone"):
         body["toolConfig"] = config
@@ -96,7 +97,11 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     """The canonical fields on tools; notes in `spelling` how they stood."""
     made: Json = {}
     if body.get("tools") is not None:
-        made["tools"] = _read_tools(objects(body["tools"], "tools"), spelling)
+        listed = body["tools"]
+        if isinstance(listed, dict):
+            spelling["tool_list"] = "one"
+            listed = [listed]
+        made["tools"] = _read_tools(objects(listed, "tools"), spelling)
     config = fields(body.get("toolConfig") or {}, "toolConfig")
     if body.get("toolConfig") == {}:
         spelling["tool_config"] = "empty"
