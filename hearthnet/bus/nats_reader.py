@@ -61,6 +61,8 @@ class Reader:
                 return at, size - at + 1
             if data.startswith(b"MSG ", at):
                 fields = data[at + 4 : end].split()
+                if not 3 <= len(fields) <= 4:
+                    raise ProtocolError("a message without its three words")
                 start, length = end + 2, _number(fields[-1])
                 after = start + length + 2
                 if after > size:
@@ -71,6 +73,8 @@ class Reader:
                 at = after
             elif data.startswith(b"HMSG ", at):
                 fields = data[at + 5 : end].split()
+                if not 4 <= len(fields) <= 5:
+                    raise ProtocolError("a message with headers without its four words")
                 start, length = end + 2, _number(fields[-1])
                 after = start + length + 2
                 if after > size:
