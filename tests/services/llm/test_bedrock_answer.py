@@ -30,6 +30,8 @@ from hearthnet_llm.parts import (
     ServerResultPart,
     ThinkingPart,
 )
+from hearthnet_llm.vendors import wire
+from hearthnet_llm.vendors.wire import Heard
 from tests.services.llm.asking import frame, heard
 
 pytestmark = pytest.mark.req("LLM-31")
@@ -123,6 +125,13 @@ FRAMES: list[Frame] = [
 ]
 
 
+def whole(*content: dict[str, Any]) -> bytes:
+    """An answer in one piece."""
+    usage = {"inputTokens": 1, "outputTokens": 2, "cacheReadInputTokens": None}
+    answer = {"output": {"message": {"content": [*content]}}, "stopReason": "end_turn", "usage": usage}
+    return json.dumps(answer).encode()
+
+
 def opened(data: bytes) -> list[dict[str, Any]]:
     """Each frame's body, under its type."""
     buffer = EventStreamBuffer()
@@ -160,9 +169,74 @@ def test_a_whole_answer_gives_the_same_without_pieces() -> None:
     ]
 
 
+def test_own_tools_may_say_much_in_pieces_and_leave_out_who_they_are() -> None:
+    called = {"toolUseId": "s", "name": "nova_grounding", "type": "server_tool_use"}
+    expected: list[Frame] = [
+        Served(ServerCallPart("nova_grounding", "s", {})),
+        Served(ServerResultPart("nova_grounding", "s", "ab")),
+    ]
+    pieces = [delta(1, toolResult=[{"text": piece}]) for piece in "ab"]
+    opened = start(1, toolResult={"toolUseId": "s"})
+    streamed = b"".join((start(0, toolUse=called), stop(0), opened, *pieces, stop(1), end("end_turn"), USAGE))
+    assert heard("bedrock-converse", streamed)[:-1] == expected
+    result = {"toolUseId": "s", "content": [{"text": "a"}, {"json": {"b": 1}}]}
+    assert heard("bedrock-converse", whole({"toolUse": {**called, "input": {}}}, {"toolResult": result}))[
+        :-1
+    ] == [expected[0], Served(ServerResultPart("nova_grounding", "s", ["a", {"b": 1}]))]
+
+
+def test_media_in_an_answer_are_told_once_and_left_out() -> None:
+    image = {"image": {"format": "png", "source": {"bytes": "AA=="}}}
+    audio = {"audio": {"format": "wav", "source": {"bytes": "AA=="}}}
+    assert [type(one) for one in heard("bedrock-converse", whole(image, audio, {"text": "!"}))] == [
+        Notice,
+        Token,
+        Done,
+    ]
+    pieces = [delta(0, image={"source": {"bytes": "AA=="}})] * 2
+    streamed = b"".join((start(0, image={"format": "png"}), *pieces, stop(0), end("end_turn"), USAGE))
+    assert [type(one) for one in heard("bedrock-converse", streamed)] == [Notice, Done]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("modelStreamErrorException", "internal_error"),
+        ("modelTimeoutException", "timeout"),
+        ("modelNotReadyException", "capacity_exceeded"),
+        ("serviceUnavailableException", "capacity_exceeded"),
+        ("serviceQuotaExceededException", "rate_limited"),
+        ("accessDeniedException", "unauthorized"),
+        ("resourceNotFoundException", "not_found"),
+    ],
+)
+def test_what_came_before_an_exception_is_given(kind: str, code: str) -> None:
+    decoder = wire("bedrock-converse").decoder(Heard("m"))
+    assert list(decoder.feed(delta(0, text="Hi"))) == [Token("Hi")]
+    with pytest.raises(HearthNetError, match="Oops") as caught:
+        list(decoder.feed(frame(kind, {"message": "Oops"}, "exception")))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("cut", [1, 3, 8, 11, 14, 60])
+def test_a_stream_that_ends_within_a_frame_has_broken_off(cut: int) -> None:
+    with pytest.raises(HearthNetError, match="mid-answer"):
+        heard("bedrock-converse", delta(0, text="Hi") + end("end_turn")[:cut])
+
+
+@pytest.mark.parametrize("place", [1, 5, 9, 20, -20, -1])
+def test_a_byte_that_is_wrong_is_found(place: int) -> None:
+    damaged = bytearray(delta(0, text="Hi there"))
+    damaged[place] ^= 1
+    with pytest.raises(HearthNetError) as caught:
+        heard("bedrock-converse", bytes(damaged) + end("end_turn") + USAGE)
+    assert caught.value.code == "internal_error"
+
+
 @pytest.mark.parametrize(
     ("native", "reason"),
     [
+        ("refusal", "refusal"),
         ("end_turn", "end"),
         ("stop_sequence", "stop_sequence"),
         ("max_tokens", "max_tokens"),

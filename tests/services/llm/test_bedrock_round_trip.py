@@ -17,6 +17,20 @@ IMAGE = {"image": {"format": "webp", "source": {"bytes": "AA"}}}
 LOCATION = {"documentPage": {"documentIndex": 0, "start": 1, "end": 2}}
 CITATION = {"title": "t", "source": "s", "sourceContent": [{"text": "q"}], "location": LOCATION}
 
+CLAUDES = {"type": "computer_20250124", "name": "computer", "display_height_px": 7, "display_width_px": 9}
+SERVED = {"toolUse": {"toolUseId": "s", "name": "nova", "input": {}, "type": "server_tool_use"}}
+
+
+def more(**fields: Any) -> Json:
+    """A body with fields that only some models know."""
+    return {"additionalModelRequestFields": fields}
+
+
+def served(*content: Json) -> Json:
+    """The result of the vendor's own tool."""
+    return {"toolResult": {"toolUseId": "s", "content": [*content], "type": "nova_result"}}
+
+
 CONVERSE: dict[str, Json] = {
     "settings": {
         "inferenceConfig": {"maxTokens": 5, "temperature": 0.1, "topP": 0.2, "stopSequences": []},
@@ -113,6 +127,65 @@ CONVERSE: dict[str, Json] = {
             },
         ],
     ),
+    "effort as a config": more(reasoning_config="high"),
+    "effort among Anthropic's own": more(thinking={"type": "adaptive"}, output_config={"effort": "max"}),
+    "effort beside a way to think": {
+        **more(thinking={"type": "adaptive", "display": "summarized"}),
+        "outputConfig": {"effort": "low"},
+    },
+    "no thinking": more(reasoningConfig={"type": "disabled"}),
+    "drawing": more(seed=1, min_p=0.1, presence_penalty=0, frequency_penalty=0.1, repetition_penalty=1, k=3),
+    "drawing of others": more(topK=3),
+    "all to be kept": more(cacheControl={"type": "ephemeral"}),
+    "tools that Anthropic defines": more(tools=[CLAUDES], anthropic_beta=["x"]),
+    "no tools": {"toolConfig": {"tools": []}},
+    "a tool that says nothing": {
+        "toolConfig": {"tools": [{"toolSpec": {"name": "t", "description": "", "inputSchema": {"json": {}}}}]}
+    },
+    "calls with a type": talk(
+        [{"text": "x"}], [{"toolUse": {"toolUseId": "a", "name": "t", "input": {}, "type": "tool_use"}}]
+    ),
+    "whose bucket it is": talk(
+        [{"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b", "bucketOwner": "1"}}}}]
+    ),
+    "citations of all kinds": talk(
+        [{"text": "x"}],
+        [
+            {
+                "citationsContent": {
+                    "citations": [{"location": {"web": {"url": "https://a.example", "domain": "a.example"}}}]
+                }
+            },
+            {
+                "citationsContent": {
+                    "content": [{"text": "a"}],
+                    "citations": [
+                        {"title": "t", "source": "s"},
+                        {"location": {"documentChunk": {"documentIndex": 0, "start": 0, "end": 1}}},
+                        {"location": {"searchResultLocation": {"searchResultIndex": 0, "start": 0}}},
+                    ],
+                }
+            },
+        ],
+    ),
+    "own tools that say much, or nothing": talk(
+        [{"text": "x"}],
+        [SERVED, served({"text": "a"}, {"json": {"b": 1}}), SERVED, served(), SERVED, served({"json": [1]})],
+    ),
+    "the system in between": {
+        "system": [{"text": "s"}],
+        "messages": [
+            {"role": "user", "content": [{"text": "x"}]},
+            {
+                "role": "system",
+                "content": [
+                    {"text": "be brief"},
+                    {"toolAddition": {"tool": {"type": "tool_reference", "name": "t"}}},
+                ],
+            },
+            {"role": "user", "content": [{"text": "y"}]},
+        ],
+    },
 }
 
 
@@ -130,8 +203,32 @@ def test_a_request_to_converse_comes_back_the_same(name: str) -> None:
         "/model/anthropic.claude-3%3A0/invoke",
         "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.claude/invoke-with-response-stream",
         "/model/anthropic.claude-3:0/invoke",
+        "/model/arn:aws:bedrock:eu-west-1:1:application-inference-profile/abc/invoke",
+        "/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Aprompt-router/abc/invoke",
     ],
 )
 def test_a_model_of_bedrock_comes_back_from_its_path(path: str) -> None:
     body = {"anthropic_version": "bedrock-2023-05-31", "max_tokens": 5, "anthropic_beta": ["x"], **talk("hi")}
     assert outcome("bedrock-anthropic", path, body) == ("ok", [])
+
+
+@pytest.mark.req("LLM-31")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            talk([{"text": "x"}], [{"reasoningContent": {"reasoningText": {"text": "t"}}}, POINT]),
+            "cache point",
+        ),
+        (talk([{"text": "x"}, POINT, POINT]), "only once"),
+        ({**talk([{"text": "x"}]), "toolConfig": {"tools": [POINT]}}, "must follow a tool"),
+        (talk([{"guardContent": {"image": {"format": "png", "source": {"bytes": "AA"}}}}]), "only a text"),
+        (talk([{"toolRemoval": {"tool": {"name": "t"}}}]), "toolRemoval"),
+        (talk([{"toolAddition": {"tool": {"name": "t", "serverName": "m"}}}]), "serverName"),
+        ({**talk([{"text": "x"}]), **more(tools=[{"name": "t", "input_schema": {}}])}, "toolConfig"),
+    ],
+)
+def test_what_cannot_be_said_here_is_refused_with_its_place(body: Json, said: str) -> None:
+    outcome_, problems = outcome("bedrock-converse", "/model/anthropic.claude-3%3A0/converse", body)
+    assert outcome_ == "failed"
+    assert said in problems[0]

@@ -7,13 +7,16 @@ from urllib.parse import quote, unquote
 
 from hearthnet_llm.vendors.reading import refuse
 
-SPELLING: Final = ("escaped", "plain")
-"""How the colons of a model's id stand in the path: as %3A, or as they are."""
+SPELLING: Final = ("escaped", "plain", "slashed", "raw")
+"""How the id of a model stands in the path: all escaped; its colons as they are; the slashes of an ARN as
+they are; both.
+"""
+_SAFE: Final = {"plain": ":", "slashed": "/", "raw": ":/"}
 
 
 def path(model: str, action: str, spelling: str) -> str:
     """`/model/{id}/{action}`."""
-    return f"/model/{quote(model, safe=':' if spelling == 'plain' else '')}/{action}"
+    return f"/model/{quote(model, safe=_SAFE.get(spelling, ''))}/{action}"
 
 
 def parsed(url: str, actions: tuple[str, str], spelling: dict[str, str]) -> tuple[str, str, bool]:
@@ -22,5 +25,6 @@ def parsed(url: str, actions: tuple[str, str], spelling: dict[str, str]) -> tupl
     written, _, action = rest.rpartition("/")
     if not found or action not in actions:
         refuse("path", f"must be /model/ID/{actions[0]} or /model/ID/{actions[1]}")
-    spelling["id"] = "plain" if ":" in written else "escaped"
+    left = "".join(sign for sign in ":/" if sign in written)
+    spelling["id"] = next((how for how, safe in _SAFE.items() if safe == left), "escaped")
     return base, unquote(written), action == actions[1]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from tests.conformance.providers.differences import Differ
 from tests.conformance.providers.recording import Recording
@@ -31,17 +34,35 @@ def expect(recording: Recording) -> Expected:
     data = recording.response.data
     if data[:1] == b"{":
         return of_events([json.loads(data)])
-    events = [json.loads(base64.b64decode(body["bytes"])) for kind, body in frames(data) if kind == "chunk"]
-    failed = any(kind.endswith("Exception") for kind, _ in frames(data))
-    return Expected(failed=True) if failed else of_events(events)
+    found = list(frames(data))
+    heard = of_events(
+        [json.loads(base64.b64decode(body["bytes"])) for kind, body in found if kind == "chunk"]
+    )
+    return (
+        heard if all(kind == "chunk" for kind, _ in found) else msgspec.structs.replace(heard, **lost(found))
+    )
+
+
+def lost(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What an answer is that ends in an exception, whose words are told, or in damage."""
+    return {
+        "failed": True,
+        "words": next(
+            (str(body.get("message", "")) for kind, body in found if kind.endswith("Exception")), ""
+        ),
+    }
 
 
 def frames(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Type and body of each frame, without a look at checksums."""
+    """Type and body of each frame; of type damaged where the bytes are none, or not all of them."""
     while data:
-        total, head = struct.unpack("!II", data[:8])
-        names = _headers(data[12 : 12 + head])
-        payload = data[12 + head : total - 4]
+        total, head = struct.unpack("!II", data[:8]) if len(data) >= 8 else (0, 0)
+        whole = data[:total]
+        if total < 16 or len(whole) < total or zlib.crc32(whole[:-4]) != int.from_bytes(whole[-4:]):
+            yield "damaged", {}
+            return
+        names = _headers(whole[12 : 12 + head])
+        payload = whole[12 + head : total - 4]
         yield names.get(":event-type") or names.get(":exception-type", ""), json.loads(payload or b"{}")
         data = data[total:]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from tests.conformance.providers.differences import Differ
 from tests.conformance.providers.recording import Recording
 from tests.conformance.providers.wires import Call, Expected
-from tests.conformance.providers.wires.bedrock_anthropic import frames
+from tests.conformance.providers.wires.bedrock_anthropic import frames, lost
 
 JSON_TEXTS = ("outputConfig.textFormat.structure.jsonSchema.schema",)
 
@@ -34,6 +36,7 @@ STOPS = {
     "stop_sequence": ("stop_sequence",),
     "guardrail_intervened": ("refusal",),
     "content_filtered": ("refusal",),
+    "refusal": ("refusal",),
     "malformed_model_output": ("end",),
     "malformed_tool_use": ("end",),
 }
@@ -44,10 +47,8 @@ def expect(recording: Recording) -> Expected:
     data = recording.response.data
     if data[:1] == b"{":
         answer = json.loads(data)
-        return _of(answer["output"]["message"]["content"], answer["stopReason"], answer["usage"])
+        return _of(answer["output"]["message"]["content"] or [], answer["stopReason"], answer.get("usage"))
     events = list(frames(data))
-    if any(kind.endswith("Exception") for kind, _ in events):
-        return Expected(failed=True)
     content: dict[int, dict[str, Any]] = {}
     for kind, body in events:
         if kind == "contentBlockStart":
@@ -56,7 +57,9 @@ def expect(recording: Recording) -> Expected:
             _add(content.setdefault(body["contentBlockIndex"], {}), body["delta"])
     stop = next((body["stopReason"] for kind, body in events if kind == "messageStop"), None)
     usage = next((body["usage"] for kind, body in events if kind == "metadata"), None)
-    return _of([content[index] for index in sorted(content)], stop, usage)
+    heard = _of([content[index] for index in sorted(content)], stop, usage)
+    failed = any(kind == "damaged" or kind.endswith("Exception") for kind, _ in events)
+    return msgspec.structs.replace(heard, **lost(events)) if failed else heard
 
 
 def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -72,7 +75,8 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
 def _of(content: list[dict[str, Any]], stop: str | None, usage: dict[str, Any] | None) -> Expected:
     found = Expected(failed=stop is None)
     for block in content:
-        found.text += block.get("text", "")
+        cited = block.get("citationsContent", {}).get("content", [])
+        found.text += block.get("text", "") + "".join(piece["text"] for piece in cited)
         thought = block.get("reasoningContent", {})
         thought = thought.get("reasoningText", thought)
         found.thinking += thought.get("text", "")
@@ -80,20 +84,25 @@ def _of(content: list[dict[str, Any]], stop: str | None, usage: dict[str, Any] |
         used = block.get("toolUse", {})
         if used and used.get("type") != "server_tool_use":
             _add_call(found, block, used)
-    found.stops = STOPS[stop] if stop else ()
-    if found.stops == ("tool_calls",) and not found.calls:
-        found.stops = ("end",)
+    found.stops = STOPS.get(stop, ("end",)) if stop else ()
+    if found.stops in (("tool_calls",), ("end",)):
+        found.stops = ("tool_calls",) if found.calls else ("end",)
     if usage is not None:
-        kept = usage.get("cacheReadInputTokens", 0)
-        read = usage["inputTokens"] + kept + usage.get("cacheWriteInputTokens", 0)
+        kept = usage.get("cacheReadInputTokens") or 0
+        read = usage["inputTokens"] + kept + (usage.get("cacheWriteInputTokens") or 0)
         found.tokens, found.cached = (read, usage["outputTokens"]), kept
     return found
 
 
 def _add_call(found: Expected, block: dict[str, Any], used: dict[str, Any]) -> None:
-    try:
-        given = json.loads(block["pieces"]) if block.get("pieces") else used.get("input", {})
-    except ValueError:
-        found.broken.append(used["name"])
-        return
-    found.calls.append(Call(used["toolUseId"], used["name"], given))
+    """One call; an id that is given twice tells nothing, and arguments may come as text."""
+    given = block.get("pieces") or used.get("input") or {}
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            found.broken.append(used["name"])
+            return
+    known = {one.id for one in found.calls}
+    identity = used["toolUseId"]
+    found.calls.append(Call(None if identity in known else identity, used["name"], given))

@@ -22,7 +22,7 @@ from hearthnet_llm.frames import (
     ToolCall,
     ToolCallDelta,
 )
-from hearthnet_llm.parts import ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.parts import ServerCallPart, ThinkingPart
 from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.aws_pieces import AwsPieces
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
@@ -41,8 +41,10 @@ _STOPS: Final[dict[str, StopReason]] = {
     "tool_use": "tool_calls",
     "guardrail_intervened": "refusal",
     "content_filtered": "refusal",
+    "refusal": "refusal",
 }
 _MALFORMED: Final = ("malformed_model_output", "malformed_tool_use")
+_MEDIA: Final = ("image", "audio", "video", "document")
 _INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
@@ -73,6 +75,8 @@ class Content:
         self._usage: Json = {}
         self._stop: str | None = None
         self._called = False
+        self._served: dict[str, str] = {}
+        self._left_out = False
         self._size = 0
 
     def feed(self, value: Json) -> Iterator[Frame]:
@@ -130,12 +134,20 @@ class Content:
                 yield Thinking(part.text)
             yield Thought(msgspec.structs.replace(part, format=FORMAT))
         elif "toolResult" in block:
-            yield Served(blocks.read_served(block["toolResult"], "toolResult"))
+            yield Served(blocks.read_served(block["toolResult"], "toolResult", self._served))
         elif "citationsContent" in block:
             for piece in block["citationsContent"].get("content") or ():
                 yield from self._say(piece.get("text"))
             for one in block["citationsContent"].get("citations") or ():
                 yield from _cited(one)
+        else:
+            yield from self._leave_out(block)
+
+    def _leave_out(self, block: Json) -> Iterator[Frame]:
+        """A notice, once, if it is a medium: models speak in words here."""
+        if not self._left_out and any(kind in block for kind in _MEDIA):
+            self._left_out = True
+            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
 
     def _at(self, event: Json) -> _Open:
         """The block of a delta; a text begins without a start."""
@@ -146,6 +158,7 @@ class Content:
 
     def _start(self, index: Any, start: Json) -> Iterator[Frame]:
         opened = self._open[index] = _Open(start, json=[], thought=[], result=[])
+        yield from self._leave_out(start)
         used = start.get("toolUse") or {}
         if used and used.get("type") != blocks.SERVED:
             opened.id = self._ids.take(used.get("toolUseId"))
@@ -166,7 +179,7 @@ class Content:
         elif "citation" in delta:
             yield from _cited(delta["citation"])
         elif "toolResult" in delta:
-            opened.result += [one.get("json", one.get("text")) for one in delta["toolResult"]]
+            opened.result += delta["toolResult"]
 
     def _think(self, opened: _Open, native: Json) -> Iterator[Frame]:
         opened.signature += native.get("signature") or ""
@@ -184,7 +197,7 @@ class Content:
         if "toolUse" in opened.start:
             yield self._call(opened)
         elif "toolResult" in opened.start:
-            yield _result(opened)
+            yield self._result(opened)
         elif opened.redacted:
             yield Thought(ThinkingPart(data=opened.redacted, format=FORMAT))
         elif opened.thought or opened.signature:
@@ -196,10 +209,18 @@ class Content:
         given = "".join(opened.json) if any(opened.json) else used.get("input")
         if used.get("type") == blocks.SERVED:
             part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
+            self._served[str(part.id)] = part.name
             return Served(part)
         made = call(self._heard.name, opened.id, used.get("name"), given)
         self._called = self._called or isinstance(made, ToolCall)
         return made
+
+    def _result(self, opened: _Open) -> Frame:
+        """A result of the vendor's own tool; its texts come in pieces."""
+        texts = all("text" in one for one in opened.result)
+        content = [{"text": "".join(one["text"] for one in opened.result)}] if texts else opened.result
+        native = {**opened.start["toolResult"], "content": content if opened.result else []}
+        return Served(blocks.read_served(native, "toolResult", self._served))
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
@@ -214,13 +235,6 @@ class Content:
         counts = [count(usage.get(name)) for name in _INPUT]
         cached = counted(usage.get("cacheReadInputTokens"))
         return Done(reason, sum(counts), count(usage["outputTokens"]), "native", cached)
-
-
-def _result(opened: _Open) -> Served:
-    native, result = opened.start["toolResult"], opened.result
-    name = native["type"].removesuffix(blocks.RESULT)
-    value = result[0] if len(result) == 1 else result
-    return Served(ServerResultPart(name, native.get("toolUseId"), value, blocks.failed(native.get("status"))))
 
 
 def _cited(native: Json) -> Iterator[Frame]:

@@ -6,8 +6,10 @@ it in the canonical form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import (
@@ -24,22 +26,28 @@ from hearthnet_llm.parts import (
     ServerResultPart,
     TextPart,
     ThinkingPart,
+    ToolReferencePart,
     VideoPart,
 )
+from hearthnet_llm.request import Tool
 from hearthnet_llm.vendors.converse import citations, media
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 SERVED: Final = "server_tool_use"
+CALLED: Final = "tool_use"
 RESULT: Final = "_result"
+_Kept = TypeVar("_Kept", Part, Tool)
+_REFERENCE: Final = "tool_reference"
 STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
 
 
-def write(part: Part, calls: dict[str, ToolCall]) -> list[Json]:
+def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = {}) -> list[Json]:
     """The block of a part, and a cache point if it has a hint; `bad_request` for what the vendor has not."""
     if isinstance(part, CallPart):
         call = calls[part.id]
-        used = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
+        kind = {"type": CALLED} if spelling.get("call_type") == CALLED else {}
+        used = {"toolUseId": call.id, "name": call.name, "input": call.arguments, **kind}
         return [{"toolUse": used}, *cached(call.cache)]
     writer = _WRITERS.get(type(part))
     if writer is None:
@@ -61,6 +69,13 @@ def hint(block: Json) -> CacheHint | None:
     return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
 
 
+def hinted(part: _Kept, cache: CacheHint, where: str) -> _Kept:
+    """The part with the hint; `bad_request` where there cannot be one, or is one already."""
+    if getattr(part, "cache", cache) is not None:
+        refuse(where, "a cache point must follow something that can be kept, and only once")
+    return msgspec.structs.replace(part, cache=cache)
+
+
 def read(block: Json, where: str) -> Part:
     """The part of a block that is neither a call nor a result for one."""
     medium = media.read(block, where)
@@ -77,8 +92,8 @@ def _text(part: TextPart) -> Json:
         guarded = {"text": part.text, **without_nones(qualifiers=part.guard or None)}
         return {"guardContent": {"text": guarded}}
     if part.citations is not None:
-        cited = citations.write(part.citations)
-        return {"citationsContent": {"content": [{"text": part.text}], "citations": cited}}
+        said = {"content": [{"text": part.text}]} if part.text else {}
+        return {"citationsContent": {**said, "citations": citations.write(part.citations)}}
     return {"text": part.text}
 
 
@@ -87,7 +102,10 @@ def _read_text(value: Any, where: str) -> TextPart:
 
 
 def _read_guarded(value: Any, where: str) -> TextPart:
-    inner = fields(fields(value, where).get("text"), f"{where}.text")
+    guarded = fields(value, where)
+    if "text" not in guarded:
+        refuse(where, "only a text can be marked for a guardrail")
+    inner = fields(guarded["text"], f"{where}.text")
     return TextPart(text(inner.get("text"), f"{where}.text.text"), guard=inner.get("qualifiers") or [])
 
 
@@ -132,6 +150,17 @@ def _read_search_result(value: Any, where: str) -> SearchResultPart:
     )
 
 
+def _added(part: ToolReferencePart) -> Json:
+    return {"toolAddition": {"tool": {"type": _REFERENCE, "name": part.name}}}
+
+
+def _read_added(value: Any, where: str) -> ToolReferencePart:
+    tool = fields(fields(value, where).get("tool"), f"{where}.tool")
+    if tool.get("serverName") is not None:
+        refuse(f"{where}.tool.serverName", "only tools that the request declares can be added")
+    return ToolReferencePart(text(tool.get("name"), f"{where}.tool.name"))
+
+
 def _server_call(part: ServerCallPart) -> Json:
     used = {"toolUseId": part.id, "name": part.name, "input": part.arguments or {}, "type": SERVED}
     return {"toolUse": used}
@@ -146,24 +175,28 @@ def _read_server_call(value: Any, where: str) -> ServerCallPart:
 
 
 def _served(part: ServerResultPart) -> Json:
-    said = {"text": part.result} if isinstance(part.result, str) else {"json": part.result}
+    values = part.result if isinstance(part.result, list) else [part.result]
+    said = [{"text" if isinstance(one, str) else "json": one} for one in values]
     status = {} if part.is_error is None else {"status": STATUS[part.is_error]}
-    result = {"toolUseId": part.id, "content": [said], "type": f"{part.name}{RESULT}", **status}
+    result = {"toolUseId": part.id, "content": said, "type": f"{part.name}{RESULT}", **status}
     return {"toolResult": result}
 
 
-def read_served(value: Any, where: str) -> ServerResultPart:
-    """The result of one of the vendor's own tools."""
+def read_served(value: Any, where: str, called: Mapping[str, str] = {}) -> ServerResultPart:
+    """The result of one of the vendor's own tools; `called`: the tools by the ids of their calls, where the
+    result itself may not name its tool.
+    """
     native = fields(value, where)
     content = objects(native.get("content"), f"{where}.content")
-    if len(content) != 1:
-        refuse(f"{where}.content", "one block is wanted")
-    return ServerResultPart(
-        text(native.get("type"), f"{where}.type").removesuffix(RESULT),
-        native.get("toolUseId"),
-        content[0].get("text", content[0].get("json")),
-        failed(native.get("status")),
-    )
+    identity = native.get("toolUseId")
+    kind = text(native.get("type") or called.get(str(identity)), f"{where}.type")
+    result = together([one.get("text", one.get("json")) for one in content])
+    return ServerResultPart(kind.removesuffix(RESULT), identity, result, failed(native.get("status")))
+
+
+def together(values: list[Any]) -> Any:
+    """The values of a result's blocks as one: a list, unless it is a single one that is none."""
+    return values[0] if len(values) == 1 and not isinstance(values[0], list) else values
 
 
 def failed(status: Any) -> bool | None:
@@ -183,6 +216,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     SearchResultPart: _search_result,
     ServerCallPart: _server_call,
     ServerResultPart: _served,
+    ToolReferencePart: _added,
 }
 _READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
     "text": _read_text,
@@ -193,4 +227,5 @@ _READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
     "searchResult": _read_search_result,
     "toolUse": _read_server_call,
     "toolResult": read_served,
+    "toolAddition": _read_added,
 }

@@ -1,6 +1,7 @@
 """Images, documents, films and recordings as Converse has them: a format by name and a source, both ways.
 
-The bytes lie in S3 or in the request; `data:`-less URLs must therefore begin with s3://.
+The bytes lie in S3 or in the request; `data:`-less URLs must therefore begin with s3://. Whose bucket it is
+stands behind such a URL, as ?bucketOwner=.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _TYPES: Final[dict[str, str]] = {
 }
 _FORMATS: Final = {kind: name for name, kind in _TYPES.items()}
 _NAME: Final = "document"
+_OWNER: Final = "?bucketOwner="
 
 Media = ImagePart | DocumentPart | VideoPart | AudioPart
 
@@ -53,7 +55,8 @@ def _write_source(part: Media) -> Json:
         return {"bytes": part.data}
     if part.url is None or not part.url.startswith("s3://"):
         refuse("/input/messages", "Bedrock takes media as bytes or from s3:// alone")
-    return {"s3Location": {"uri": part.url}}
+    uri, _, owner = part.url.partition(_OWNER)
+    return {"s3Location": {"uri": uri, **without_nones(bucketOwner=owner or None)}}
 
 
 def read(block: Json, where: str) -> Media | None:
@@ -75,7 +78,9 @@ def read(block: Json, where: str) -> Media | None:
 
 def _read_source(source: Json) -> Json:
     if "s3Location" in source:
-        return {"url": text(fields(source["s3Location"], "s3Location").get("uri"), "s3Location.uri")}
+        place = fields(source["s3Location"], "s3Location")
+        owner = place.get("bucketOwner")
+        return {"url": text(place.get("uri"), "s3Location.uri") + (f"{_OWNER}{owner}" if owner else "")}
     if "content" in source:
         return {
             "texts": [TextPart(str(one.get("text") or "")) for one in objects(source["content"], "content")]

@@ -5,6 +5,7 @@ A thought is handed back only if it is this vendor's; those of others are left o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,27 +21,33 @@ from hearthnet_llm.vendors.wire import Json
 FORMAT: Final = "converse"
 
 
-def write(messages: list[Message]) -> Json:
+def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     """The fields `messages` and, where there is such a message, `system`."""
-    system = [message for message in messages if message.role == "system"]
-    rest = [message for message in messages if message.role != "system"]
-    body: Json = {"messages": [_write_turn(turn) for turn in turns(rest)]}
+    system = [message for message in messages if _stands_apart(message)]
+    rest = [message for message in messages if not _stands_apart(message)]
+    body: Json = {"messages": [_write_turn(turn, spelling) for turn in turns(rest)]}
     if system:
-        body["system"] = [block for message in system for block in _write_parts(message)]
+        body["system"] = [block for message in system for block in _write_parts(message, spelling)]
     return body
 
 
-def _write_turn(turn: list[Message]) -> Json:
-    role = "assistant" if turn[0].role == "assistant" else "user"
+def _stands_apart(message: Message) -> bool:
+    """A system's message goes before all others, unless it is a turn of its own."""
+    return message.role == "system" and message.turn is None
+
+
+def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
+    role = turn[0].role if turn[0].role in ("assistant", "system") else "user"
     content: list[Json] = []
     for message in turn:
-        content += _write_result(message) if message.role == "tool" else _write_parts(message)
+        content += _write_result(message) if message.role == "tool" else _write_parts(message, spelling)
     return {"role": role, "content": content}
 
 
-def _write_parts(message: Message) -> list[Json]:
+def _write_parts(message: Message, spelling: Mapping[str, str]) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    made = [block for part in said(message) if _belongs_here(part) for block in blocks.write(part, calls)]
+    parts = [part for part in said(message) if _belongs_here(part)]
+    made = [block for part in parts for block in blocks.write(part, calls, spelling)]
     return [*made, *blocks.cached(message.cache)]
 
 
@@ -60,20 +67,23 @@ def _write_result(message: Message) -> list[Json]:
     return [{"toolResult": result}, *blocks.cached(message.cache)]
 
 
-def read(body: Json) -> list[Message]:
-    """The messages of a native body."""
+def read(body: Json, spelling: dict[str, str]) -> list[Message]:
+    """The messages of a native body; notes in `spelling` how its calls stand."""
     native = objects(body.get("messages"), "messages")
     made = []
     if body.get("system") is not None:
         made = [Message(role="system", content=_read_parts(objects(body["system"], "system"), "system"))]
-    return [*made, *marked(_read_turn(one, f"messages[{place}]") for place, one in enumerate(native))]
+    read = (_read_turn(one, f"messages[{place}]", spelling) for place, one in enumerate(native))
+    return [*made, *marked(read)]
 
 
-def _read_turn(native: Json, where: str) -> list[Message]:
+def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Message]:
     role = text(native.get("role"), f"{where}.role")
     content, place = objects(native.get("content"), f"{where}.content"), f"{where}.content"
     if role == "assistant":
-        return [_read_assistant(content, place)]
+        return [_read_assistant(content, place, spelling)]
+    if role == "system":
+        return [Message(role="system", content=_read_parts(content, place), turn="new")]
     if role != "user":
         refuse(f"{where}.role", f"{role!r} is no role of this wire")
     return _read_user(content, place)
@@ -104,8 +114,8 @@ def _read_parts(content: list[Json], where: str) -> list[Part]:
         cache = blocks.hint(block)
         if cache is None:
             parts.append(blocks.read(block, f"{where}[{place}]"))
-        elif parts and "cache" in parts[-1].__struct_fields__:
-            parts[-1] = msgspec.structs.replace(parts[-1], cache=cache)
+        elif parts:
+            parts[-1] = blocks.hinted(parts[-1], cache, f"{where}[{place}]")
         else:
             refuse(f"{where}[{place}]", "a cache point must follow something that can be kept")
     return parts
@@ -121,7 +131,7 @@ def _read_result(native: Json, where: str) -> Message:
     )
 
 
-def _read_assistant(content: list[Json], where: str) -> Message:
+def _read_assistant(content: list[Json], where: str, spelling: dict[str, str]) -> Message:
     parts: list[Part] = []
     calls: list[ToolCall] = []
     for place, block in enumerate(content):
@@ -129,11 +139,13 @@ def _read_assistant(content: list[Json], where: str) -> Message:
         cache = blocks.hint(block)
         if isinstance(used, dict) and used.get("type") != blocks.SERVED:
             calls.append(_read_call(used, f"{where}[{place}].toolUse"))
+            if used.get("type") == blocks.CALLED:
+                spelling["call_type"] = blocks.CALLED
             parts.append(CallPart(calls[-1].id))
         elif cache is not None and parts and isinstance(parts[-1], CallPart):
             calls[-1] = msgspec.structs.replace(calls[-1], cache=cache)
         elif cache is not None and parts:
-            parts[-1] = msgspec.structs.replace(parts[-1], cache=cache)
+            parts[-1] = blocks.hinted(parts[-1], cache, f"{where}[{place}]")
         else:
             parts.append(blocks.read(block, f"{where}[{place}]"))
     said_first = unplaced(parts)
