@@ -12,7 +12,7 @@ import msgspec
 
 from hearthnet.tools.types import Decision, Pending, ToolChoice
 
-_SEALS: Final = ("signature", "called_by")
+_SEALS: Final = ("signature", "called_by", "toolset")
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -57,7 +57,7 @@ class CallComplete(_Event, frozen=True, kw_only=True, tag=True):
     """A complete call.
 
     `arguments` is whatever the model sent; whether it is an object is the loop's to judge. `sealed` goes back
-    with the call as it came: `signature` and `called_by`, where the vendor gave them.
+    with the call as it came: `signature`, `called_by` and `toolset`, where the vendor gave them.
     """
 
     id: str

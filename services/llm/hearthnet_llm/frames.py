@@ -59,8 +59,8 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A complete call. `signature` is opaque: the vendor wants it back with the call.
 
-    `called_by`: the vendor's tool and the id of its call whose program made this one. `cache` belongs to
-    calls that are replayed.
+    `called_by`: the vendor's tool and the id of its call whose program made this one. `toolset`: the set of
+    tools that it is of. `cache` belongs to calls that are replayed.
     """
 
     id: str
@@ -69,6 +69,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     signature: str | None = None
     called_by: str | None = None
     cache: CacheHint | None = None
+    toolset: str | None = None
 
 
 class Notice(msgspec.Struct, frozen=True):

@@ -246,7 +246,8 @@ def test_what_a_stream_begins_with_is_part_of_the_answer_once() -> None:
         "input": {"at": "x"},
         "caller": {"type": "code_execution_20250825", "tool_id": "s"},
     }
-    begun = {**START, "message": {**START["message"], "content": [called], "stop_reason": "tool_use"}}
+    message = {"type": "message", "content": [called], "stop_reason": "tool_use", "usage": {}}
+    begun = {"type": "message_start", "message": message}
     calls = [ToolCall("t", "look", {"at": "x"}, called_by="code_execution_20250825/s")]
     assert heard("anthropic", events(begun, STOP))[:-1] == calls
     frames = heard("anthropic", events(begun, begun, *block(1, {"type": "text", "text": "Hi"}), end(), STOP))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Done, Notice, Served, Token
+from hearthnet_llm.frames import Done, Notice, Served, Token, ToolCall
 from hearthnet_llm.parts import (
     ListedTool,
     ModelChangePart,
@@ -114,6 +114,11 @@ REQUESTS: dict[str, Json] = {
         {"name": "t", "input_schema": SCHEMA, "eager_input_streaming": True},
         {"name": "u", "input_schema": SCHEMA, "eager_input_streaming": False},
         {"name": "v", "input_schema": SCHEMA},
+    ),
+    "a call of a set": talk(
+        "?",
+        [{"type": "tool_use", "id": "c", "name": "screenshot", "input": {}, "toolset_name": "computer"}],
+        [{"type": "tool_result", "tool_use_id": "c", "toolset_name": "computer", "content": "seen"}],
     ),
     "a task's tokens": {
         **talk("?"),
@@ -225,6 +230,18 @@ def test_a_summary_comes_in_pieces_and_may_be_all_there_is() -> None:
     assert frames[1].code == "answer_paused"
     assert isinstance(frames[2], Done)
     assert frames[2].stop_reason == "end"
+
+
+def test_a_call_of_a_set_says_which() -> None:
+    native = {
+        "type": "tool_use",
+        "id": "c",
+        "name": "key",
+        "input": {"text": "a"},
+        "toolset_name": "computer",
+    }
+    frames = heard("anthropic", events(START, *block(0, native), end("tool_use"), STOP))
+    assert frames[0] == ToolCall("c", "key", {"text": "a"}, toolset="computer")
 
 
 def test_why_a_model_declines_is_told() -> None:

@@ -114,4 +114,4 @@ def test_an_answer_that_breaks_off_anywhere_is_an_error(name: str, data: st.Data
 
 def test_a_vendors_own_tool_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="a tool without a name"):
-        soundness.checked(Served(ServerCallPart("call", "", {})))
+        soundness.checked(Served(ServerCallPart("", "call", {})))

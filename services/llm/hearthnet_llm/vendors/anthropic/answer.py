@@ -202,10 +202,14 @@ class Content:
         if block.get("type") == "tool_use":
             made = call(name, opened.id, block.get("name"), given)
             self._called = self._called or isinstance(made, ToolCall)
+            if not isinstance(made, ToolCall):
+                return made
             called_by = blocks.caller(block.get("caller"))
-            if isinstance(made, ToolCall) and called_by not in (None, "direct"):
-                return msgspec.structs.replace(made, called_by=called_by)
-            return made
+            return msgspec.structs.replace(
+                made,
+                called_by=None if called_by == "direct" else called_by,
+                toolset=block.get("toolset_name"),
+            )
         part = ServerCallPart(
             block["name"],
             block.get("id"),

@@ -68,6 +68,7 @@ def read_call(block: Json, where: str) -> ToolCall:
         fields(block.get("input"), f"{where}.input"),
         called_by=caller(block.get("caller")),
         cache=hint(block),
+        toolset=block.get("toolset_name"),
     )
 
 
@@ -107,7 +108,8 @@ def _called_by(made_by: str | None) -> Json:
 
 def _call(call: ToolCall) -> Json:
     block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
-    return {**block, **_called_by(call.called_by), **cached(call.cache)}
+    more = without_nones(toolset_name=call.toolset)
+    return {**block, **more, **_called_by(call.called_by), **cached(call.cache)}
 
 
 def _text(part: TextPart) -> Json:

@@ -27,7 +27,8 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     body: Json = {}
     if first:
         body["system"] = _write_system(messages[:first])
-    body["messages"] = [_write_turn(turn, spelling) for turn in turns(messages[first:])]
+    sets = {call.id: call.toolset for message in messages for call in message.tool_calls}
+    body["messages"] = [_write_turn(turn, spelling, sets) for turn in turns(messages[first:])]
     return body
 
 
@@ -42,7 +43,7 @@ def _write_system(messages: list[Message]) -> str | list[Json]:
     return [blocks.write(part, {}) for message in messages for part in said(message)]
 
 
-def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
+def _write_turn(turn: list[Message], spelling: Mapping[str, str], sets: Mapping[str, str | None]) -> Json:
     first = turn[0]
     role = "user" if first.role == "tool" else first.role
     if len(turn) == 1 and isinstance(first.content, str) and _is_plain(first):
@@ -50,7 +51,8 @@ def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
     content: list[Json] = []
     for message in turn:
         if message.role == "tool":
-            content.append(_write_result(message, spelling.get("empty_result", "absent")))
+            result = _write_result(message, spelling.get("empty_result", "absent"))
+            content.append(result | without_nones(toolset_name=sets.get(str(message.tool_call_id))))
         else:
             content += _write_parts(message, spelling.get("unproved") == "sent")
     return {"role": role, "content": content, **_beside(first)}
