@@ -94,7 +94,8 @@ class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool that the vendor defines, and mostly runs itself, such as web_search; `version` is its own.
 
     `sources`: what it may search. `environment`: what it works in, such as a browser. `model`: the one it
-    asks, whose prompt `prompt_cache` keeps, and which sees the conversation if there is a `transcript`. `inclusion`: how much of what it found comes with the answer.
+    asks, whose prompt `prompt_cache` keeps, and which sees the conversation if there is a `transcript`.
+    `inclusion`: how much of what it found comes with the answer.
     `opens`: the URLs it may open, by where they come from. Of a set of tools, `usual` is what holds for all,
     `members` what differs for single ones, and `listed` the tools, where the vendor need not ask for them.
     `since` and `until`: the time of what it may find (RFC 3339). `finds`: what kinds of things. `threshold`:

@@ -10,10 +10,11 @@ import pytest
 
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Cited, Done, Frame, Notice, Token
-from hearthnet_llm.request import ChatRequest
-from hearthnet_llm.vendors import openai
-from hearthnet_llm.vendors.wire import Heard, HttpRequest
+from hearthnet_llm.frames import Cited, Done, Frame, Notice, Thought, Token, ToolCall
+from hearthnet_llm.parts import ThinkingPart
+from hearthnet_llm.request import ChatRequest, Message, TextForm
+from hearthnet_llm.vendors import openai, wire
+from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
 
 Json = dict[str, Any]
 CONTRACT = contracts().get("llm.chat@2.0")
@@ -62,6 +63,20 @@ def without_nulls(value: Any) -> Any:
 
 
 CITED = {"url": "https://x.example", "title": "X", "start_index": 0, "end_index": 2, "content": "words"}
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+SETTINGS = {
+    "allowed_domains": ["a.example"],
+    "excluded_domains": ["b.example"],
+    "max_uses": 1,
+    "max_results": 3,
+    "search_context_size": "low",
+    "user_location": {"type": "approximate", "city": "Bonn", "country": "DE", "timezone": "Europe/Berlin"},
+}
+ADVICE = {"model": "a/b", "forward_transcript": True, "max_completion_tokens": 9}
+LARK = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: "a"'}}
+CUSTOM = {"type": "custom", "custom": {"name": "run", "description": "Runs it", "format": LARK}}
+CUSTOM_CALL = {"id": "c1", "type": "custom", "custom": {"name": "run", "input": 'print("x")'}}
 SHAPES: list[tuple[str, str, Json]] = [
     ("a call without arguments", "huggingface", {"messages": called()}),
     ("arguments that are an object", "other", {"messages": called(arguments={"a": 1})}),
@@ -103,6 +118,74 @@ SHAPES: list[tuple[str, str, Json]] = [
     ("thinking as Ollama has it", "ollama", {"think": True}),
     ("Nemotron's budget", "nvidia", {"reasoning_budget": 64}),
     ("vLLM's budget", "vllm", {"thinking_token_budget": 64}),
+    ("a thought that ended", "mistral", {"messages": said(content=[{**THOUGHT, "closed": True}])}),
+    ("a thought that broke off", "mistral", {"messages": said(content=[{**THOUGHT, "closed": False}])}),
+    ("eager arguments", "openrouter", {"tools": [{**TOOL, "eager_input_streaming": True}]}),
+    ("a prefixed tool", "openrouter", {"tools": [{"type": "openrouter:web_search"}]}),
+    ("one without settings", "openrouter", {"tools": [{"type": "openrouter:web_search", "parameters": {}}]}),
+    ("one with all", "openrouter", {"tools": [{"type": "openrouter:web_search", "parameters": SETTINGS}]}),
+    (
+        "another model's advice",
+        "openrouter",
+        {"tools": [{"type": "openrouter:advisor", "parameters": ADVICE}]},
+    ),
+    (
+        "a tool with a dollar sign",
+        "moonshotai",
+        {"tools": [{"type": "builtin_function", "function": {"name": "$web_search"}}]},
+    ),
+    (
+        "where the user is",
+        "openai",
+        {"web_search_options": {"user_location": {"type": "approximate", "approximate": {"city": "Bonn"}}}},
+    ),
+    ("a cache hint for all", "openrouter", {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
+    (
+        "a tool of text",
+        "openai",
+        {"tools": [CUSTOM], "tool_choice": {"type": "custom", "custom": {"name": "run"}}},
+    ),
+    ("one of any text", "openai", {"tools": [{"type": "custom", "custom": {"name": "run"}}]}),
+    (
+        "one that says so",
+        "openai",
+        {"tools": [{"type": "custom", "custom": {"name": "run", "format": {"type": "text"}}}]},
+    ),
+    ("a call with a text", "openai", {"tools": [CUSTOM], "messages": said(tool_calls=[CUSTOM_CALL])}),
+    (
+        "several that may be called",
+        "openai",
+        {
+            "tools": [CUSTOM, TOOL],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "auto",
+                    "tools": [
+                        {"type": "custom", "custom": {"name": "run"}},
+                        {"type": "function", "function": {"name": "look"}},
+                    ],
+                },
+            },
+        },
+    ),
+    ("a bare schema", "llamacpp", {"json_schema": SCHEMA}),
+    ("a flat schema", "llamacpp", {"response_format": {"type": "json_schema", "schema": SCHEMA}}),
+    ("a schema as a value", "huggingface", {"response_format": {"type": "json", "value": SCHEMA}}),
+    ("a guiding schema", "vllm", {"guided_json": SCHEMA}),
+    ("a structured schema", "vllm", {"structured_outputs": {"json": SCHEMA}}),
+    ("a grammar", "llamacpp", {"grammar": 'root ::= "a"'}),
+    ("a grammar and a schema", "llamacpp", {"grammar": 'root ::= "a"', "json_schema": SCHEMA}),
+    ("a guiding grammar", "vllm", {"guided_grammar": 'root ::= "a"'}),
+    ("a guiding expression", "vllm", {"guided_regex": "a+"}),
+    ("a structured grammar", "vllm", {"structured_outputs": {"grammar": 'root ::= "a"'}}),
+    ("a structured expression", "vllm", {"structured_outputs": {"regex": "a+"}}),
+    (
+        "a form that is a grammar",
+        "other",
+        {"response_format": {"type": "grammar", "grammar": 'root ::= "a"'}},
+    ),
+    ("a form that is one", "perplexity", {"response_format": {"type": "regex", "regex": {"regex": "a+"}}}),
     ("the budget of Nemotron Nano", "nvidia", {"max_thinking_tokens": 64}),
 ]
 
@@ -133,6 +216,50 @@ def frames(*chunks: Json, whole: bool = False) -> list[Frame]:
 def message(finish: str = "stop", **fields: Any) -> list[Frame]:
     """The frames of a whole answer."""
     return frames({"choices": [{"message": fields, "finish_reason": finish}]}, whole=True)
+
+
+@pytest.mark.req("LLM-10")
+def test_a_call_with_a_text() -> None:
+    """It is the argument `input`, streamed or whole; its pieces are no pieces of JSON, so none are shown."""
+    first = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "run", "input": 'print("'}}
+    pieces = [{"delta": {"tool_calls": [one]}} for one in (first, {"index": 0, "custom": {"input": 'x")'}})]
+    ended = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    for found in (
+        frames(*({"choices": [piece]} for piece in pieces), ended),
+        message("tool_calls", tool_calls=[CUSTOM_CALL]),
+    ):
+        assert found[:-1] == [ToolCall("c1", "run", {"input": 'print("x")'})]
+
+
+@pytest.mark.req("LLM-21")
+def test_whether_a_thought_ended() -> None:
+    """As the vendor says at last."""
+    found = message(content=[THOUGHT, {**THOUGHT, "closed": True}])
+    assert [frame.part for frame in found if isinstance(frame, Thought)] == [
+        ThinkingPart("hmhm", closed=True)
+    ]
+
+
+@pytest.mark.req("LLM-22")
+@pytest.mark.parametrize(
+    "name", ["anthropic", "bedrock-anthropic", "bedrock-converse", "gemini", "ollama", "openai"]
+)
+def test_a_grammar_goes_only_where_it_is_known(name: str) -> None:
+    """Elsewhere it is refused, not left out."""
+    asked_for = ChatRequest(messages=[Message("user", "hello")], grammar=TextForm("gbnf", 'root ::= "a"'))
+    with pytest.raises(HearthNetError, match="grammar") as refused:
+        wire(name).encode(asked_for, Target("m"))
+    assert refused.value.code == "bad_request"
+
+
+@pytest.mark.req("LLM-22")
+def test_a_tool_of_text_for_others() -> None:
+    """They see one argument; a setting that nobody knows is refused."""
+    request, _ = round_trip("openai", tools=[CUSTOM])
+    assert request.tools is not None
+    assert request.tools[0].schema["required"] == ["input"]
+    with pytest.raises(HearthNetError, match=r"tools\[0\].parameters.engine"):
+        round_trip("openrouter", tools=[{"type": "openrouter:web_search", "parameters": {"engine": "exa"}}])
 
 
 @pytest.mark.req("LLM-10")

@@ -20,6 +20,7 @@ from hearthnet_llm.builtin.text import Text
 from hearthnet_llm.frames import Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Sampling, Tool
+from hearthnet_llm.vendors.reading import ungrammatical
 
 CALL_ID: Final = "call_1"
 _ONE_LINE: Final = ("\n",)
@@ -56,6 +57,7 @@ class BuiltinBackend:
         await self._engine.close()
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        ungrammatical(request)
         if request.tools and request.tool_choice in (None, "auto"):
             yield Notice(
                 "tools_ignored",

@@ -78,6 +78,7 @@ VENDORS: Final[dict[str, Vendor]] = {
             **_THOUGHTS_BACK,
             "mode": "chat_template_kwargs.enable_thinking",
             "repetition": "repeat_penalty",
+            "grammar": "grammar",
         }
     ),
     "lmstudio": Vendor(spelling={"repetition": "repeat_penalty"}),
@@ -100,7 +101,11 @@ VENDORS: Final[dict[str, Vendor]] = {
         spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"},
     ),
     "ollama": Vendor(spelling={"thoughts": "reasoning"}),
-    "openrouter": Vendor(hosts=("openrouter.ai",), spelling=_REASONING, models=(_FIXED_SAMPLING,)),
+    "openrouter": Vendor(
+        hosts=("openrouter.ai",),
+        spelling={**_REASONING, "web_search": "tool", "server_tools": "prefixed"},
+        models=(_FIXED_SAMPLING,),
+    ),
     "perplexity": Vendor(hosts=("api.perplexity.ai",)),
     "snowflake": Vendor(
         hosts=("snowflakecomputing.com",), spelling={**_REASONING, "max_tokens": "max_completion_tokens"}

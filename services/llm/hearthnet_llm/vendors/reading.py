@@ -39,6 +39,12 @@ def refuse(path: str, reason: str) -> NoReturn:
     raise HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
 
 
+def ungrammatical(request: ChatRequest) -> None:
+    """`bad_request` for a grammar of the answer, where the model takes none."""
+    if request.grammar is not None:
+        refuse("/input/grammar", "this model takes no grammar; give a response_schema, or another model")
+
+
 def checked(request: ChatRequest) -> ChatRequest:
     """The request, once its values are of the types it declares."""
     try:

@@ -13,58 +13,100 @@ from tests.conformance.providers.wires import Call, Expected
 JSON_TEXTS = ("messages[].tool_calls[].function.arguments", "messages[].function_call.arguments")
 
 _ENDPOINT = "the endpoint's configuration, not the caller's to ask for."
+_PREDICTION = Differ(
+    "prediction", "The text that the answer probably is only saves time, and no contract knows it."
+)
+_OPENAIS = (
+    Differ("safety_identifier", "Who asks stays on the mesh; no vendor is told."),
+    Differ("store", "A request never asks the vendor to keep it."),
+    _PREDICTION,
+)
 DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
         Differ("n", "A canonical request asks for one answer."),
         Differ("user", "Who asks stays on the mesh; no vendor is told."),
-        Differ("safety_identifier", "Who asks stays on the mesh; no vendor is told."),
         Differ("metadata", "Labels for the vendor's own records; nothing is kept there on purpose."),
-        Differ("store", "A request never asks the vendor to keep it."),
-        Differ(
-            "prediction", "The text that the answer probably is only saves time, and no contract knows it."
-        ),
     ),
     "openai": (
+        *_OPENAIS,
+        Differ("moderation", f"Whether the vendor judges what is said is {_ENDPOINT}"),
         Differ("modalities", "A canonical answer is text."),
         Differ("audio", "The voice of an answer that is not text."),
         Differ("stream_options.include_obfuscation", f"Padding against listeners is {_ENDPOINT}"),
     ),
-    "azure": (Differ("data_sources", f"Which of the vendor's indexes it searches is {_ENDPOINT}"),),
-    "copilot": (Differ("stream_options.include_obfuscation", f"Padding against listeners is {_ENDPOINT}"),),
+    "other": _OPENAIS,
+    "azure": (
+        *_OPENAIS,
+        Differ("data_sources", f"Which of the vendor's indexes it searches is {_ENDPOINT}"),
+    ),
+    "copilot": (
+        *_OPENAIS,
+        Differ("stream_options.include_obfuscation", f"Padding against listeners is {_ENDPOINT}"),
+    ),
     "alibaba": (
         Differ("enable_search", f"Whether the vendor searches by itself is {_ENDPOINT}"),
+        Differ("search_options", f"How the vendor searches is {_ENDPOINT}"),
         Differ("incremental_output", "Streams are always asked for in pieces."),
     ),
     "groq": (
         Differ("search_settings", f"Where the vendor's own tools search is {_ENDPOINT}"),
         Differ("include_domains", f"Where the vendor's own tools search is {_ENDPOINT}"),
         Differ("exclude_domains", f"Where the vendor's own tools search is {_ENDPOINT}"),
+        Differ("compound_custom", f"Which models and tools the vendor's own agent has is {_ENDPOINT}"),
+        Differ("citation_options", f"How the vendor marks its sources is {_ENDPOINT}"),
     ),
     "llamacpp": (
         Differ("cache_prompt", f"What the server keeps of a prompt is {_ENDPOINT}"),
         Differ("id_slot", f"Which of its slots a server uses is {_ENDPOINT}"),
         Differ("timings_per_token", "The server's own timing; nothing reads it."),
     ),
-    "mistral": (Differ("safe_prompt", f"A prompt that the vendor puts before all others is {_ENDPOINT}"),),
+    "lmstudio": (Differ("ttl", f"How long a server keeps an idle model is {_ENDPOINT}"),),
+    "mistral": (
+        _PREDICTION,
+        Differ("safe_prompt", f"A prompt that the vendor puts before all others is {_ENDPOINT}"),
+        Differ("guardrails", f"What the vendor watches over is {_ENDPOINT}"),
+    ),
+    "ollama": (
+        Differ("keep_alive", f"How long a server keeps an idle model is {_ENDPOINT}"),
+        Differ("options", "This path of the server reads none of them."),
+    ),
     "openrouter": (
         Differ("provider", f"Who serves a model is {_ENDPOINT}"),
         Differ("models", f"Who steps in for a model is {_ENDPOINT}"),
         Differ("plugins", f"What the vendor does with files and the web is {_ENDPOINT}"),
         Differ("transforms", f"How the vendor cuts a long prompt is {_ENDPOINT}"),
+        Differ("preset", f"What the vendor keeps under a name is {_ENDPOINT}"),
+        Differ("modalities", "A canonical answer is text."),
+        Differ("image_config", "How an answer looks that is not text."),
     ),
     "perplexity": (
         Differ("search_context_size", f"How the vendor searches is {_ENDPOINT}"),
         Differ("search_domain_filter", f"How the vendor searches is {_ENDPOINT}"),
         Differ("search_recency_filter", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("search_mode", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("search_after_date_filter", f"How the vendor searches is {_ENDPOINT}"),
+        Differ("return_related_questions", "What might be asked next is no part of the answer."),
         Differ("return_images", "A canonical answer is text."),
     ),
-    "together": (Differ("safety_model", f"Which model watches over the answer is {_ENDPOINT}"),),
+    "snowflake": (Differ("guardrails", f"What the vendor watches over is {_ENDPOINT}"),),
+    "together": (
+        Differ("safety_model", f"Which model watches over the answer is {_ENDPOINT}"),
+        Differ("context_length_exceeded_behavior", "What does not fit is cut here, or refused."),
+    ),
     "venice": (
         Differ("venice_parameters", f"The vendor's own prompt, search and characters are {_ENDPOINT}"),
     ),
+    "vllm": (
+        Differ("stream_options.continuous_usage_stats", "The last count is what counts."),
+        Differ("skip_special_tokens", f"How a server writes tokens down is {_ENDPOINT}"),
+        Differ("add_generation_prompt", f"How a server fills its template is {_ENDPOINT}"),
+    ),
     "vercel-gateway": (Differ("providerOptions", f"Who serves a model, and how, is {_ENDPOINT}"),),
     "xai": (Differ("search_parameters", f"How the vendor searches is {_ENDPOINT}"),),
-    "zai": (Differ("tool_stream", "Calls are put together here however they come."),),
+    "zai": (
+        Differ("tool_stream", "Calls are put together here however they come."),
+        Differ("request_id", "A name for the vendor's own records."),
+    ),
 }
 
 STOPS = {
@@ -200,7 +242,8 @@ def _calls(said: list[dict[str, Any]], streamed: bool) -> tuple[list[Call], list
     taken: set[str] = set()
     for call in gathered:
         try:
-            arguments = json.loads("".join(call["pieces"]) or "{}") or {}
+            written = "".join(call["pieces"])
+            arguments = {"input": written} if call["custom"] else json.loads(written or "{}") or {}
         except ValueError:
             broken.append(call["name"])
             continue
@@ -211,9 +254,9 @@ def _calls(said: list[dict[str, Any]], streamed: bool) -> tuple[list[Call], list
 
 
 def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: bool) -> None:
-    function = delta.get("function") or {}
+    function = delta.get("function") or delta.get("custom") or {}
     given, name, index = delta.get("id") or None, function.get("name") or None, delta.get("index")
-    arguments = function.get("arguments")
+    arguments = function.get("arguments", function.get("input"))
     piece = (
         arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
     )
@@ -229,7 +272,9 @@ def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: boo
         same[-1]["pieces"].append(piece)
         same[-1]["name"] = same[-1]["name"] or name or ""
     else:
-        gathered.append({"id": given, "name": name or "", "index": index, "pieces": [piece]})
+        gathered.append(
+            {"id": given, "name": name or "", "index": index, "pieces": [piece], "custom": "custom" in delta}
+        )
 
 
 def _is_whole(text: str) -> bool:

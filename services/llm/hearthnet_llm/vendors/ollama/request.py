@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.ollama import messages
-from hearthnet_llm.vendors.reading import checked, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.reading import (
+    checked,
+    fields,
+    objects,
+    refuse,
+    text,
+    ungrammatical,
+    without_nones,
+)
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,6 +58,7 @@ _JSON: Final = "json"
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /api/chat."""
+    ungrammatical(request)
     spelling = target.spelling
     body: Json = {"model": target.model, "messages": messages.write(request.messages, spelling)}
     options = without_nones(

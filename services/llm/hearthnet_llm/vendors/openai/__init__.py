@@ -8,8 +8,10 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message
-from hearthnet_llm.vendors.openai import fields, messages, messages_read, tools
+from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, tools
 from hearthnet_llm.vendors.openai.answer import decoder
+from hearthnet_llm.vendors.openai.parts import write_cache
+from hearthnet_llm.vendors.openai.parts_read import read_cache
 from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
@@ -24,11 +26,12 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST of the native request; `bad_request` for an image that nobody has loaded."""
     choices = Choices(target)
     body: Json = {} if choices["model"] == "path" else {"model": target.model}
-    body["messages"] = messages.write_messages(request.messages, choices)
+    body["messages"] = messages.write_messages(request.messages, choices, custom.names(request.tools))
     fields.write(request, choices, body)
     fields.write_usage(choices, body)
     tools.write(request, choices, body)
-    tools.write_format(request.response_schema, choices, body)
+    formats.write(request, choices, body)
+    body |= write_cache(request.cache)
     return HttpRequest("POST", _url(target, "" if choices["path"] == "own" else _CHAT), body)
 
 
@@ -65,7 +68,8 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         "messages": messages_read.read_messages(native.body.get("messages"), spelling),
         **fields.read(native.body, spelling),
         **tools.read(native.body, spelling),
-        **tools.read_format(native.body, spelling),
+        **formats.read(native.body, spelling),
+        **read_cache(native.body),
     }
     fields.read_usage(native.body, spelling)
     target = _target(native, vendor, spelling)

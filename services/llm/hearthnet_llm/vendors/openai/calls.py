@@ -2,7 +2,7 @@
 
 Quirks seen in recorded exchanges, all of them tolerated: calls without an id or an index, an index that
 starts at 1 or is the same for all, name and id repeated on each delta, arguments as an object, empty
-arguments, calls that come whole.
+arguments, calls that come whole, text in place of arguments (custom.py; it comes with the whole call).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from hearthnet_llm.frames import Frame, Notice, ToolCall, ToolCallDelta
 from hearthnet_llm.vendors.calls import CallIds, arguments, call
+from hearthnet_llm.vendors.openai import custom
 from hearthnet_llm.vendors.values import as_text
 
 
@@ -25,11 +26,13 @@ class _Open(msgspec.Struct):
     pieces: list[str]
     name: str = ""
     signature: str | None = None
+    is_text: bool = False
 
     @property
     def text(self) -> str:
         """The arguments so far."""
-        return "".join(self.pieces)
+        said = "".join(self.pieces)
+        return as_text({custom.INPUT: said}) if self.is_text else said
 
 
 class _Delta(NamedTuple):
@@ -43,8 +46,8 @@ class _Delta(NamedTuple):
     @classmethod
     def of(cls, native: Mapping[str, Any]) -> _Delta:
         """The element as it came."""
-        function = native.get("function") or {}
-        given, index = function.get("arguments"), native.get("index")
+        function = native.get("function") or native.get(custom.KIND) or {}
+        given, index = function.get("arguments", function.get(custom.INPUT)), native.get("index")
         piece = given if isinstance(given, str) else "" if given is None else as_text(given)
         name = str(function.get("name") or "")
         return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
@@ -77,8 +80,9 @@ class Calls:
         one.name = one.name or delta.name
         one.signature = one.signature or _signature(native)
         one.pieces.append(delta.piece)
+        one.is_text = one.is_text or custom.is_call(native)
         self.size += len(delta.piece)
-        if not whole and (delta.piece or fresh):
+        if not whole and not one.is_text and (delta.piece or fresh):
             yield ToolCallDelta(one.id, delta.piece, one.name if fresh and one.name else None)
 
     def finish(self) -> Iterator[ToolCall | Notice]:

@@ -5,11 +5,12 @@ The older form with `function_call` and role `function` has no call ids: they ar
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Final
 
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.request import Message
-from hearthnet_llm.vendors.openai import sources_back, thoughts_back
+from hearthnet_llm.vendors.openai import custom, sources_back, thoughts_back
 from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
 from hearthnet_llm.vendors.openai.spelling import Choices
 from hearthnet_llm.vendors.reading import without_nones
@@ -20,15 +21,15 @@ ERROR_MARK: Final = "ERROR: "
 """This wire has no field for a tool that failed; its result begins with this."""
 
 
-def write_messages(messages: list[Message], choices: Choices) -> list[Json]:
-    """The native messages."""
+def write_messages(messages: list[Message], choices: Choices, texts: Set[str] = frozenset()) -> list[Json]:
+    """The native messages; `texts` are the tools that are called with one text."""
     if choices["functions"] == "functions":
         names = {call.id: call.name for message in messages for call in message.tool_calls}
         return [_old(message, names, choices) for message in messages]
-    return [_message(message, choices) for message in messages]
+    return [_message(message, choices, texts) for message in messages]
 
 
-def _message(message: Message, choices: Choices) -> Json:
+def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) -> Json:
     role = choices["system"] if message.role == "system" else message.role
     body: Json = {"role": role, "content": write_content(message.content, choices)}
     body |= write_voice(message)
@@ -37,7 +38,8 @@ def _message(message: Message, choices: Choices) -> Json:
         body["content"] = _marked(body["content"]) if message.is_error else body["content"]
         body |= _id("tool_call_id", message.tool_call_id, choices)
     elif message.tool_calls:
-        body["tool_calls"] = [_call(call, index, choices) for index, call in enumerate(message.tool_calls)]
+        calls = enumerate(message.tool_calls)
+        body["tool_calls"] = [_call(call, index, choices, texts) for index, call in calls]
     elif message.role == "assistant" and choices["no_calls"] == "empty":
         body["tool_calls"] = []
     body |= without_nones(name=message.name, refusal=message.refusal)
@@ -52,11 +54,14 @@ def _marked(content: Any) -> Any:
     return ERROR_MARK + (content or "")
 
 
-def _call(call: ToolCall, index: int, choices: Choices) -> Json:
+def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json:
+    if call.name in texts and isinstance(call.arguments.get("input"), str):
+        called = custom.write_call(call)
+    else:
+        called = {"type": "function", "function": _function(call, choices)}
     return {
         **_id("id", call.id, choices),
-        "type": "function",
-        "function": _function(call, choices),
+        **called,
         **{"none": {}, "index": {"index": index}, "zero": {"index": 0}}[choices["call_index"]],
         **thoughts_back.write_signature(call.signature, choices, ("extra_content",)),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from hearthnet_llm.vendors.openai import sources_back, thoughts_back
+from hearthnet_llm.vendors.openai import custom, sources_back, thoughts_back
 from hearthnet_llm.vendors.openai.messages import ERROR_MARK
 from hearthnet_llm.vendors.openai.parts_read import read_cache, read_content, read_voice
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
@@ -111,6 +111,8 @@ def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
 def _call(call: Json, path: str, spelling: dict[str, str]) -> Json:
     given = call.get("id")
     spelling["ids"] = "sent" if given else "left_out" if given is None else "empty"
+    if call.get("type") == custom.KIND:
+        return {**without_nones(id=given), **custom.read_call(call, path)}
     return {
         **without_nones(id=given),
         **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function", spelling),

@@ -122,7 +122,8 @@ def _json(part: JsonPart, _choices: Choices) -> Json:
 
 
 def _thinking(part: ThinkingPart, _choices: Choices) -> Json:
-    return {"type": "thinking", "thinking": [{"type": "text", "text": part.text or ""}]}
+    made = {"type": "thinking", "thinking": [{"type": "text", "text": part.text or ""}]}
+    return made | without_nones(closed=part.closed)
 
 
 def _refusal(part: RefusalPart, _choices: Choices) -> Json:

@@ -109,7 +109,8 @@ def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
 def _read_thinking(part: Json, path: str, spelling: dict[str, str]) -> Json:
     spelling["thoughts"] = "content"
     pieces = objects(part.get("thinking"), f"{path}.thinking")
-    return {"type": "thinking", "text": "".join(text(piece.get("text"), path) for piece in pieces)}
+    said = "".join(text(piece.get("text"), path) for piece in pieces)
+    return {"type": "thinking", "text": said, **without_nones(closed=part.get("closed"))}
 
 
 def _read_refusal(part: Json, path: str, _spelling: dict[str, str]) -> Json:

@@ -39,6 +39,7 @@ class Thoughts:
         self._plain: list[str] = []
         self._typed: dict[tuple[str, Any], _Open] = {}
         self._signature: str | None = None
+        self._closed: bool | None = None
 
     @property
     def size(self) -> int:
@@ -56,6 +57,8 @@ class Thoughts:
     def part(self, part: Mapping[str, Any]) -> Iterator[Thinking]:
         """The thinking in one part of the content: a list of texts, under either of two names."""
         pieces = part.get("thinking") or part.get("summary") or ()
+        if isinstance(part.get("closed"), bool):
+            self._closed = part["closed"]
         if isinstance(pieces, str):
             yield from self._say(pieces)
             return
@@ -90,7 +93,8 @@ class Thoughts:
                 )
             )
         if not self._typed and (self._plain or self._signature):
-            yield Thought(ThinkingPart(text="".join(self._plain) or None, signature=self._signature))
+            said = "".join(self._plain) or None
+            yield Thought(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
 
     def _detail(self, detail: Mapping[str, Any]) -> str:
         """Adds a typed piece to its thought; its words."""

@@ -1,17 +1,17 @@
-"""Tools, the choice among them, and the form of the answer, in both directions."""
+"""Tools and the choice among them, in both directions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Tool, ToolChoice
+from hearthnet_llm.request import ChatRequest, Named, Tool, ToolChoice
+from hearthnet_llm.vendors.openai import custom, server_tools
 from hearthnet_llm.vendors.openai.parts import write_cache
 from hearthnet_llm.vendors.openai.parts_read import read_cache
+from hearthnet_llm.vendors.openai.server_tools import SEARCH
 from hearthnet_llm.vendors.openai.spelling import Choices
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
-
-SEARCH = "web_search"
 
 
 def write(request: ChatRequest, choices: Choices, body: Json) -> None:
@@ -20,7 +20,7 @@ def write(request: ChatRequest, choices: Choices, body: Json) -> None:
     if tools is not None and choices["web_search"] == "web_search_options":
         for tool in tools:
             if tool.server is not None and tool.server.kind == SEARCH:
-                body["web_search_options"] = without_nones(search_context_size=tool.server.context_size)
+                body["web_search_options"] = server_tools.write_options(tool.server)
         kept = [tool for tool in tools if tool.server is None or tool.server.kind != SEARCH]
         tools = kept if kept or not tools else None
     old = choices["functions"] == "functions"
@@ -29,28 +29,18 @@ def write(request: ChatRequest, choices: Choices, body: Json) -> None:
             _function(tool) if old else _tool(tool, choices) for tool in tools
         ]
     if request.tool_choice is not None and (tools is not None or choices["lone_choice"] == "sent"):
-        body["function_call" if old else "tool_choice"] = _choice(request.tool_choice, choices, old)
-
-
-def write_format(schema: ResponseSchema | None, choices: Choices, body: Json) -> None:
-    """Puts the form of the answer into `body`."""
-    if schema is None:
-        if choices["plain_text"] == "said":
-            body["response_format"] = {"type": "text"}
-    elif schema.schema is None:
-        body["response_format"] = {"type": "json_object"}
-    elif choices["schema"] == "json_object":
-        body["response_format"] = {"type": "json_object", "schema": schema.schema}
-    else:
-        named = without_nones(name=schema.name, description=schema.description, strict=schema.strict)
-        body["response_format"] = {"type": "json_schema", "json_schema": {**named, "schema": schema.schema}}
+        texts = custom.names(request.tools)
+        body["function_call" if old else "tool_choice"] = _choice(request.tool_choice, choices, old, texts)
 
 
 def _tool(tool: Tool, choices: Choices) -> Json:
     if tool.server is not None:
-        return {"type": tool.server.kind, **without_nones(search_context_size=tool.server.context_size)}
+        return server_tools.write(tool.server, choices)
+    if tool.text is not None:
+        return custom.write_tool(tool, tool.text)
     kind = {} if choices["tool_type"] == "none" else {"type": "function"}
-    made = {**kind, "function": _function(tool), **write_cache(tool.cache)}
+    eager = without_nones(eager_input_streaming=tool.eager)
+    made = {**kind, "function": _function(tool), **eager, **write_cache(tool.cache)}
     if choices["strict"] == "tool" and "strict" in made["function"]:
         made["strict"] = made["function"].pop("strict")
     return made
@@ -61,7 +51,7 @@ def _function(tool: Tool) -> Json:
     return {"name": tool.name, **more}
 
 
-def _choice(choice: ToolChoice, choices: Choices, old: bool) -> str | Json:
+def _choice(choice: ToolChoice, choices: Choices, old: bool, texts: set[str]) -> str | Json:
     if not isinstance(choice, Named):
         word = choices["required"] if choice == "required" else choice
         return {"type": word} if choices["choice"] == "object" else word
@@ -71,7 +61,8 @@ def _choice(choice: ToolChoice, choices: Choices, old: bool) -> str | Json:
         return {"type": "tool" if choices["named"] == "tool" else "function", "name": choice.name}
     if choices["named"] == "untyped":
         return {"function": {"name": choice.name}}
-    named = [{"type": "function", "function": {"name": name}} for name in (choice.name, *choice.others)]
+    kinds = {name: custom.KIND if name in texts else "function" for name in (choice.name, *choice.others)}
+    named = [{"type": kind, kind: {"name": name}} for name, kind in kinds.items()]
     if len(named) == 1 and choice.required:
         return named[0]
     mode = "required" if choice.required else "auto"
@@ -90,9 +81,8 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
         made["tools"] = [_read_function(tool, f"functions[{index}]") for index, tool in enumerate(old)]
     if body.get("web_search_options") is not None:
         spelling["web_search"] = "web_search_options"
-        options = fields(body["web_search_options"], "web_search_options")
-        server = {"kind": SEARCH, **without_nones(context_size=options.get("search_context_size"))}
-        made["tools"] = [*made.get("tools", []), {"name": SEARCH, "server": server}]
+        search = server_tools.read_options(body["web_search_options"])
+        made["tools"] = [*made.get("tools", []), search]
     for name in ("tool_choice", "function_call"):
         if body.get(name) is not None:
             made["tool_choice"] = _read_choice(body[name], name, spelling)
@@ -100,41 +90,18 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     return made
 
 
-def read_format(body: Json, spelling: dict[str, str]) -> Json:
-    """The form of the answer that a native `body` asks for, as its canonical field, or nothing."""
-    if body.get("response_format") is None:
-        return {}
-    form = fields(body["response_format"], "response_format")
-    match form.get("type"):
-        case "text":
-            spelling["plain_text"] = "said"
-            return {}
-        case "json_object":
-            if form.get("schema") is None:
-                return {"response_schema": {}}
-            spelling["schema"] = "json_object"
-            return {"response_schema": {"schema": form["schema"]}}
-        case "json_schema":
-            spelling["schema"] = "json_schema"
-            given = fields(form.get("json_schema"), "response_format.json_schema")
-            known = {name: given.get(name) for name in ("name", "description", "strict", "schema")}
-            return {"response_schema": without_nones(**known)}
-        case other:
-            refuse("response_format.type", f"{other!r} is no known form")
-
-
 def _read_tool(tool: Json, path: str, spelling: dict[str, str]) -> Json:
     kind = tool.get("type")
     spelling["tool_type"] = "none" if kind is None else "function"
     if kind in (None, "function"):
         made = {**_read_function(fields(tool.get("function"), f"{path}.function"), path), **read_cache(tool)}
+        made |= without_nones(eager=tool.get("eager_input_streaming"))
         if tool.get("strict") is not None:
             spelling["strict"], made["strict"] = "tool", tool["strict"]
         return made
-    name = text(kind, f"{path}.type")
-    spelling["web_search"] = "tool"
-    server = {"kind": name, **without_nones(context_size=tool.get("search_context_size"))}
-    return {"name": name, "server": server}
+    if kind == custom.KIND:
+        return custom.read_tool(tool, path)
+    return server_tools.read(tool, path, spelling)
 
 
 def _read_function(function: Json, path: str) -> Json:
@@ -163,11 +130,12 @@ def _read_choice(choice: Any, path: str, spelling: dict[str, str]) -> Any:
             refuse(f"{path}.allowed_tools.tools", "names no tool")
         others = {"others": names[1:]} if names[1:] else {}
         return {"name": names[0], **others, "required": allowed.get("mode") == "required"}
-    kinds = {"tool": "tool", None: "untyped" if "function" in given else "flat"}
-    spelling["named"] = kinds.get(given.get("type"), "function" if "function" in given else "flat")
+    held = "function" in given or custom.KIND in given
+    kinds = {"tool": "tool", None: "untyped" if held else "flat"}
+    spelling["named"] = kinds.get(given.get("type"), "function" if held else "flat")
     return {"name": _name(given, path)}
 
 
 def _name(choice: Json, path: str) -> str:
-    function = choice.get("function", choice)
+    function = choice.get("function", choice.get(custom.KIND, choice))
     return text(fields(function, path).get("name"), f"{path}.name")

@@ -1,0 +1,63 @@
+"""Tools that are called with one text instead of arguments; OpenAI calls them custom.
+
+Canonically the text is the argument `input`, so that nobody but this wire has to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet_llm.frames import ToolCall
+from hearthnet_llm.request import TextForm, Tool
+from hearthnet_llm.vendors.reading import fields, text, without_nones
+from hearthnet_llm.vendors.wire import Json
+
+KIND: Final = "custom"
+INPUT: Final = "input"
+
+
+def names(tools: list[Tool] | None) -> set[str]:
+    """The names of such tools."""
+    return {tool.name for tool in tools or () if tool.text is not None}
+
+
+def write_tool(tool: Tool, form: TextForm) -> Json:
+    """The native tool."""
+    made = {"name": tool.name, **without_nones(description=tool.description)}
+    if form.definition is not None:
+        grammar = without_nones(syntax=form.syntax, definition=form.definition)
+        made["format"] = {"type": "grammar", "grammar": grammar}
+    elif form.syntax is not None:
+        made["format"] = {"type": form.syntax}
+    return {"type": KIND, KIND: made}
+
+
+def read_tool(native: Json, path: str) -> Json:
+    """The canonical tool."""
+    given = fields(native.get(KIND), f"{path}.{KIND}")
+    form = given.get("format") or {}
+    grammar = form.get("grammar")
+    known = grammar if isinstance(grammar, dict) else {"syntax": form.get("type")}
+    name = text(given.get("name"), f"{path}.{KIND}.name")
+    return {
+        "name": name,
+        **without_nones(description=given.get("description")),
+        "text": without_nones(syntax=known.get("syntax"), definition=known.get("definition")),
+    }
+
+
+def write_call(call: ToolCall) -> Json:
+    """The native fields of an earlier call."""
+    return {"type": KIND, KIND: {"name": call.name, INPUT: call.arguments[INPUT]}}
+
+
+def read_call(native: Json, path: str) -> Json:
+    """The canonical fields of an earlier call."""
+    given = fields(native.get(KIND), f"{path}.{KIND}")
+    return {"name": given.get("name"), "arguments": {INPUT: text(given.get(INPUT), f"{path}.{KIND}.{INPUT}")}}
+
+
+def is_call(native: Mapping[str, Any]) -> bool:
+    """Whether a call in an answer, or a piece of one, is such a call."""
+    return isinstance(native.get(KIND), Mapping)
