@@ -25,6 +25,7 @@ DIFFER: dict[str, tuple[Differ, ...]] = {
     "": (
         *(one for one in ANTHROPICS[""] if one.path not in ELSEWHERE),
         Differ("anthropic_beta", "Which trial features are on is the endpoint's configuration."),
+        Differ("amazon-bedrock-guardrailConfig", "Which guardrail watches is the endpoint's configuration."),
     )
 }
 
