@@ -218,7 +218,7 @@ def test_sources_that_only_another_vendor_names_stay_behind() -> None:
     cited = anthropic.encode(asked, TARGET).body["messages"][1]["content"][0]["citations"]
     assert cited == [{"type": "web_search_result_location", "url": "u", "encrypted_index": "r"}]
     there = converse.encode(asked, Target("m")).body["messages"][1]["content"][0]["citationsContent"]
-    assert there["citations"] == [{"location": {"web": {"url": "u"}}}]
+    assert there["citations"] == [{"title": "T"}, {"location": {"web": {"url": "u"}}}]
 
 
 def test_calls_among_text_keep_their_places() -> None:

@@ -39,6 +39,8 @@ def _write(citation: Citation) -> Json:
         return about
     name, names = _PLACES[citation.kind]
     place = without_nones(**{its: getattr(citation, ours) for ours, its in names.items()})
+    if str(place.get("domain", "")) not in (citation.url or place.get("domain", "")):
+        del place["domain"]  # another vendor's reference
     return {**about, "location": {name: place}}
 
 
