@@ -185,6 +185,15 @@ def test_own_tools_may_say_much_in_pieces_and_leave_out_who_they_are() -> None:
     ] == [expected[0], Served(ServerResultPart("nova_grounding", "s", ["a", {"b": 1}]))]
 
 
+@pytest.mark.parametrize(
+    ("told", "thought"),
+    [({"reasoningTokens": 4}, 4), ({"outputTokensDetails": {"reasoningTokens": 5}}, 5), ({}, None)],
+)
+def test_what_was_thought_is_counted_where_it_is_told(told: Any, thought: int | None) -> None:
+    usage = frame("metadata", {"usage": {"inputTokens": 1, "outputTokens": 9, **told}})
+    assert heard("bedrock-converse", end("end_turn") + usage) == [Done("end", 1, 9, "native", None, thought)]
+
+
 def test_media_in_an_answer_are_told_once_and_left_out() -> None:
     image = {"image": {"format": "png", "source": {"bytes": "AA=="}}}
     audio = {"audio": {"format": "wav", "source": {"bytes": "AA=="}}}

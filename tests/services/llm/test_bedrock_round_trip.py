@@ -133,6 +133,7 @@ CONVERSE: dict[str, Json] = {
         **more(thinking={"type": "adaptive", "display": "summarized"}),
         "outputConfig": {"effort": "low"},
     },
+    "thinking between calls alone": more(thinking={"type": "between_tools"}),
     "no thinking": more(reasoningConfig={"type": "disabled"}),
     "drawing": more(seed=1, min_p=0.1, presence_penalty=0, frequency_penalty=0.1, repetition_penalty=1, k=3),
     "drawing of others": more(topK=3),

@@ -234,7 +234,14 @@ class Content:
             return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
         counts = [count(usage.get(name)) for name in _INPUT]
         cached = counted(usage.get("cacheReadInputTokens"))
-        return Done(reason, sum(counts), count(usage["outputTokens"]), "native", cached)
+        thought = counted(_thought(usage))
+        return Done(reason, sum(counts), count(usage["outputTokens"]), "native", cached, thought)
+
+
+def _thought(usage: Json) -> Any:
+    """How many of the tokens were thought, which some models tell."""
+    details = usage.get("outputTokensDetails") or {}
+    return usage.get("reasoningTokens", details.get("reasoningTokens"))
 
 
 def _cited(native: Json) -> Iterator[Frame]:

@@ -36,7 +36,12 @@ _EFFORTS: Final = (
     ("qwen.", "reasoning_config"),
 )
 """Where a family of models is told how hard to think, by a part of its ids; others are not."""
-_MODES: Final[dict[str, str]] = {"on": "enabled", "auto": "adaptive", "off": "disabled"}
+_MODES: Final[dict[str, str]] = {
+    "on": "enabled",
+    "auto": "adaptive",
+    "off": "disabled",
+    "between_calls": "between_tools",
+}
 _DRAWN: Final = ("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 """Only some models take these, and others refuse the request because of them."""
 
@@ -97,9 +102,8 @@ def _thinking(thinking: Thinking, target: Target) -> Json:
     name = target.spelling.get("thinking", "reasoningConfig" if _NOVA in target.model else "thinking")
     if thinking.mode is None or where in ("reasoning_effort", "reasoning_config"):
         return made
-    kind = _MODES.get(thinking.mode, "adaptive")
     more = without_nones(budget_tokens=thinking.budget_tokens, display=thinking.show)
-    return {**made, name: {"type": kind, **about, **more}}
+    return {**made, name: {"type": _MODES[thinking.mode], **about, **more}}
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
