@@ -166,6 +166,16 @@ async def test_images_are_fetched_by_hash_and_put_in() -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_is_said_of_an_image_stays_with_it() -> None:
+    part = ImagePart(image_cid=CID, detail="low", name="p.png", signature="AA==")
+    made = await prepared(asked(part), Limits(), blobs(**{CID: picture()}))
+    text = base64.b64encode(picture()).decode()
+    assert made.messages[1].content == [
+        ImagePart(text, media_type="image/png", detail="low", name="p.png", signature="AA==")
+    ]
+
+
+@pytest.mark.asyncio
 async def test_all_images_of_a_request_share_its_bytes() -> None:
     request = asked(*[ImagePart(base64.b64encode(noise(200, 200)).decode())] * 4)
     made = await prepared(request, Limits(all_bytes=40_000), blobs())

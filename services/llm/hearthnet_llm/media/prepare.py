@@ -63,9 +63,8 @@ async def _image(part: ImagePart, limits: Limits, fetch: Fetch, path: str) -> Im
         raise _refusal(path, "this model's server fetches no images; store it and give image_cid")
     data = await fetch(part.image_cid) if part.image_cid is not None else _decoded(part.data or "", path)
     small, kind = await asyncio.to_thread(fitted, data, limits, path)
-    return ImagePart(
-        data=base64.b64encode(small).decode(), media_type=kind, cache=part.cache, detail=part.detail
-    )
+    encoded = base64.b64encode(small).decode()
+    return msgspec.structs.replace(part, image_cid=None, data=encoded, media_type=kind)
 
 
 def _decoded(text: str, path: str) -> bytes:
