@@ -18,8 +18,8 @@ from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.vendors.catalog import Listed
 
 FIRST: Final = 8192
-_SLACK: Final = 1.25
-"""Tokens are estimated; a model may count more of them."""
+_SLACK: Final = 1.6
+"""Tokens are estimated; a model may count as many more (context/keeping.py)."""
 
 
 class Window:

@@ -19,7 +19,7 @@ from tests.services.llm.model_server import ModelServer, page
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("LLM-42")]
 SHORT = ChatRequest(messages=[Message("user", "Hi")])
-LONG = ChatRequest(messages=[Message("user", "word " * 14_000)])
+LONG = ChatRequest(messages=[Message("user", "word " * 10_000)])
 MOST = described("q", {"model_info": {"qwen3.context_length": 40_000}})
 CHOSEN = described("q", {"parameters": "num_ctx 16384", "model_info": {"qwen3.context_length": 40_000}})
 
