@@ -39,10 +39,18 @@ class NobodyThere(HearthNetError):
         )
 
 
+class Lost(HearthNetError):
+    """The own connection broke while the answer was waited for: that is nobody's fault."""
+
+    def __init__(self) -> None:
+        super().__init__("partition", "the connection to the server broke")
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked, the same for every candidate. `body` is the complete `{params, input}`.
 
-    Where `node` is not empty, only that node is asked.
+    Where `node` is not empty, only that node is asked, and of its processes only `instance` where that is
+    not empty.
     """
 
     contract: Contract
@@ -55,6 +63,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str = ""
     hops: int = 0
     node: str = ""
+    instance: str = ""
+    session: str = ""
 
 
 async def send(
@@ -78,6 +88,7 @@ async def send(
         use=request.use,
         idempotency_key=request.idempotency_key,
         hops=request.hops,
+        session=request.session,
         traceparent=trace.traceparent,
     )
     body = encode_body(request.body)
@@ -114,6 +125,13 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     data = frames.box(frames.plain(header, body), peer.keys.to(view.node))
     await peer.link.publish(subject, data, reply=nobody)
+
+
+def blame(peer: Peer, error: HearthNetError) -> str | None:
+    """The code by which the process that was asked is judged; None where it is not to blame."""
+    if isinstance(error, Lost | NobodyThere) or (error.code == "partition" and not peer.link.is_connected):
+        return None
+    return error.code
 
 
 def deadline(timeout_seconds: float) -> float:
@@ -156,7 +174,7 @@ class Answer:
     def on_lost(self) -> None:
         """The connection broke: a reply may have been lost with it."""
         if not self._future.done():
-            self._future.set_exception(HearthNetError("partition", "the connection to the server broke"))
+            self._future.set_exception(Lost())
 
     async def wait(self, until: float) -> Frame:
         """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life."""

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hearthnet import ids, telemetry
-from hearthnet.bus import calls
+from hearthnet.bus import calls, sticky
 from hearthnet.bus.attempt import Request
-from hearthnet.bus.calls import Candidates, Reply
+from hearthnet.bus.calls import Reply
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.keyring import load_identity, load_roster
 from hearthnet.bus.link import Link
@@ -90,10 +90,14 @@ class Bus:
         idempotency_key: str = "",
         hops: int = 0,
         node: str = "",
+        instance: str = "",
+        session: str = "",
     ) -> Reply:
         """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
 
-        `node` (a full node id) asks that node alone; `use` says which use of the standing `grant` this is.
+        `node` (a full node id) asks that node alone, `instance` that process of it alone; `use` says which
+        use of the standing `grant` this is.
+        Calls with the same `session` go to the same process, until ten minutes after the last or it is gone.
         `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request` before
         anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
         `timeout`, `partition`.
@@ -109,6 +113,8 @@ class Bus:
             idempotency_key=idempotency_key,
             hops=hops,
             node=node,
+            instance=instance,
+            session=session,
         )
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
         return await calls.call(self.peer, self._discovery, request, limit)
@@ -123,16 +129,17 @@ class Bus:
         run: str = "",
         hops: int = 0,
         node: str = "",
+        session: str = "",
     ) -> StreamCall:
         """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`.
 
-        Leaving it cancels. `node` (a full node id) asks that node alone.
+        Leaving it cancels. `node` and `session` are as in `call`.
         """
-        request = self._request(capability, body, token=token, run=run, hops=hops, node=node)
+        request = self._request(capability, body, token=token, run=run, hops=hops, node=node, session=session)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
-        return StreamCall(self.peer, request, Candidates(self.peer, self._discovery, request), limit)
+        return StreamCall(self.peer, request, self._discovery, limit)
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
         """Every offer in the mesh, or those of one capability, asked for now."""
@@ -167,15 +174,18 @@ class Bus:
         body: dict[str, Any],
         *,
         node: str,
+        session: str,
         idempotency_key: str = "",
         **more: Any,
     ) -> Request:
         contract = find_contract(capability)
         contract.check_request(body)
+        if session:
+            sticky.check_name(session)
         if node:
             ids.public_key(node)
         key = idempotency_key or _client_id(contract, body)
-        return Request(contract=contract, body=body, node=node, idempotency_key=key, **more)
+        return Request(contract=contract, body=body, node=node, session=session, idempotency_key=key, **more)
 
 
 def find_contract(capability: str) -> Contract:

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet import ids
 from hearthnet.bus.registry import OfferView, Registry
+from hearthnet.bus.retries import Retries
+from hearthnet.bus.sticky import Sticky
+from hearthnet.bus.table import Table
+from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
-from hearthnet.times import now_ms
-from hearthnet.types import Capability, parse_capability
+from hearthnet.times import now_ms, steady_ms
+from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import offer as offers
 from hearthnet.wire import subjects
@@ -37,8 +41,6 @@ LATE_SECONDS: Final = 0.05
 BUSY_SECONDS: Final = 2.0
 """How long a find waits at most for a service of the own node that is there and has not answered."""
 _BUSY_LOOK_SECONDS: Final = 0.02
-
-Test = Callable[[list[OfferView]], bool]
 
 
 class Finding:
@@ -68,7 +70,7 @@ class Finding:
             if frame.header.kind != "offer":
                 raise FrameError("not an offer")
             found = offers.decode(frame.body).offers
-            self._registry.update(sender, found, withdrawn=False, heard_ms=now_ms())
+            self._registry.update(sender, found, withdrawn=False, heard_ms=steady_ms())
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
@@ -151,36 +153,43 @@ class Discovery:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self.registry = Registry()
+        self.registry = Registry(peer.node_id)
+        self.tables: dict[str, Table] = {}
+        """What suits each contract that is followed, by its id."""
+        self.sticky = Sticky()
+        self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
         self._findings: dict[str, Finding] = {}
 
-    async def offers(self, capability: Capability, some: Test, best: Test) -> list[OfferView]:
-        """The live offers of `capability`'s major version.
+    async def follow(self, contract: Contract) -> None:
+        """Hears from now on who offers the major version of `contract`; `partition` where that fails."""
+        if contract.id in self.tables:
+            return
+        topic = subjects.topic(contract.capability)
+        if topic not in self._followed:
+            self._followed.add(topic)
+            try:
+                announcements = subjects.announcements_of(contract.capability)
+                await self._peer.link.subscribe(announcements, self._on_announcement)
+            except BaseException:
+                self._followed.discard(topic)
+                raise
+        self.tables[contract.id] = self.registry.table(contract)
 
-        The mesh is asked only where `some` does not hold for those that are known; answers are waited for
-        until `best` holds, or no more can be expected. Raises `partition` where the connection breaks.
+    async def find(self, contract: Contract, enough: Callable[[], bool]) -> None:
+        """Asks the mesh who offers it; returns when there is `enough`, or no more answers can be expected.
+
+        Raises `partition` where the connection breaks.
         """
-        topic = subjects.topic(capability)
-        await self._follow(capability, topic)
-        known = self.registry.offers(topic, now_ms())
-        if not some(known):
-            finding = await self._find(topic)
-            await finding.wait(lambda: best(self.registry.offers(topic, now_ms())))
-            known = self.registry.offers(topic, now_ms())
-        return known
+        finding = await self._find(subjects.topic(contract.capability))
+        await finding.wait(enough)
 
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
         heard = Registry()
         finding = await self._ask(subjects.EVERYTHING, Finding(heard, self._silent_of(subjects.EVERYTHING)))
         await finding.wait(lambda: False)
-        return heard.everything(now_ms())
-
-    async def _follow(self, capability: Capability, topic: str) -> None:
-        if topic not in self._followed:
-            self._followed.add(topic)
-            await self._peer.link.subscribe(subjects.announcements_of(capability), self._on_announcement)
+        return heard.everything(steady_ms())
 
     async def _find(self, topic: str) -> Finding:
         """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
@@ -221,7 +230,7 @@ class Discovery:
         if not self._acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)
-        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=now_ms())
+        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=steady_ms())
 
     def _acceptable(self, header: Header) -> bool:
         return (

@@ -1,39 +1,42 @@
-"""Which offer a call goes to: pure functions over contracts and offers (conventions.md 11).
-
-The bus knows no service by name: what fits what is said by each contract's `match`.
-"""
+"""Why a call goes to nobody, in words (conventions.md 8 and 11). To whom it goes: bus/table.py."""
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from hearthnet.bus.registry import OfferView
+from hearthnet.bus.table import Listing, same_schema
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import short_id
 
+PLACE_FREE_MS: Final = 250
+_LEAST_WAIT_MS: Final = 100
 
-def candidates(
-    contract: Contract, body: dict[str, Any], offers: list[OfferView], own: str
-) -> list[OfferView]:
-    """The offers that can answer `body`, best first.
 
-    The own node comes before others and a process with free places before a full one; ties are broken at
-    random, so that callers do not
-    herd.
-    """
-    fitting = [
-        view
-        for view in offers
-        if view.capability.serves(contract.capability)
-        and _same_schema(contract, view)
-        and _well_formed(contract, view)
-        and contract.fits(body, view.params)
-    ]
-    random.shuffle(fitting)
-    return sorted(
-        fitting, key=lambda view: (view.offer.in_flight >= view.offer.max_concurrent, view.node != own)
+class Taken(HearthNetError):
+    """All places are taken by calls of this process: nobody was asked."""
+
+
+def not_now(contract: Contract, fitting: Iterable[Listing], now_ms: int) -> HearthNetError | None:
+    """Why none of the offers that fit can be asked at this moment; None where that is not the reason."""
+    waits = []
+    for listing in fitting:
+        if listing.health.may_be_asked:
+            places = listing.view.offer.max_concurrent
+            return Taken(
+                "capacity_exceeded",
+                f"all {places} places of {contract.id} are taken by this program; try again in a moment",
+                retry_after_ms=PLACE_FREE_MS,
+            )
+        waits.append(max(_LEAST_WAIT_MS, listing.health.until_ms - now_ms))
+    if not waits:
+        return None
+    return HearthNetError(
+        "partition",
+        f"too many calls of {contract.id} failed; it is tried again in {min(waits) / 1000:.0f} s",
+        retry_after_ms=min(waits),
     )
 
 
@@ -47,7 +50,7 @@ def no_candidate(
     if not same_version:
         who = f"{short_id(node)} does not offer" if node else "nobody in the mesh offers"
         return HearthNetError("not_found", f"{who} {contract.id} now; see: hearthnet caps")
-    if not any(_same_schema(contract, view) for view in same_version):
+    if not any(same_schema(contract, view) for view in same_version):
         return HearthNetError(
             "schema_mismatch", f"{contract.id} is offered only with another contract; upgrade the older side"
         )
@@ -59,20 +62,6 @@ def no_candidate(
         f"no offer of {contract.id} fits {wanted}; offered: {'; '.join(offered)}",
         details={"offered": offered},
     )
-
-
-def _same_schema(contract: Contract, view: OfferView) -> bool:
-    """Equal versions must mean equal schemas; another minor has a hash of its own (resolution 33)."""
-    return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
-
-
-def _well_formed(contract: Contract, view: OfferView) -> bool:
-    """Params come from a peer: what its contract does not allow is not compared with anything."""
-    try:
-        contract.check_offer(view.params)
-    except HearthNetError:
-        return False
-    return True
 
 
 def _value(path: str, body: dict[str, Any]) -> Any:

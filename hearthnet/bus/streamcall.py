@@ -11,10 +11,22 @@ from typing import Any, Final, Self
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.attempt import NobodyThere, Request, control, deadline, left_ms, parse_body, send
-from hearthnet.bus.calls import Candidates
+from hearthnet.bus.attempt import (
+    Lost,
+    NobodyThere,
+    Request,
+    blame,
+    control,
+    deadline,
+    left_ms,
+    parse_body,
+    send,
+)
+from hearthnet.bus.candidates import Candidates, worth_waiting
+from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
+from hearthnet.bus.table import Listing
 from hearthnet.bus.trace import CANCELLED, code_of
 from hearthnet.errors import HearthNetError
 from hearthnet.times import steady_ms
@@ -40,16 +52,19 @@ class StreamCall:
     Raises `partition` where frames were lost or the provider is silent for 15 s, `timeout` at the deadline.
     """
 
-    def __init__(self, peer: Peer, request: Request, candidates: Candidates, timeout_seconds: float) -> None:
+    def __init__(self, peer: Peer, request: Request, discovery: Discovery, timeout_seconds: float) -> None:
         self._peer = peer
         self._request = request
-        self._candidates = candidates
+        self._discovery = discovery
+        self._candidates = Candidates(peer, discovery, request)
         self._until = deadline(timeout_seconds)
         self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
         self._incoming = Incoming(steady_ms())
         self._over = False
         self._consumed = 0
         self._view: OfferView | None = None
+        self._listing: Listing | None = None
+        self._asked_ms = self._first_ms = 0
         self._id = ""
         self._forget = _nothing
         self._pulse: asyncio.Task[None] | None = None
@@ -61,6 +76,7 @@ class StreamCall:
 
     async def __aenter__(self) -> Self:
         self._trace = self._peer.traces.calling(self._request.contract.id, self._request.run)
+        self._discovery.retries.earn()
         try:
             await self._open()
         except BaseException as error:
@@ -93,8 +109,11 @@ class StreamCall:
                 taken = await self._take(await self._next())
             except HearthNetError as error:
                 self._incoming.ended = True
-                if not self._may_move_on(error):
+                asked = self._listing
+                self._judge(blame(self._peer, error))
+                if not self._may_move_on(asked, error):
                     raise
+                await self._candidates.again(error, self._until)
                 await self._open()
             else:
                 # An event of a later minor version is not for us, and does no harm (resolution 33).
@@ -127,6 +146,7 @@ class StreamCall:
         if self._queue.qsize() >= _MOST_WAITING:
             self._give_up(HearthNetError("partition", "the provider ignores the window"))
             return
+        self._first_ms = self._first_ms or steady_ms()
         self._over = header.event in TERMINAL
         self._queue.put_nowait(frame)
 
@@ -138,7 +158,7 @@ class StreamCall:
 
     def on_lost(self) -> None:
         """The connection broke; frames may have been lost with it."""
-        self._give_up(HearthNetError("partition", "the connection to the server broke"))
+        self._give_up(Lost())
 
     def _give_up(self, error: HearthNetError) -> None:
         """Ends the stream on this side, after the frames that came before; an end is told once."""
@@ -148,6 +168,7 @@ class StreamCall:
 
     def _ended(self, error: BaseException | None) -> None:
         """The trace ends: with the error that was raised, as cancelled where there might have been more."""
+        self._judge("" if self._first_ms else None)
         trace = self._trace
         trace.frames = self._consumed
         if error is not None:
@@ -156,9 +177,22 @@ class StreamCall:
             trace.code = CANCELLED
         self._peer.traces.end(trace)
 
+    def _judge(self, code: str | None) -> None:
+        """Keeps in mind how the process did that was asked: by when its first frame came, and how it ended.
+
+        Who leaves a stream early, after frames have come, was served well.
+        """
+        listing, self._listing = self._listing, None
+        if listing is not None:
+            now = steady_ms()
+            self._discovery.registry.end(listing, code, (self._first_ms or now) - self._asked_ms, now)
+
     async def _open(self) -> None:
         self._forget()
-        self._view = await self._candidates.next_in_time(self._until)
+        listing = await self._candidates.next_in_time(self._until)
+        self._discovery.registry.begin(listing)
+        self._listing, self._view = listing, listing.view
+        self._asked_ms, self._first_ms = steady_ms(), 0
         self._id = ids.new_ulid()
         self._queue = asyncio.Queue()
         self._incoming = Incoming(steady_ms())
@@ -168,9 +202,10 @@ class StreamCall:
         try:
             left = left_ms(self._request, self._until)
             await send(self._peer, self._request, self._view, "open", self._id, left, self._trace)
-        except BaseException:
+        except BaseException as error:
             self._incoming.ended = self._over = True
             self._forget()
+            self._judge(blame(self._peer, error) if isinstance(error, HearthNetError) else None)
             raise
 
     async def _next(self) -> Frame:
@@ -190,17 +225,22 @@ class StreamCall:
         if self._request.contract.has_event(header.event):
             self._request.contract.check_frame(header.event, data)
         self._consumed = header.seq
+        if header.event == "done":
+            self._judge("")
         if header.event not in TERMINAL and self._incoming.ack_due(self._consumed):
             await self._acknowledge()
         return StreamFrame(header.event, data, header.seq)
 
-    def _may_move_on(self, error: HearthNetError) -> bool:
+    def _may_move_on(self, asked: Listing | None, error: HearthNetError) -> bool:
         """Before its first frame a stream may go to the next process, where this one provably did nothing."""
-        if self._consumed == 0 and self._candidates.clock_corrected(self._view, error):
+        if self._consumed:
+            return False
+        if self._candidates.clock_corrected(asked, error):
             return True
         gone = isinstance(error, NobodyThere) and not self._request.contract.side_effects
-        never_started = gone or error.code == "capacity_exceeded"
-        return never_started and self._consumed == 0 and self._candidates.mark(self._view, error)
+        if gone or error.code in ("capacity_exceeded", "rate_limited"):
+            return worth_waiting(error) and self._candidates.mark(asked, error)
+        return False
 
     async def _keep_alive(self) -> None:
         """Gives and expects signs of life for as long as the stream is open, also at its next provider."""

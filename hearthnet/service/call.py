@@ -39,8 +39,8 @@ class Call(Generic[P, I]):
     `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
     token that says so, empty without one; `approval`, or `grant` and `use`, is the person's consent where one
     is due; `evidence` the caller's signed frame where the contract has side effects; `body` the complete
-    `{params, input}` as it came. `traceparent` is this call's step of its trace; calls over the bus continue
-    it by themselves.
+    `{params, input}` as it came. Calls of one `session` come to the same process. `traceparent` is this
+    call's step of its trace; calls over the bus continue it by themselves.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Call(Generic[P, I]):
         self.id = header.id
         self.caller = header.sender
         self.run = header.run
+        self.session = header.session
         self.hops = header.hops
         self.idempotency_key = header.idempotency_key
         self.contract = contract

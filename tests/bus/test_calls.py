@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.candidates import MOST_ATTEMPTS
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call
 from hearthnet.service.host import Host
@@ -110,10 +111,10 @@ async def test_a_full_process_is_asked_again_when_it_said_so(mesh: Mesh) -> None
             await free.wait()
 
     service.answer = one_at_a_time
-    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+    async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
         await wait_for(lambda: service.calls, 2, "the first call")
-        second = asyncio.create_task(bus.call(QUERY, query()))
+        second = asyncio.create_task(other.call(QUERY, query()))
         await wait_for(lambda: host.refused, 2, "the second to be refused")
         assert not second.done()
         free.set()
@@ -128,12 +129,15 @@ async def test_a_full_process_that_stays_full_says_when_to_come_back(mesh: Mesh)
         await asyncio.Event().wait()
 
     service.answer = forever
-    async with mesh.hosting(service), await mesh.bus() as bus:
+    async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
         await wait_for(lambda: service.calls, 2, "the first call")
-        error = await _refusal(bus.call(QUERY, query()))
+        refusals = await asyncio.gather(
+            _refusal(bus.call(QUERY, query())), _refusal(other.call(QUERY, query()))
+        )
         first.cancel()
-    assert (error.code, error.retry_after_ms) == ("capacity_exceeded", 250)
+    assert [(one.code, one.retry_after_ms) for one in refusals] == [("capacity_exceeded", 250)] * 2
+    assert host.refused == MOST_ATTEMPTS, "who takes the place itself knows that without asking"
 
 
 async def _nobody_hears(bus: Bus, host: Host) -> bool:

@@ -1,0 +1,132 @@
+"""How well a process answers one capability, as this caller saw it (conventions.md 11; docs/decisions/0011).
+
+    well --fewer than half of the last 100 calls worked--> shut for 60 s --> due --a call--> asked
+     ^                                                                      ^                 |  |
+     |                                                                      \\--says nothing--/  |
+     |<---------------------------------------------------------- it worked --------------------|
+                                       shut for 60 s <----------- it failed ---------------------/
+
+Pure: times are arguments, in milliseconds of a clock that does not jump. A window takes 2 bytes and a bit for
+each call: how long it took is kept to the millisecond up to 32, from there on to 3.5 %, up to 65 s.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Final, Literal
+
+WINDOW: Final = 100
+"""So many of the last calls count."""
+FEWEST: Final = 10
+"""Before so many calls nothing is said: two bad ones at the start would shut out a good process."""
+LEAST_SUCCESS: Final = 0.5
+QUARANTINE_MS: Final = 60_000
+UNKNOWN_MS: Final = 500
+"""What counts as the p50 of a process that was never asked."""
+_STEPS: Final = (*range(32), *(round(32 * 2 ** (step * 11 / 223)) for step in range(224)))
+"""The times that are told apart, in ms, by the byte that stands for them."""
+_ALL: Final = (1 << WINDOW) - 1
+
+FAILURES: Final = frozenset(
+    {"timeout", "partition", "internal_error", "not_implemented", "invalid_signature"}
+)
+"""Codes by which a process did not do what it offers. `invalid_signature` is judged here, over its reply.
+
+Any other code is an answer to the caller or about the world: what is asked wrongly, not allowed, not there,
+too much or too early says nothing about the health of who says so.
+"""
+State = Literal["well", "shut", "due", "asked"]
+
+
+class Health:
+    """The last calls of one process and capability: which of them worked, and how long they took."""
+
+    __slots__ = ("_failed", "_next", "_recent", "_sorted", "failures", "state", "until_ms")
+
+    def __init__(self) -> None:
+        self._recent = bytearray()
+        self._sorted = bytearray()
+        self._failed = 0
+        self._next = 0
+        self.failures = 0
+        self.state: State = "well"
+        self.until_ms = 0
+        """Until when nobody is asked, where the state is `shut`."""
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    @property
+    def p50_ms(self) -> int:
+        """The median time of the last calls, 500 where there were none."""
+        count = len(self._sorted)
+        return _STEPS[self._sorted[(count - 1) >> 1]] if count else UNKNOWN_MS
+
+    @property
+    def success(self) -> float:
+        """The share of the last calls that worked, 1.0 where there were none."""
+        count = len(self._recent)
+        return 1.0 - self.failures / count if count else 1.0
+
+    @property
+    def may_be_asked(self) -> bool:
+        """Whether a call may go there: it is not shut out, nor being tried by another call."""
+        return self.state in ("well", "due")
+
+    def begin(self) -> None:
+        """A call goes there: where one is due to try the process, this is it."""
+        if self.state == "due":
+            self.state = "asked"
+
+    def end(self, code: str | None, ms: float, now_ms: int) -> None:
+        """The call ended after `ms`: with an answer (""), with an error's `code`, or was given up (None)."""
+        worked = self._verdict(code, ms)
+        if worked is None:
+            if self.state == "asked":
+                self.state = "due"
+            return
+        self._take(worked, max(0, bisect_right(_STEPS, ms) - 1))
+        if self.state == "asked":
+            self.state = "well"
+            if not worked:
+                self._shut(now_ms)
+        elif self.state == "well" and len(self._recent) >= FEWEST and self.success < LEAST_SUCCESS:
+            self._shut(now_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a call may try it again, from now on; what was before counts no more then."""
+        if self.state != "shut" or now_ms < self.until_ms:
+            return False
+        self.state = "due"
+        self._recent, self._sorted = bytearray(), bytearray()
+        self._failed = self._next = self.failures = 0
+        return True
+
+    def _verdict(self, code: str | None, ms: float) -> bool | None:
+        """Whether it worked; None where that says nothing about the process."""
+        if code == "":
+            return True
+        if code == "timeout" and ms <= self.p50_ms:
+            return None  # who waits for less time than an answer takes learns nothing
+        return False if code in FAILURES else None
+
+    def _shut(self, now_ms: int) -> None:
+        self.state = "shut"
+        self.until_ms = now_ms + QUARANTINE_MS
+
+    def _take(self, worked: bool, step: int) -> None:
+        recent, ordered = self._recent, self._sorted
+        bit = 1 << self._next
+        if len(recent) < WINDOW:
+            recent.append(step)
+        else:
+            del ordered[bisect_left(ordered, recent[self._next])]
+            if self._failed & bit:
+                self.failures -= 1
+                self._failed &= _ALL ^ bit
+            recent[self._next] = step
+        insort(ordered, step)
+        if not worked:
+            self.failures += 1
+            self._failed |= bit
+        self._next = (self._next + 1) % WINDOW

@@ -1,0 +1,54 @@
+"""Sessions stay with the process that answered them first (conventions.md 11): what it has loaded or
+remembers need not be made again elsewhere.
+
+A session is lost ten minutes after its last call, or when its process leaves. Pure: times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hearthnet.bus.table import Listing
+from hearthnet.errors import HearthNetError
+
+IDLE_MS: Final = 600_000
+MOST_SESSIONS: Final = 4_096
+LONGEST_NAME: Final = 64
+
+
+class _Place(NamedTuple):
+    listing: Listing
+    until_ms: int
+
+
+class Sticky:
+    """Which process each session of this caller is with, by topic and name of the session."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], _Place] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def get(self, topic: str, session: str, now_ms: int) -> Listing | None:
+        """Where the session is; None for one that is new, or lost."""
+        place = self._places.get((topic, session))
+        if place is None:
+            return None
+        if place.until_ms <= now_ms or not place.listing.until:
+            del self._places[topic, session]
+            return None
+        return place.listing
+
+    def put(self, topic: str, session: str, listing: Listing, now_ms: int) -> None:
+        """The session had a call there now. Of very many sessions the longest idle is forgotten."""
+        self._places.pop((topic, session), None)
+        if len(self._places) >= MOST_SESSIONS:
+            del self._places[next(iter(self._places))]
+        self._places[topic, session] = _Place(listing, now_ms + IDLE_MS)
+
+
+def check_name(session: str) -> None:
+    """Raises `bad_request` for what cannot name a session."""
+    if len(session) > LONGEST_NAME:
+        raise HearthNetError("bad_request", f"the name of a session has up to {LONGEST_NAME} characters")
