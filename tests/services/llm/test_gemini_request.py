@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.parts import (
     DocumentPart,
+    ImagePart,
     TextPart,
     ThinkingPart,
     VideoPart,
@@ -26,6 +28,23 @@ TARGET = Target("gemini-2.5-flash", "/v1beta")
 def body(**fields: Any) -> dict[str, Any]:
     """The body of the request with other fields."""
     return sent("gemini", TARGET, changed(**fields)).body
+
+
+@pytest.mark.parametrize(
+    ("detail", "level"),
+    [
+        ("low", "MEDIA_RESOLUTION_LOW"),
+        ("ultra_high", "MEDIA_RESOLUTION_ULTRA_HIGH"),
+        ("auto", None),
+        ("X", "X"),
+    ],
+)
+def test_how_closely_to_look_has_the_vendors_word(detail: str, level: str | None) -> None:
+    part = ImagePart(PNG, media_type="image/png", detail=detail)
+    native = gemini.encode(changed(messages=[Message("user", [part])]), TARGET).body
+    assert native["contents"][0]["parts"][0].get("mediaResolution") == (level and {"level": level})
+    (again,) = gemini.read(HttpRequest("POST", "/models/g:generateContent", native), "")[0].messages
+    assert again.content == [msgspec.structs.replace(part, detail=detail if level else None)]
 
 
 def test_a_request_has_exactly_this_json() -> None:

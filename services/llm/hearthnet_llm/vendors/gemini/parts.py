@@ -26,6 +26,9 @@ CODE: Final = "code_execution"
 """The vendor's interpreter, whose calls and results have kinds of their own."""
 UNNAMED: Final = "unnamed_tool"
 """What a tool of the vendor's is called here whose calls do not say which it is."""
+_LEVEL: Final = "MEDIA_RESOLUTION_"
+_DETAILS: Final = ("low", "medium", "high", "ultra_high")
+_AS_IT_LIKES: Final = "auto"
 _SEEN: Final = {"startOffset": "start", "endOffset": "end", "fps": "fps"}
 
 Media = ImagePart | AudioPart | VideoPart | DocumentPart
@@ -80,8 +83,9 @@ def _media(part: Media) -> Json:
 
 def _film(part: Media) -> Json:
     """What stands beside the place of a medium: how closely it is looked at, and how much of a film."""
-    detail = None if isinstance(part, AudioPart) else part.detail
-    beside: Json = {} if detail is None else {"mediaResolution": {"level": detail}}
+    detail = None if isinstance(part, AudioPart) or part.detail == _AS_IT_LIKES else part.detail
+    level = f"{_LEVEL}{detail.upper()}" if detail in _DETAILS else detail
+    beside: Json = {} if level is None else {"mediaResolution": {"level": level}}
     if not isinstance(part, VideoPart):
         return beside
     about = without_nones(startOffset=part.start, endOffset=part.end, fps=part.fps)
@@ -90,6 +94,12 @@ def _film(part: Media) -> Json:
         **({"videoMetadata": about} if about else {}),
         **without_nones(mediaProcessing=part.processing),
     }
+
+
+def _read_level(level: Any) -> Any:
+    """How closely to look, in the words of the contract; another word as it is."""
+    word = str(level).removeprefix(_LEVEL).lower()
+    return word if level == f"{_LEVEL}{word.upper()}" and word in _DETAILS else level
 
 
 def read_media(native: Json, where: str) -> Media:
@@ -110,7 +120,7 @@ def read_media(native: Json, where: str) -> Media:
     if family == AudioPart.__struct_config__.tag:
         return AudioPart(**found)
     closely = fields(native.get("mediaResolution") or {}, f"{where}.mediaResolution")
-    found |= without_nones(detail=closely.get("level"))
+    found |= without_nones(detail=_read_level(closely.get("level")))
     if family == ImagePart.__struct_config__.tag:
         return ImagePart(**found)
     if family != VideoPart.__struct_config__.tag:
