@@ -22,10 +22,13 @@ async function gathered(answers) {
 try {
   const client = new Svcm(connection).client();
   const ping = await gathered(client.ping());
-  const [info, stats] = await Promise.all([gathered(client.info()), gathered(client.stats())]);
   const one = ping[0];
-  const named = await gathered(client.info(one.name));
-  const single = await gathered(client.stats(one.name, one.id));
+  const [info, stats, named, single] = await Promise.all([
+    gathered(client.info()),
+    gathered(client.stats()),
+    gathered(client.info(one.name)),
+    gathered(client.stats(one.name, one.id)),
+  ]);
   process.stdout.write(JSON.stringify({ ping, info, stats, named, single }));
 } finally {
   await connection.close();

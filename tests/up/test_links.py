@@ -140,7 +140,7 @@ async def test_only_the_bus_is_bridged(founder: House, bob: House, callers: Call
     await wait_for(lambda: me.heard, 5, "a message across the link")
 
 
-@pytest.mark.req("UP-37")
+@pytest.mark.req("UP-37", "OPERATOR-7")
 async def test_a_hostile_hub_learns_nothing_of_a_homes_server(
     street: Street, nats_server: Callable[..., NatsServer], callers: Callers
 ) -> None:
@@ -155,8 +155,9 @@ async def test_a_hostile_hub_learns_nothing_of_a_homes_server(
         await wait_for(lambda: link_is_there(house), 10, "the link")
         inside = await callers.connect(house.url, bob.login())
         store = await callers.connect(house.url, bob.store_login())
-        await inside.listen(f"hn.call.*.{bob.token}.abcdefgh.>")
+        await inside.listen(f"hn.call.*.{bob.token}.abcdefgh.>", "$SRV.>")
         for subject in (
+            "$SRV.INFO",
             "$SYS.REQ.ACCOUNT.PING.CONNZ",
             "$SYS.REQ.SERVER.PING.CONNZ",
             "$SYS.REQ.SERVER.PING",
@@ -172,6 +173,7 @@ async def test_a_hostile_hub_learns_nothing_of_a_homes_server(
             return bool(inside.heard)
 
         await wait_for(heard, 5, "the link to carry what came after")
+        assert "$SRV.INFO" not in inside.subjects()
         await inside.say(f"hn.adv.{bob.token}.c.v1")
         await wait_for(lambda: f"hn.adv.{bob.token}.c.v1" in spy.subjects(), 5, "the other way, too")
     answers = [parsed(data) for subject, data in spy.heard if subject == "hub.wants.this"]
