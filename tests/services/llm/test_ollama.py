@@ -227,6 +227,10 @@ def test_an_image_in_an_answer_is_told_and_left_out() -> None:
     assert [type(frame) for frame in frames] == [Notice, Token, Done]
 
 
+def test_no_error_is_none() -> None:
+    assert heard("ollama", lines({**line(content="Hi"), "error": None}, line("stop")))[0] == Token("Hi")
+
+
 @pytest.mark.parametrize("reason", ["load", "unload"])
 def test_a_model_that_was_only_loaded_has_said_nothing(reason: str) -> None:
     (done,) = heard("ollama", lines({**line(reason), "message": None}))

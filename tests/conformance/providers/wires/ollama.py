@@ -31,7 +31,7 @@ def expect(recording: Recording) -> Expected:
     answers, whole = _objects(recording.response.data.decode())
     messages = [one["message"] for one in answers if one.get("message")]
     last = answers[-1] if answers else {}
-    found = Expected(failed=not whole or "error" in last or not last.get("done"))
+    found = Expected(failed=not whole or last.get("error") is not None or not last.get("done"))
     found.words = last["error"] if isinstance(last.get("error"), str) else ""
     found.text = "".join(one.get("content") or "" for one in messages)
     found.thinking = "".join(one.get("thinking") or "" for one in messages)

@@ -38,7 +38,7 @@ class Content:
 
     def feed(self, value: Json) -> Iterator[Frame]:
         """The frames of one object; raises what `failures` makes of an error in its place."""
-        if "error" in value:
+        if value.get("error") is not None:
             raise _failure(self._heard.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
