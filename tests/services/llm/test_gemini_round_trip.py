@@ -194,6 +194,11 @@ GEMINI: dict[str, Json] = {
         [{"functionCall": {"id": f"call_{n}", "name": "f", "args": {}}} for n in (46063, 132373)],
         [{"functionResponse": {"id": f"call_{n}", "name": "f", "response": {}}} for n in (132373, 46063)],
     ),
+    "ids like ours": contents(
+        [SAID],
+        [{"functionCall": {"id": "call_1", "name": "f", "args": {}}}],
+        [{"functionResponse": {"id": "call_1", "name": "f", "response": {}}}],
+    ),
     "a result that is a picture": contents(
         [SAID], [CALL], [{"functionResponse": {"name": "f", "parts": [PICTURE]}}]
     ),

@@ -118,7 +118,7 @@ class Writer:
     def _call(self, call: ToolCall, unsigned: str | None) -> Json:
         given = call.arguments or self._spelling.get("no_args") != "absent"
         body: Json = {"name": call.name, **({"args": call.arguments} if given else {})}
-        if not is_made_up(call.id):
+        if not self._ours(call.id):
             body["id"] = call.id
         return {"functionCall": body, **without_nones(thoughtSignature=call.signature or unsigned)}
 
@@ -133,11 +133,15 @@ class Writer:
         body: Json = {"name": name, "response": _response(given, bool(message.is_error))}
         if len(media) == len(given) and media and self._spelling.get("media_result") == "absent":
             del body["response"]
-        if not is_made_up(known):
+        if not self._ours(known):
             body["id"] = known
         if media:
             body["parts"] = [parts.write(part) for part in media]
         return {"functionResponse": body}
+
+    def _ours(self, known: str) -> bool:
+        """Whether the vendor never sees an id; one like ours may be another client's."""
+        return is_made_up(known) and self._spelling.get("short_ids") != "sent"
 
     def _thought(self, speaker: str, part: Json) -> Json:
         """Some clients say of every part whether it is a thought, or of those that they made themselves."""
@@ -232,10 +236,15 @@ class Reader:
         return Message(
             role="tool",
             content=content,
-            tool_call_id=self._pairing.answered(native.get("id"), name),
+            tool_call_id=self._pairing.answered(self._noted(native.get("id")), name),
             is_error=True if isinstance(content, str) else None,
             name=name,
         )
+
+    def _noted(self, given: Any) -> Any:
+        if isinstance(given, str) and is_made_up(given):
+            self._spelling["short_ids"] = "sent"
+        return given
 
     def _given(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
         """The content of a result: its object and media, or the text of a failure."""
@@ -272,5 +281,5 @@ class Reader:
         name = text(native.get("name"), f"{where}.functionCall.name")
         if native.get("args") is None:
             self._spelling["no_args"] = "absent"
-        made = ToolCall(self._pairing.called(native.get("id")), name, native.get("args") or {})
+        made = ToolCall(self._pairing.called(self._noted(native.get("id"))), name, native.get("args") or {})
         return msgspec.structs.replace(made, signature=signature)

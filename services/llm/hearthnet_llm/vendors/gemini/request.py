@@ -30,6 +30,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "mime": ("auto", "none", "text/plain", "text/x.enum"),
     "no_args": ("object", "absent"),
     "no_parts": ("list", "absent"),
+    "short_ids": ("ours", "sent"),
     "media_result": ("output", "absent"),
     "proof": ("text", "alone", "thought"),
     "arguments": ("whole", "streamed"),
