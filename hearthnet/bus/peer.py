@@ -7,6 +7,7 @@ from typing import Any, Final
 from hearthnet import ids
 from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
+from hearthnet.bus.local import Inside
 from hearthnet.bus.membership import Membership
 from hearthnet.bus.replies import Replies
 from hearthnet.bus.trace import Traces
@@ -45,8 +46,9 @@ class Peer:
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
         self.traces = Traces()
-        self.traces.in_flight["caller"] = lambda: self.replies.waiting
         self.traces.dropped["caller"] = lambda: self.replies.dropped
+        self.inside: Inside | None = None
+        """What this process offers itself, where it does."""
         link.on_lost(self.replies.on_lost)
 
     @property

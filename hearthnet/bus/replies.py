@@ -47,11 +47,6 @@ class Replies:
         self._waiting: dict[str, Waiter] = {}
         self.dropped = 0
 
-    @property
-    def waiting(self) -> int:
-        """How many calls and finds of this process are without their last answer."""
-        return len(self._waiting)
-
     def expect(self, call_id: str, waiter: Waiter) -> Callable[[], None]:
         """Hands frames with `call_id` to `waiter` until the returned function is called."""
         self._waiting[call_id] = waiter
@@ -74,6 +69,12 @@ class Replies:
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.warning("dropped a reply: %s", error)
+
+    def deliver(self, frame: Frame) -> None:
+        """A frame of this process itself (bus/local.py)."""
+        waiter = self._waiting.get(frame.header.id)
+        if waiter is not None:
+            waiter.on_frame(frame)
 
     def on_lost(self) -> None:
         """Tells everybody who waits that the connection broke."""

@@ -53,7 +53,8 @@ class Traces:
         self._epoch_until_ns = 0
         self.count = 0
         """How many entries there ever were; the number of the newest one."""
-        self.in_flight: dict[Side, Callable[[], int]] = {}
+        self._calling = 0
+        self.in_flight: dict[Side, Callable[[], int]] = {"caller": lambda: self._calling}
         """Who can say how many calls are on their way, by the side of this process."""
         self.dropped: dict[Side, Callable[[], int]] = {}
         """Who can say how many frames were dropped."""
@@ -64,6 +65,7 @@ class Traces:
 
     def calling(self, capability: str, run: str) -> Entry:
         """A call by this process begins; it belongs to the step that the running code belongs to."""
+        self._calling += 1
         return self._begin("caller", capability, CURRENT.get(), run)
 
     def serving(self, header: Header, bytes_in: int) -> Entry:
@@ -80,6 +82,8 @@ class Traces:
         """The step is over; keeps its entry."""
         now = perf_counter_ns()
         entry.took_ns = now - entry.began_ns
+        if entry.side == "caller":
+            self._calling -= 1
         if now > self._epoch_until_ns:
             # A computer may learn the time, or sleep; reading both clocks for each entry would cost more.
             self._epoch_ns = time_ns() - now

@@ -43,8 +43,3 @@ def trace_of(text: str) -> str:
 def span_of(text: str) -> str:
     """The id of the step, 16 hexadecimal digits."""
     return text[36:52]
-
-
-def is_sampled(text: str) -> bool:
-    """Whether whoever began the trace wants it exported."""
-    return int(text[53:55], 16) & 1 == 1
