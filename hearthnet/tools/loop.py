@@ -145,7 +145,7 @@ class ToolLoop:
             case Token():
                 self.state.text.append(event.text)
                 self._emit("token", {"text": event.text, "logprob": event.logprob})
-            case Kept(event="thought"):
+            case Kept(event="thought") if not self.state.served:
                 self.state.thoughts.append(event.data)
             case Kept():
                 self.state.served.append((len(self.state.text), event.data))

@@ -99,18 +99,24 @@ def test_what_the_vendors_own_tools_did_goes_back_where_it_happened() -> None:
     bench = Bench()
     searched = {"type": "server_call", "id": "s", "name": "web_search", "arguments": {"query": "rain"}}
     found = {"type": "server_result", "id": "s", "name": "web_search", "result": []}
+    thought = {"type": "thinking", "text": "Hm.", "signature": "p", "format": "anthropic"}
+    bench.heard("thought", thought)
     bench.token("Let me ")
     bench.token("look.")
     bench.heard("served", searched)
     bench.heard("served", found)
+    bench.heard("thought", thought)
     bench.token("Nothing there.")
     bench.call("search_corpus", QUERY, "a")
     bench.model_done("tool_calls")
     bench.returned("a", {})
-    assert bench.asked_model().messages[-2]["content"] == [
+    message = bench.asked_model().messages[-2]
+    assert message["thinking"] == [thought]
+    assert message["content"] == [
         {"type": "text", "text": "Let me look."},
         searched,
         found,
+        thought,
         {"type": "text", "text": "Nothing there."},
     ]
 

@@ -23,7 +23,8 @@ from hearthnet_llm.parts import (
 )
 from hearthnet_llm.request import Message
 from hearthnet_llm.request import Thinking as Think
-from hearthnet_llm.vendors import anthropic, converse, ollama, openai
+from hearthnet_llm.threads.spoken import Spoken
+from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import changed, events, heard, outcome, talk
 from tests.services.llm.test_anthropic_answer import START, STOP, block, end
@@ -267,9 +268,11 @@ def test_other_vendors_leave_out_what_only_this_one_wants_back() -> None:
         anthropic.encode(changed(messages=[Message("system", [ToolChangePart("added")])]), Target("m"))
 
 
-def test_a_way_to_think_that_only_this_vendor_has_is_the_nearest_of_another() -> None:
-    body = converse.encode(changed(thinking=Think("between_calls")), Target("anthropic.claude-opus-4-8")).body
-    assert body["additionalModelRequestFields"]["thinking"] == {"type": "adaptive"}
+@pytest.mark.parametrize("vendor", ["zai", "deepseek", "openrouter", "mistral", "alibaba", ""])
+def test_a_way_to_think_that_only_this_vendor_has_breaks_no_other(vendor: str) -> None:
+    asked = changed(thinking=Think("between_calls"))
+    assert "between" not in json.dumps(openai.encode(asked, Target("m", vendor=vendor)).body)
+    assert "between" not in json.dumps(ollama.encode(asked, Target("m")).body)
 
 
 def test_thoughts_that_nobody_proves_go_back_only_where_they_are_taken() -> None:
@@ -281,3 +284,19 @@ def test_thoughts_that_nobody_proves_go_back_only_where_they_are_taken() -> None
         "type": "thinking",
         "thinking": "so",
     }
+
+
+def test_a_thought_after_work_of_the_vendor_keeps_its_place() -> None:
+    native: list[Json] = [
+        {"type": "thinking", "thinking": "a", "signature": "p"},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "thinking", "thinking": "b", "signature": "q"},
+        TEXT,
+    ]
+    spoken = Spoken()
+    blocks = [one for at, made in enumerate(native) for one in block(at, made)]
+    for frame in heard("anthropic", events(START, *blocks, end(), STOP)):
+        spoken.feed(frame)
+    asked = changed(messages=[Message("user", "?"), spoken.message, Message("user", "!")], tools=None)
+    assert anthropic.encode(asked, Target("m")).body["messages"][1]["content"] == native

@@ -1,4 +1,6 @@
-"""An answer as the message that stands for it in a transcript: what was said, in its order."""
+"""An answer as the message that stands for it in a transcript: what was said, in its order. Thoughts come
+first but for those after the work of a vendor's own tool, whose place the vendor checks.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ class Spoken:
         self._texts: list[str] = []
         self._calls: list[ToolCall] = []
         self._thoughts: list[ThinkingPart] = []
+        self._served = False
 
     def feed(self, frame: Frame) -> None:
         """Adds one frame."""
@@ -26,10 +29,14 @@ class Spoken:
             case Cited(citation):
                 self._cite(citation)
             case Served(part):
+                self._served = True
                 self._end_text()
                 self._parts.append(part)
             case ToolCall():
                 self._calls.append(frame)
+            case Thought(thought) if self._served:
+                self._end_text()
+                self._parts.append(thought)
             case Thought(thought):
                 self._thoughts.append(thought)
             case _:

@@ -84,6 +84,8 @@ _FIELDS: Final = (
     _Field("thinking.show", "show"),
     _Field("thinking.keep", "keep"),
 )
+_NOT_HERE: Final = "between_calls"
+"""A way to think that no vendor of this wire has: left to the vendor."""
 
 _USAGE: Final = {
     (True, True): "both",
@@ -104,7 +106,7 @@ def write(request: Any, choices: Choices, body: Json) -> None:
     plain = choices["sampling"] == "sent"
     for field in _FIELDS:
         value = _attribute(request, field.path)
-        if value is None or (field.sampling and not plain):
+        if value in (None, _NOT_HERE) or (field.sampling and not plain):
             continue
         name = choices[field.choice] if field.choice else field.names[0]
         _put(body, name, _WORDS.get(name, _AS_IT_IS).write(value))
