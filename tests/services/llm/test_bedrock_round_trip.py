@@ -233,3 +233,11 @@ def test_what_cannot_be_said_here_is_refused_with_its_place(body: Json, said: st
     outcome_, problems = outcome("bedrock-converse", "/model/anthropic.claude-3%3A0/converse", body)
     assert outcome_ == "failed"
     assert said in problems[0]
+
+
+@pytest.mark.req("LLM-31")
+def test_messages_that_do_not_say_their_version_are_refused() -> None:
+    body = {"max_tokens": 5, **talk("hi")}
+    outcome_, problems = outcome("bedrock-anthropic", "/model/anthropic.claude-3/invoke", body)
+    assert outcome_ == "failed"
+    assert "anthropic_version" in problems[0]

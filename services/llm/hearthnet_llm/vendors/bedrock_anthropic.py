@@ -17,6 +17,7 @@ from hearthnet_llm.vendors.anthropic import request as messages
 from hearthnet_llm.vendors.anthropic.answer import Content
 from hearthnet_llm.vendors.aws_pieces import AwsPieces
 from hearthnet_llm.vendors.pieces import Decoding
+from hearthnet_llm.vendors.reading import text
 from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}
@@ -37,7 +38,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     spelling: dict[str, str] = {}
     base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
     request = messages.read_body(native.body, spelling, streamed)
-    version = str(native.body.get("anthropic_version") or "")
+    version = text(native.body.get("anthropic_version"), "anthropic_version")
     return request, Target(model, base, vendor, version, spelling)
 
 

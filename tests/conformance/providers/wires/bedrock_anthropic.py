@@ -36,22 +36,16 @@ def expect(recording: Recording) -> Expected:
     if data[:1] == b"{":
         return of_events([json.loads(data)])
     found = list(frames(data))
-    heard = of_events(
-        [json.loads(base64.b64decode(body["bytes"])) for kind, body in found if kind == "chunk"]
-    )
-    return (
-        heard if all(kind == "chunk" for kind, _ in found) else msgspec.structs.replace(heard, **lost(found))
-    )
+    events = [json.loads(base64.b64decode(body["bytes"])) for kind, body in found if kind == "chunk"]
+    heard = of_events(events) if events else Expected()
+    whole = events and len(events) == len(found)
+    return heard if whole else msgspec.structs.replace(heard, **lost(found))
 
 
 def lost(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """What an answer is that ends in an exception, whose words are told, or in damage."""
-    return {
-        "failed": True,
-        "words": next(
-            (str(body.get("message", "")) for kind, body in found if kind.endswith("Exception")), ""
-        ),
-    }
+    words = [str(body.get("message", "")) for kind, body in found if kind.endswith("Exception")]
+    return {"failed": True, "words": "".join(words[:1])}
 
 
 def frames(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
