@@ -39,10 +39,13 @@ MODEL: Final[dict[str, Any]] = {
     "tools_supported": False,
 }
 TOKEN: Final[dict[str, Any]] = {"text": "otter"}
+TALK_FRAMES: Final = 200
 BODY: Final = msgspec.json.encode(REQUEST)
-BACK: Final = msgspec.json.encode(
-    {"output": ANSWER, "meta": {"corpus": "bench", "embedding_model": None, "ms": 0}}
-)
+REPLY: Final[dict[str, Any]] = {
+    "output": ANSWER,
+    "meta": {"corpus": "bench", "embedding_model": None, "ms": 0},
+}
+BACK: Final = msgspec.json.encode(REPLY)
 
 
 class Anything(msgspec.Struct):
@@ -121,11 +124,66 @@ async def _raw(address: str, until: Awaitable[None]) -> None:
     await client.close()
 
 
-PEERS: Final[dict[str, Callable[[str, Awaitable[None]], Awaitable[None]]]] = {"ours": _ours, "floor": _raw}
+async def _micro(address: str, until: Awaitable[None]) -> None:
+    import nats
+    from nats import micro
+
+    client = await nats.connect(address)
+    service = await micro.add_service(client, name="bench", version="1.0.0")
+
+    async def answer(request: micro.Request) -> None:
+        await request.respond(BACK)
+
+    await service.add_endpoint(name="call", subject="bench.micro", handler=answer)
+    await client.flush()
+    _ready()
+    await until
+    await client.close()
 
 
-def _ready() -> None:
-    sys.stdout.write("ready\n")
+async def _faststream(address: str, until: Awaitable[None]) -> None:
+    from faststream.nats import NatsBroker
+
+    broker = NatsBroker(address, logger=None)
+
+    @broker.subscriber("bench.faststream")
+    async def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return REPLY
+
+    await broker.start()
+    _ready()
+    await until
+    await broker.stop()
+
+
+async def _grpc(address: str, until: Awaitable[None]) -> None:
+    import grpc
+
+    async def answer(body: bytes, context: Any) -> bytes:
+        return BACK
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Bench", {"Call": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    _ready(f"127.0.0.1:{port}")
+    await until
+    await server.stop(0)
+
+
+PEERS: Final[dict[str, Callable[[str, Awaitable[None]], Awaitable[None]]]] = {
+    "ours": _ours,
+    "floor": _raw,
+    "micro": _micro,
+    "faststream": _faststream,
+    "grpc": _grpc,
+}
+
+
+def _ready(where: str = "") -> None:
+    """Says that it answers now, and where, if at an address of its own."""
+    sys.stdout.write(f"ready {where}\n")
     sys.stdout.flush()
 
 
