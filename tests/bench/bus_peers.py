@@ -131,7 +131,7 @@ async def _micro(address: str, until: Awaitable[None]) -> None:
     client = await nats.connect(address)
     service = await micro.add_service(client, name="bench", version="1.0.0")
 
-    async def answer(request: micro.Request) -> None:
+    async def answer(request: Any) -> None:
         await request.respond(BACK)
 
     await service.add_endpoint(name="call", subject="bench.micro", handler=answer)

@@ -71,16 +71,16 @@ async def rivals(mesh: Mesh, plain: str) -> AsyncIterator[dict[str, Rival]]:
 
 @contextlib.asynccontextmanager
 async def _ours(mesh: Mesh) -> AsyncIterator[Rival]:
-    async with answering("ours", f"{mesh.home.path}={mesh.server.url}") as (_):
-        async with await mesh.guest_bus("bench") as bus:
-            yield Rival("ours", lambda: bus.call(QUERY, REQUEST))
+    address = f"{mesh.home.path}={mesh.server.url}"
+    async with answering("ours", address), await mesh.guest_bus("bench") as bus:
+        yield Rival("ours", lambda: bus.call(QUERY, REQUEST))
 
 
 @contextlib.asynccontextmanager
 async def _floor(url: str) -> AsyncIterator[Rival]:
     import nats
 
-    async with answering("floor", url) as (_):
+    async with answering("floor", url):
         client = await nats.connect(url)
         yield Rival("floor", lambda: client.request("bench.call", BODY, timeout=30))
         await client.close()
@@ -90,7 +90,7 @@ async def _floor(url: str) -> AsyncIterator[Rival]:
 async def _micro(url: str) -> AsyncIterator[Rival]:
     import nats
 
-    async with answering("micro", url) as (_):
+    async with answering("micro", url):
         client = await nats.connect(url)
         yield Rival("micro", lambda: client.request("bench.micro", BODY, timeout=30))
         await client.close()
@@ -100,7 +100,7 @@ async def _micro(url: str) -> AsyncIterator[Rival]:
 async def _faststream(url: str) -> AsyncIterator[Rival]:
     from faststream.nats import NatsBroker
 
-    async with answering("faststream", url) as (_), NatsBroker(url, logger=None) as broker:
+    async with answering("faststream", url), NatsBroker(url, logger=None) as broker:
         await broker.start()
 
         async def ask() -> None:
