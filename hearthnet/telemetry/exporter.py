@@ -1,7 +1,7 @@
 """Spans and metrics by OpenTelemetry's SDK; imported only where they are exported (docs/operations.md).
 
 Spans are made of entries when these end, under the ids that already went over the wire: the path of a call is
-the same whether somebody exports or not (docs/decisions/0060).
+the same whether somebody exports or not (docs/decisions/0061).
 """
 
 from __future__ import annotations
