@@ -156,7 +156,7 @@ async def test_plain_nats_py_lists_the_services(shell: Shell) -> None:
     await watcher.client.close()
 
 
-@pytest.mark.req("OPERATOR-6")
+@pytest.mark.req("OPERATOR-6", "ATTACK-24")
 @pytest.mark.asyncio
 async def test_an_operator_can_do_nothing_else(shell: Shell) -> None:
     watcher = await Watcher.connect(shell.json("operator", "create", "curious", "--json"))

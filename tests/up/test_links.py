@@ -140,7 +140,7 @@ async def test_only_the_bus_is_bridged(founder: House, bob: House, callers: Call
     await wait_for(lambda: me.heard, 5, "a message across the link")
 
 
-@pytest.mark.req("UP-37", "OPERATOR-7")
+@pytest.mark.req("UP-37", "OPERATOR-7", "ATTACK-24")
 async def test_a_hostile_hub_learns_nothing_of_a_homes_server(
     street: Street, nats_server: Callable[..., NatsServer], callers: Callers
 ) -> None:

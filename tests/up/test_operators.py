@@ -214,7 +214,7 @@ async def house(founder: House) -> House:
     return founder
 
 
-@pytest.mark.req("OPERATOR-6")
+@pytest.mark.req("OPERATOR-6", "ATTACK-24")
 @pytest.mark.asyncio
 async def test_an_operators_login_links_no_servers(founder: House) -> None:
     login, wanted = let_in(founder)
@@ -226,7 +226,7 @@ async def test_an_operators_login_links_no_servers(founder: House) -> None:
     await leaf.close()
 
 
-@pytest.mark.req("OPERATOR-7")
+@pytest.mark.req("OPERATOR-7", "ATTACK-24")
 @pytest.mark.asyncio
 async def test_another_member_neither_asks_nor_hears_nor_answers(
     founder: House, street: Street, callers: Callers
@@ -245,7 +245,7 @@ async def test_another_member_neither_asks_nor_hears_nor_answers(
     assert (carol.heard, operator.heard, operator.refused) == ([], [], [])
 
 
-@pytest.mark.req("OPERATOR-7")
+@pytest.mark.req("OPERATOR-7", "ATTACK-24")
 @pytest.mark.asyncio
 async def test_each_home_is_listed_to_its_own_operators_only(
     founder: House, street: Street, callers: Callers
