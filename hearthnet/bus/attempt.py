@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet import ids
+from hearthnet.bus import local
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import read_json
@@ -95,6 +96,10 @@ async def send(
     trace.peer, trace.call, trace.bytes_out = view.node, call_id, len(body)
     trace.attempts += 1
     signed = request.contract.side_effects
+    here = local.inside(peer, view.node, view.offer.instance)
+    if here is not None:
+        here.take(local.frame(peer, header, body, signed=signed))
+        return
     inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
@@ -121,6 +126,10 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     """
     instance = view.offer.instance
     header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance, stream=call_id)
+    here = local.inside(peer, view.node, instance)
+    if here is not None:
+        here.control(local.frame(peer, header, body))
+        return
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     data = frames.box(frames.plain(header, body), peer.keys.to(view.node))
@@ -152,9 +161,11 @@ def left_ms(request: Request, until: float) -> int:
 class Answer:
     """Waits for one reply; signs of life of a slow provider push its end away."""
 
-    def __init__(self, view: OfferView) -> None:
+    def __init__(self, view: OfferView, *, inside: bool = False) -> None:
+        """`inside`: the process is this one, and a broken connection does not concern the answer."""
         loop = asyncio.get_running_loop()
         self._view = view
+        self._inside = inside
         self._clock = loop.time
         self._future: asyncio.Future[Frame] = loop.create_future()
         self._heard = self._clock()
@@ -173,7 +184,7 @@ class Answer:
 
     def on_lost(self) -> None:
         """The connection broke: a reply may have been lost with it."""
-        if not self._future.done():
+        if not (self._inside or self._future.done()):
             self._future.set_exception(Lost())
 
     async def wait(self, until: float) -> Frame:

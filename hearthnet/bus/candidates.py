@@ -9,7 +9,7 @@ import asyncio
 import random
 from typing import Final
 
-from hearthnet.bus import router
+from hearthnet.bus import local, router
 from hearthnet.bus.attempt import Lost, NobodyThere, Request
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
@@ -49,7 +49,9 @@ class Candidates:
         time `until` raises `partition` where there is no connection, else `timeout`.
         """
         self._attempts += 1
-        found = self._pick() if self._peer.link.is_connected else None
+        found = self._pick()
+        if found is not None and not (self._peer.link.is_connected or self._is_inside(found)):
+            found = None
         if found is None:
             try:
                 async with asyncio.timeout_at(until):
@@ -120,6 +122,10 @@ class Candidates:
                 await self._peer.link.connected()
         except TimeoutError:
             raise why from None
+
+    def _is_inside(self, listing: Listing) -> bool:
+        """Whether it is of this very process, which takes no server to ask."""
+        return local.inside(self._peer, listing.view.node, listing.view.offer.instance) is not None
 
     def _pick(self) -> Listing | None:
         """The best that is known now."""

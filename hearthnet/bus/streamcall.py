@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from hearthnet import ids
+from hearthnet.bus import local
 from hearthnet.bus.attempt import (
     Lost,
     NobodyThere,
@@ -157,8 +158,10 @@ class StreamCall:
             self._give_up(NobodyThere(self._view.node))
 
     def on_lost(self) -> None:
-        """The connection broke; frames may have been lost with it."""
-        self._give_up(Lost())
+        """The connection broke; frames may have been lost with it, unless they come from this process."""
+        view = self._view
+        if view is None or local.inside(self._peer, view.node, view.offer.instance) is None:
+            self._give_up(Lost())
 
     def _give_up(self, error: HearthNetError) -> None:
         """Ends the stream on this side, after the frames that came before; an end is told once."""

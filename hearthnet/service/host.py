@@ -77,6 +77,7 @@ class Host:
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
+        self.peer.inside = self
         await self._announcer.open(self._built_in)
         await self.refresh()
         await self._monitor.open()
@@ -99,6 +100,7 @@ class Host:
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
         await self._tasks.close()
+        self.peer.inside = None
 
     def _served(self) -> list[Served]:
         """What is offered now, each capability once, for operators."""
@@ -120,8 +122,11 @@ class Host:
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
-        if frame is None:
-            return
+        if frame is not None:
+            self.take(frame)
+
+    def take(self, frame: Frame) -> None:
+        """A call that was opened, or is of this process itself (bus/local.py): answers it, or refuses."""
         try:
             # A call may outlive the memory of its id; a second one of that name would hide it from whoever
             # has to stop it.
@@ -177,8 +182,13 @@ class Host:
 
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
-        running = self._running.get(subject.rpartition(".")[2])
-        if frame is None or running is None or running.header.sender != frame.header.sender:
+        if frame is not None:
+            self.control(frame)
+
+    def control(self, frame: Frame) -> None:
+        """A word of its caller about a call that runs."""
+        running = self._running.get(frame.header.stream)
+        if running is None or running.header.sender != frame.header.sender:
             return
         try:
             if admission.fresh(self.peer, frame.header):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet import ids
+from hearthnet.bus import local
 from hearthnet.bus.attempt import LONGEST_SECONDS
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.trace import CANCELLED, handled, handling
@@ -43,6 +44,7 @@ class Outbox:
         self._trace = trace
         self._to = header
         self._signed = signed
+        self._inside = local.inside(peer, header.sender, header.from_instance) is not None
         self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
         self._last_ms = steady_ms()
 
@@ -68,6 +70,9 @@ class Outbox:
         )
         data = msgspec.json.encode(body)
         self._trace.bytes_out += len(data)
+        if self._inside:
+            self._peer.replies.deliver(local.frame(self._peer, header, data, signed=signed))
+            return
         inner = frames.signed(header, data, self._peer.identity) if signed else frames.plain(header, data)
         await self._peer.link.publish(self._subject, frames.box(inner, self._peer.keys.to(self._to.sender)))
 
