@@ -89,6 +89,7 @@ SHAPES: list[tuple[str, str, Json]] = [
         "openrouter",
         {"messages": said(content="hi", annotations=[{"type": "url_citation", "url_citation": CITED}])},
     ),
+    ("results without a question", "openai", {"messages": called(arguments='{"a":1}')[1:]}),
     ("no thoughts", "openrouter", {"messages": said(content="hi", reasoning_details=[])}),
     ("a spoken answer", "openai", {"messages": said(audio={"id": "a1"})}),
     (
@@ -231,6 +232,23 @@ def test_a_call_with_a_text() -> None:
         assert found[:-1] == [ToolCall("c1", "run", {"input": 'print("x")'})]
 
 
+@pytest.mark.req("LLM-10")
+def test_pieces_of_several_calls_without_an_index() -> None:
+    """Their place in the list tells them apart; a piece that comes alone belongs to the last call."""
+    begun = [{"id": name, "function": {"name": name, "arguments": ""}} for name in ("look", "hear")]
+    pieces = [
+        [{"function": {"arguments": text}} for text in ('{"a":1', '{"b":2')],
+        [{"function": {"arguments": "}"}}],
+    ]
+    lists = [begun, *pieces]
+    found = frames(
+        *({"choices": [{"delta": {"tool_calls": one}}]} for one in lists),
+        {"choices": [{"delta": {"tool_calls": [{"id": "look", "function": {"arguments": "}"}}]}}]},
+    )
+    calls = [frame for frame in found if isinstance(frame, ToolCall)]
+    assert calls == [ToolCall("look", "look", {"a": 1}), ToolCall("hear", "hear", {"b": 2})]
+
+
 @pytest.mark.req("LLM-21")
 def test_whether_a_thought_ended() -> None:
     """As the vendor says at last."""
@@ -307,7 +325,7 @@ def test_a_refusal_among_the_parts() -> None:
 
 
 @pytest.mark.req("LLM-10")
-@pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens"])
+@pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"])
 def test_cached_tokens_under_other_names(name: str) -> None:
     """DeepSeek's and Moonshot's; what is below zero counts as nothing."""
     usage = {"prompt_tokens": 5, "completion_tokens": -1, name: 4, "reasoning_tokens": 2}

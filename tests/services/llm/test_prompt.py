@@ -122,3 +122,11 @@ def test_harmless_text_holds_no_control_token(before: str, control: str, behind:
 def test_harmless_leaves_ordinary_text_alone() -> None:
     text = "if a < b and c > d [see 3]: 5 | 6, <b>bold</b>"
     assert harmless(text) == text
+
+
+def test_results_that_nobody_asked_for() -> None:
+    """The notes are asked about."""
+    called = Message("assistant", tool_calls=[ToolCall("1", "look", {})])
+    turns = prompt([called, Message("tool", "Boil it.", tool_call_id="1")], 500).turns
+    assert [turn["role"] for turn in turns] == ["system", "user"]
+    assert "Boil it." in turns[1]["content"]

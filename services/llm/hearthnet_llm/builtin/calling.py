@@ -46,7 +46,8 @@ class Calling:
 
     def __init__(self, tool: Tool, messages: list[Message]) -> None:
         self._tool = tool
-        self._said = next(message.text for message in reversed(messages) if message.role == "user")
+        said = (message.text for message in reversed(messages) if message.role == "user")
+        self._said = next(said, "")
         self._validator = _validator(tool)
         self._demonstrations = for_tool(tool.schema)
         self._bounds = WIDEST

@@ -28,6 +28,8 @@ _SENTENCE: Final = re.compile(r"[A-Z0-9\"(][^\n]*?[.!?](?=\s|$)")
 _TITLE_LIMIT: Final = 100
 _SHORTEST: Final = 12
 _LONGEST: Final = 300
+_UNASKED: Final = "What do the notes say?"
+"""The question where there are results and nobody has asked."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -62,6 +64,8 @@ def harmless(text: str) -> str:
 
 def _ground(plain: list[Turn], notes: str) -> None:
     """Puts `notes` before the last question, and says how to use them."""
+    if not any(turn["role"] == "user" for turn in plain):
+        plain.append({"role": "user", "content": _UNASKED})
     question = max(index for index, turn in enumerate(plain) if turn["role"] == "user")
     asked = plain[question]["content"]
     plain[question]["content"] = f'Notes:\n"""\n{notes}\n"""\n\nQuestion: {asked}'

@@ -160,7 +160,8 @@ def expect(recording: Recording) -> Expected:
         if usage and usage.get("prompt_tokens") is not None:
             found.tokens = max(0, usage["prompt_tokens"]), usage.get("completion_tokens") or 0
             kept = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-            found.cached = kept or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
+            others = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+            found.cached = kept or next((usage[name] for name in others if usage.get(name)), None)
     found.signatures = _signatures(said)
     return found
 
@@ -234,10 +235,11 @@ def _calls(said: list[dict[str, Any]], streamed: bool) -> tuple[list[Call], list
     gathered: list[dict[str, Any]] = []
     for one in said:
         old = one.get("function_call") or {}
-        for delta in one.get("tool_calls") or (
+        deltas = one.get("tool_calls") or (
             [{"function": old}] if old.get("name") or old.get("arguments") else []
-        ):
-            _gather(gathered, delta, streamed)
+        )
+        for place, delta in enumerate(deltas):
+            _gather(gathered, delta, streamed, len(deltas) - place)
     calls, broken = [], []
     taken: set[str] = set()
     for call in gathered:
@@ -253,7 +255,7 @@ def _calls(said: list[dict[str, Any]], streamed: bool) -> tuple[list[Call], list
     return calls, broken
 
 
-def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: bool) -> None:
+def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: bool, from_end: int) -> None:
     function = delta.get("function") or delta.get("custom") or {}
     given, name, index = delta.get("id") or None, function.get("name") or None, delta.get("index")
     arguments = function.get("arguments", function.get("input"))
@@ -267,7 +269,7 @@ def _gather(gathered: list[dict[str, Any]], delta: dict[str, Any], streamed: boo
         if same and name and piece and _is_whole("".join(same[-1]["pieces"])):
             same = []
     else:
-        same = [] if name else gathered[-1:]
+        same = [] if name else gathered[-from_end:][:1]
     if same and streamed:
         same[-1]["pieces"].append(piece)
         same[-1]["name"] = same[-1]["name"] or name or ""

@@ -61,6 +61,7 @@ _CACHED: Final = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),
     ("cached_tokens",),
+    ("cache_read_input_tokens",),
 )
 _THOUGHT: Final = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
 """Where vendors count what they had kept, and what was thought."""
@@ -129,9 +130,10 @@ class _Content:
         if said.get("refusal"):
             self._refused = True
             yield from self._text(said["refusal"])
-        for position, call in enumerate(said.get("tool_calls") or _old_call(said)):
+        calls = said.get("tool_calls") or _old_call(said)
+        for position, call in enumerate(calls):
             if isinstance(call, Mapping):
-                yield from self._calls.feed(call, position, whole)
+                yield from self._calls.feed(call, position, whole, len(calls) == 1)
         self._ended(choice.get("finish_reason"))
 
     def _ended(self, reason: Any) -> None:

@@ -1,6 +1,7 @@
 """Tool calls put together from deltas.
 
-Quirks seen in recorded exchanges, all of them tolerated: calls without an id or an index, an index that
+Quirks seen in recorded exchanges, all of them tolerated: calls without an id or an index (several in one list
+are told apart by their place in it), an index that
 starts at 1 or is the same for all, name and id repeated on each delta, arguments as an object, empty
 arguments, calls that come whole, text in place of arguments (custom.py; it comes with the whole call).
 """
@@ -71,12 +72,19 @@ class Calls:
         self._open: dict[int | str, list[_Open]] = {}
         self._order: list[_Open] = []
         self._latest: int | str = 0
+        self._row: dict[int, int | str] = {}
         self.size = 0
 
-    def feed(self, native: Mapping[str, Any], position: int, whole: bool) -> Iterator[Frame]:
-        """One element of `tool_calls`, at `position` in its list; `whole`: of a message that is no stream."""
+    def feed(
+        self, native: Mapping[str, Any], position: int, whole: bool, alone: bool = True
+    ) -> Iterator[Frame]:
+        """One element of `tool_calls`, at `position` in its list, which may be `alone`; `whole`: of a message
+        that is no stream.
+        """
         delta = _Delta.of(native)
-        one, fresh = self._find(delta, position if whole else self._place(delta))
+        place = position if whole else self._place(delta, None if alone else position)
+        self._row[position] = place
+        one, fresh = self._find(delta, place)
         one.name = one.name or delta.name
         one.signature = one.signature or _signature(native)
         one.pieces.append(delta.piece)
@@ -104,13 +112,15 @@ class Calls:
         self._order.append(made)
         return made, True
 
-    def _place(self, delta: _Delta) -> int | str:
-        """By index, else by id; else a name starts a call."""
+    def _place(self, delta: _Delta, position: int | None) -> int | str:
+        """By index, else by id; else a name starts a call; else by `position` among those of one list."""
         if delta.slot is not None:
             return delta.slot
         if delta.id:
             return delta.id
-        return f"#{len(self._order)}" if delta.name or not self._order else self._latest
+        if delta.name or not self._order:
+            return f"#{len(self._order)}"
+        return self._latest if position is None else self._row.get(position, self._latest)
 
 
 def _signature(delta: Mapping[str, Any]) -> str | None:
