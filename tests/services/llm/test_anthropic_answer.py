@@ -252,6 +252,10 @@ def test_what_a_stream_begins_with_is_part_of_the_answer_once() -> None:
     assert heard("anthropic", events(begun, STOP))[:-1] == calls
     frames = heard("anthropic", events(begun, begun, *block(1, {"type": "text", "text": "Hi"}), end(), STOP))
     assert frames[:-1] == [*calls, Token("Hi")]
+    following = {**called, "id": "u", "caller": None}
+    after = {"type": "message_start", "message": {**message, "id": "another", "content": [following]}}
+    frames = heard("anthropic", events(begun, STOP, after, STOP))
+    assert frames[:-1] == [*calls, ToolCall("u", "look", {"at": "x"})]
 
 
 def test_an_answer_that_only_says_that_it_is_over_is_whole() -> None:

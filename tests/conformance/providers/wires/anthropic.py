@@ -84,19 +84,20 @@ def _message(events: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[s
     """The blocks, the usage and the reason to stop."""
     if events[0]["type"] == "message":
         return events[0]["content"], events[0].get("usage") or {}, events[0]["stop_reason"]
-    blocks: dict[int, dict[str, Any]] = {}
+    blocks: dict[tuple[int, int], dict[str, Any]] = {}
     usage: dict[str, Any] = {}
-    reason, begun = None, False
+    reason: str | None = None
+    begun: list[str | None] = []
     for event in events:
-        if event["type"] == "message_start" and not begun:
-            begun = True
+        if event["type"] == "message_start" and event["message"].get("id") not in begun:
+            begun.append(event["message"].get("id"))
             content = event["message"].get("content") or []
-            blocks |= {place - len(content): dict(block) for place, block in enumerate(content)}
+            blocks |= {(len(begun), place - len(content)): dict(block) for place, block in enumerate(content)}
             reason = event["message"].get("stop_reason")
         if event["type"] == "content_block_start":
-            blocks[event["index"]] = dict(event["content_block"])
+            blocks[len(begun), event["index"]] = dict(event["content_block"])
         elif event["type"] == "content_block_delta":
-            _add(blocks[event["index"]], event["delta"])
+            _add(blocks[len(begun), event["index"]], event["delta"])
         elif event["type"] in ("message_start", "message_delta"):
             counted = event.get("usage") or event.get("message", {}).get("usage") or {}
             usage |= {name: count for name, count in counted.items() if count is not None}

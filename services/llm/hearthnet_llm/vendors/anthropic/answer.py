@@ -81,7 +81,7 @@ class Content:
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
         self._refused = ""
-        self._begun = False
+        self._begun: list[Any] = []
         self._complete = False
         self._called = False
         self._size = 0
@@ -128,12 +128,12 @@ class Content:
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """What a stream begins with; where a program of the vendor's goes on, it may be all there is. A
-        second beginning of the same message only counts.
+        second beginning of the same message only counts; one of another goes on with the answer.
         """
-        if self._begun:
+        if message.get("id") in self._begun:
             self._count(message)
             return
-        self._begun = True
+        self._begun.append(message.get("id"))
         yield from self._whole(message)
 
     def _whole(self, message: Json) -> Iterator[Frame]:
