@@ -60,6 +60,16 @@ _UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _WORDS: Final = ("error", "message", "Message", "detail", "errors", "msg")
 """Where a server says what is wrong; the first that holds something."""
 _WAITING: Final = ("rate_limited", "capacity_exceeded")
+_MENDS: Final = {
+    "unauthorized": "check the key in {variable}",
+    "not_found": "check its model and its url in hearthnet.toml",
+}
+_REQUEST_MENDS: Final = (
+    (re.compile(r"context|too (long|many tokens|large)|exceed|token count", re.I), "shorten the messages"),
+    (re.compile(r"tool|function|schema", re.I), "change the tool or leave it out"),
+    (re.compile(""), "change the request, or ask another model"),
+)
+"""By the words of a server that refuses a request, in this order."""
 
 
 def of_status(
@@ -68,17 +78,20 @@ def of_status(
     """The error for an answer that is no success. `key_variable` is the name of the key's variable, or
     empty.
     """
-    code = _CODES.get(status, "internal_error")
-    message = f"{model}: the server answered {status}: {_said(body)}"
-    if code == "unauthorized":
-        mend = (
-            f"check the key in {key_variable}"
-            if key_variable
-            else "it wants a key: set api_key_env in the config"
-        )
-        message = f"{message}; {mend}"
+    code, said = _CODES.get(status, "internal_error"), _said(body)
+    mend = _mend(code, said, key_variable)
+    message = f"{model}: the server answered {status}: {said}{mend and '; '}{mend}"
     wait = _wait(headers, body) if code in _WAITING else None
     return HearthNetError(code, message, retry_after_ms=wait, details={"status": status})
+
+
+def _mend(code: str, said: str, key_variable: str) -> str:
+    """What to do about it, where that follows from the code and the server's words."""
+    if code == "unauthorized" and not key_variable:
+        return "it wants a key: set api_key_env in the config"
+    if code == "bad_request":
+        return next(mend for words, mend in _REQUEST_MENDS if words.search(said))
+    return _MENDS.get(code, "").format(variable=key_variable)
 
 
 def inside(model: str, error: Any) -> HearthNetError:
