@@ -56,6 +56,8 @@ class Seen:
                 timeout_seconds=_ANSWER_SECONDS,
             )
         except HearthNetError as error:
+            if error.code == "bad_request":
+                raise
             if presence.lives(self._home, instance) and instance not in self._newest:
                 terminal.aside(f"one process says nothing of its traces yet: {error.message}")
             return []

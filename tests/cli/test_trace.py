@@ -1,0 +1,257 @@
+"""One trace over real processes: a command, the service that it calls, and the one that that calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.bus import keyring
+from hearthnet.cli.traces import tree
+from hearthnet.times import now_ms
+from hearthnet.trust.token import Scope, mint
+from tests.helpers.collector import Collector, Span
+from tests.helpers.mesh import Mesh, start_mesh
+from tests.helpers.probe import QUERY
+from tests.helpers.processes import child_environment
+from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for_sync
+
+WORKER = Path(__file__).parents[1] / "helpers" / "relay_worker.py"
+SECRET = "what-does-my-diary-say"
+
+
+@dataclass
+class Chain:
+    """A node with the services `front` and `back`, whose spans and metrics go to `collector`."""
+
+    mesh: Mesh
+    shell: Shell
+    exporting: Shell
+    collector: Collector
+    workers: list[subprocess.Popen[bytes]]
+    token: str
+
+    def ask(self, *options: str, corpus: str = "front") -> subprocess.CompletedProcess[str]:
+        """One command that calls the service for `corpus`."""
+        body = json.dumps({"params": {"corpus": corpus}, "input": {"query": SECRET}})
+        return self.exporting.run("call", QUERY, "--body", body, "--json", *options)
+
+    def trace(self, *options: str) -> list[dict[str, Any]]:
+        """What `hearthnet trace --json` prints."""
+        found: list[dict[str, Any]] = self.shell.json("trace", "--json", *options)
+        return found
+
+
+class Exporting(Shell):
+    """A shell in which the standard variable says where spans go."""
+
+    endpoint = ""
+
+    def environ(self) -> dict[str, str]:
+        """With that variable."""
+        return {**super().environ(), "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint}
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[Chain]:
+    """Both services answer; a command has asked the first one, under a token."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hn-trace-")))
+        mesh = asyncio.run(start_mesh(folder))
+        stack.callback(mesh.server.stop)
+        stack.enter_context(mesh.published())
+        collector = stack.enter_context(Collector())
+        shell, exporting = Shell(mesh.home.path), Exporting(mesh.home.path)
+        exporting.endpoint = collector.url
+        workers = [
+            stack.enter_context(_worker(mesh, collector, *names))
+            for names in (("front", "back"), ("back", "-"))
+        ]
+        identity = keyring.load_identity(mesh.home.device_key)
+        token = mint(
+            identity,
+            subject=identity.node_id,
+            audience=keyring.load_roster(mesh.home.roster, identity.node_id).community_id,
+            scope=Scope(capabilities=(QUERY,)),
+            now_ms=now_ms(),
+            ttl_seconds=600,
+        )
+        made = Chain(mesh, shell, exporting, collector, workers, token)
+        wait_for_sync(lambda: shell.run("caps", QUERY).stdout.count("corpus=") == 2, 30, "both services")
+        done = made.ask("--token", token)
+        assert done.returncode == 0, done.stderr
+        yield made
+
+
+@contextlib.contextmanager
+def _worker(mesh: Mesh, collector: Collector, own: str, next_one: str) -> Iterator[subprocess.Popen[bytes]]:
+    environment = child_environment(
+        PYTHONPATH=WORKER.parents[2], OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="100"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(WORKER), str(mesh.home.path), own, next_one], env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def spans(chain: Chain, count: int) -> list[Span]:
+    """The spans of the fixture's call, once there are `count`."""
+    first = chain.trace("--limit", "1000")[0]["trace"]
+
+    def there() -> list[Span] | None:
+        found = [span for span in chain.collector.spans if span.trace == first]
+        return found if len(found) >= count else None
+
+    return wait_for_sync(there, 10, f"{count} spans")
+
+
+@pytest.mark.req("TRACE-3", "TRACE-4")
+def test_a_command_and_two_services_make_one_trace(chain: Chain) -> None:
+    found = {(span.service, span.kind): span for span in spans(chain, 6)}
+    order = [
+        ("hearthnet-cli", 3),
+        ("hearthnet-front", 2),
+        ("hearthnet-front", 1),
+        ("hearthnet-front", 3),
+        ("hearthnet-back", 2),
+        ("hearthnet-back", 1),
+    ]
+    assert found.keys() == set(order)
+    assert found[order[0]].parent == ""
+    for above, below in pairwise(order):
+        assert found[below].parent == found[above].span
+        assert found[below].seconds <= found[above].seconds
+    assert {span.attributes.get("hearthnet.call") for span in found.values() if span.kind == 3} == {
+        span.attributes.get("hearthnet.call") for span in found.values() if span.kind == 2
+    }
+
+
+@pytest.mark.req("TRACE-6")
+def test_one_trace_is_a_tree_over_the_processes(chain: Chain) -> None:
+    steps = chain.trace("--limit", "1000")
+    first = steps[0]["trace"]
+    found = chain.trace(first[:10])
+    assert [(step["depth"], step["service"], step["side"]) for step in found] == [
+        (0, "front", "provider"),
+        (1, "front", "caller"),
+        (2, "back", "provider"),
+    ]
+    assert {step["trace"] for step in found} == {first}
+    assert {step["code"] for step in found} == {"ok"}
+    assert [step["peer"] for step in found] == [chain.mesh.identity.node_id] * 3
+    shown = chain.shell.run("trace", first).stdout
+    assert re.search(rf"^trace {first}, .*: 3 steps in 2 processes, [0-9.]+ m?s$", shown, re.MULTILINE)
+    assert re.search(
+        r"^\+[0-9.]+ m?s +front +serves rag\.query@1\.0 +this node +[0-9.]+ m?s +ok ", shown, re.MULTILINE
+    )
+    assert re.search(r"^\+[0-9.]+ m?s +back +    serves rag\.query@1\.0 ", shown, re.MULTILINE)
+
+
+@pytest.mark.req("TRACE-6")
+def test_steps_are_listed_newest_last_and_filtered(chain: Chain) -> None:
+    refused = chain.ask("--token", "hntoken://v1/e30.e30.e30", corpus="back")
+    assert refused.returncode == 4, refused.stderr
+    steps = chain.trace("--limit", "1000")
+    assert [step["at"] for step in steps] == sorted(step["at"] for step in steps)
+    assert chain.trace("--limit", "1") == steps[-1:]
+    [wrong] = chain.trace("--code", "token_invalid")
+    assert (wrong["service"], wrong["side"], wrong["handler"], wrong["trace"]) == (
+        "back",
+        "provider",
+        "",
+        steps[-1]["trace"],
+    )
+    assert chain.trace("--capability", "rag.query", "--limit", "1000") == steps
+    assert chain.trace("--capability", "rag.query@1.0", "--code", "ok")[0]["code"] == "ok"
+    assert chain.trace("--capability", "llm.chat") == []
+    assert "no such step yet" in chain.shell.run("trace", "--capability", "llm.chat").stdout
+    shown = chain.shell.run("trace").stdout.splitlines()
+    assert shown[0].split() == ["began", "process", "step", "with", "took", "outcome", "trace"]
+    assert wrong["trace"][:12] in shown[-1]
+    assert "token_invalid" in shown[-1]
+
+
+@pytest.mark.req("TRACE-6")
+def test_following_prints_what_comes(chain: Chain) -> None:
+    with chain.shell.start("trace", "--follow", "--json", "--limit", "1") as following:
+        assert following.stdout is not None
+        before = json.loads(following.stdout.readline())
+        assert chain.ask(corpus="back").returncode == 0
+        after = json.loads(following.stdout.readline())
+    assert after["service"] == "back"
+    assert after["at"] > before["at"]
+
+
+@pytest.mark.req("TRACE-6")
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (("0" * 31 + "1",), 5, "remembers"),
+        (("not hexadecimal",), 2, "trace"),
+        (("abc", "--follow"), 2, "shown whole"),
+        (("--code", "timout"), 5, "did you mean timeout?"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    chain: Chain, arguments: tuple[str, ...], exit_code: int, words: str
+) -> None:
+    done = chain.shell.run("trace", *arguments)
+    assert done.returncode == exit_code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.req("TRACE-6")
+def test_the_capability_that_is_asked_stands_in_no_list(chain: Chain) -> None:
+    assert "node.trace" not in chain.shell.run("caps").stdout
+    assert "node.trace" not in json.dumps(chain.trace("--limit", "1000"))
+
+
+@pytest.mark.req("TRACE-7")
+def test_no_contents_no_token_and_no_key_leave_the_node(chain: Chain) -> None:
+    spans(chain, 6)
+    key = chain.mesh.home.device_key.read_text().strip()
+    everything = b"".join(chain.collector.raw) + json.dumps(chain.trace("--limit", "1000")).encode()
+    assert QUERY.encode() in everything
+    for secret in (SECRET, chain.token, chain.token.rpartition(".")[2], key, key.rpartition(":")[2]):
+        assert len(secret) > 15
+        assert secret.encode() not in everything
+
+
+def step(span: str, parent: str, at: int) -> dict[str, Any]:
+    """One of a trace."""
+    return {"span": span, "parent": parent, "handler": f"h{span}", "at": at}
+
+
+@pytest.mark.req("TRACE-6")
+def test_a_step_stands_under_its_parent_or_at_the_top_whatever_others_say() -> None:
+    steps = [
+        step("a", "gone", 1),
+        step("b", "ha", 2),
+        step("c", "a", 3),
+        step("d", "b", 4),
+        step("e", "he", 5),
+    ]
+    assert [(place.step["span"], place.depth) for place in tree(steps)] == [
+        ("a", 0),
+        ("b", 1),
+        ("d", 2),
+        ("c", 1),
+        ("e", 0),
+    ]

@@ -1,0 +1,262 @@
+"""Whether spans and metrics are exported, what becomes of an entry, and a collector that is away."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hearthnet import telemetry
+from hearthnet.bus.trace import Traces
+from hearthnet.config import TelemetryConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.telemetry.entry import Entry
+from hearthnet.telemetry.exporter import FLUSH_SECONDS, Exporter
+from hearthnet.telemetry.settings import Settings, settings
+from tests.helpers.collector import Collector
+
+AT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+URL = "http://127.0.0.1:4318"
+NODE = "ed25519:" + "A" * 43
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def entry(
+    side: str = "caller", *, code: str = "", capability: str = "rag.query@1.0", flags: str = "01"
+) -> Entry:
+    """A step that ended."""
+    text = f"00-{TRACE}-{'cd' * 8}-{flags}"
+    above = f"00-{TRACE}-{'ab' * 8}-{flags}"
+    made = Entry(side, capability, text, above, "r1", time.time_ns() - 10_000, 10_000)  # type: ignore[arg-type]
+    made.peer, made.call, made.code, made.took_ns, made.attempts = NODE, "c1", code, 2_000_000, 2
+    return made
+
+
+# --- settings
+
+
+@pytest.mark.req("TRACE-4")
+@pytest.mark.parametrize(
+    ("endpoint", "environment", "wanted"),
+    [
+        ("", {}, None),
+        ("", {"OTEL_SERVICE_NAME": "x"}, None),
+        (URL, {}, Settings(True, True, URL, "[telemetry] endpoint")),
+        ("", {AT: URL}, Settings(True, True, "", AT)),
+        ("none", {AT: URL}, None),
+        (URL, {"OTEL_SDK_DISABLED": "True"}, None),
+        (URL, {"OTEL_METRICS_EXPORTER": "none"}, Settings(True, False, URL, "[telemetry] endpoint")),
+        ("", {AT: URL, "OTEL_TRACES_EXPORTER": "none"}, Settings(False, True, "", AT)),
+        ("", {AT: URL, "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}, None),
+        ("", {"OTEL_TRACES_EXPORTER": "otlp"}, Settings(True, False, "", "OTEL_TRACES_EXPORTER")),
+        (
+            "",
+            {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": URL},
+            Settings(False, True, "", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+        ),
+        ("", {AT: URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, Settings(True, True, "", AT)),
+    ],
+)
+def test_the_settings_come_before_the_environment(
+    endpoint: str, environment: dict[str, str], wanted: Settings | None
+) -> None:
+    assert settings(endpoint, environment) == wanted
+
+
+@pytest.mark.req("TRACE-5")
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({AT: URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "speaks http/protobuf"),
+        ({AT: URL, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "otlp, or none"),
+    ],
+)
+def test_what_cannot_be_had_is_said(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(HearthNetError, match=words) as caught:
+        settings("", environment)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TRACE-5")
+def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "hearthnet.telemetry.exporter")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    telemetry.check("none")
+    telemetry.check("")
+    with pytest.raises(HearthNetError, match=r"pip install 'hearthnet\[telemetry\]'.*none") as caught:
+        telemetry.check(URL)
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.req("TRACE-5")
+@pytest.mark.parametrize("text", ["", "none", URL, "https://collector.example/otlp"])
+def test_an_endpoint_is_a_url(text: str) -> None:
+    assert TelemetryConfig(text).endpoint == text
+
+
+@pytest.mark.req("TRACE-5")
+@pytest.mark.parametrize(
+    "text", ["localhost:4318", "grpc://a:4317", "http://me:secret@host", "http://", "http://a b"]
+)
+def test_another_endpoint_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_HEADERS") as caught:
+        TelemetryConfig(text)
+    assert "secret" not in str(caught.value)
+
+
+# --- the exporter
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """One that answers."""
+    with Collector() as running:
+        yield running
+
+
+def exporter(url: str, dropped: int = 0, *, traces: bool = True, metrics: bool = True) -> Exporter:
+    """That of a process with 3 calls on their way."""
+    wanted = Settings(traces, metrics, url, "a test")
+    return Exporter(wanted, "rag", NODE, "abcdefgh", {"caller": lambda: 3}, {"provider": lambda: dropped})
+
+
+@pytest.mark.req("TRACE-4")
+def test_an_entry_becomes_a_span_under_its_own_ids(collector: Collector) -> None:
+    made, served = exporter(collector.url), entry("provider")
+    served.handler, served.handler_took_ns = "ef" * 8, 1_000_000
+    made.on_end(entry())
+    made.on_end(served)
+    made.on_end(entry("run", capability="ask"))
+    made.close()
+    asked, answered, handler, run = collector.spans
+    assert {span.trace for span in collector.spans} == {TRACE}
+    assert [(span.name, span.kind) for span in collector.spans] == [
+        ("rag.query@1.0", 3),
+        ("rag.query@1.0", 2),
+        ("rag.query@1.0 handler", 1),
+        ("ask", 1),
+    ]
+    assert (asked.span, asked.parent) == (answered.span, answered.parent) == ("cd" * 8, "ab" * 8)
+    assert (handler.span, handler.parent) == ("ef" * 8, "cd" * 8)
+    assert [round(span.seconds, 6) for span in (asked, handler)] == [0.002, 0.001]
+    assert asked.attributes == {
+        "rpc.system.name": "hearthnet",
+        "rpc.method": "rag.query@1.0",
+        "rpc.response.status_code": "ok",
+        "server.address": "ed25519:AAAA-AAAA-AAAA-AAAA",
+        "hearthnet.call": "c1",
+        "hearthnet.run": "r1",
+        "hearthnet.attempts": 2,
+    }
+    assert answered.attributes["client.address"] == "ed25519:AAAA-AAAA-AAAA-AAAA"
+    assert run.attributes == {"hearthnet.run": "r1"}
+    assert asked.resource["service.name"] == "hearthnet-rag"
+    assert asked.resource["service.instance.id"] == "abcdefgh"
+
+
+@pytest.mark.req("TRACE-4")
+@pytest.mark.parametrize(
+    ("side", "code", "failed"),
+    [
+        ("caller", "timeout", True),
+        ("caller", "unauthorized", True),
+        ("provider", "unauthorized", False),
+        ("provider", "internal_error", True),
+        ("caller", "cancelled", False),
+    ],
+)
+def test_a_span_failed_where_its_side_is_to_blame(
+    collector: Collector, side: str, code: str, failed: bool
+) -> None:
+    made = exporter(collector.url, metrics=False)
+    made.on_end(entry(side, code=code))
+    made.close()
+    [span] = collector.spans
+    assert span.failed is failed
+    assert span.attributes["error.type"] == span.attributes["rpc.response.status_code"] == code
+
+
+@pytest.mark.req("TRACE-4")
+def test_calls_are_counted_and_timed(collector: Collector) -> None:
+    made, stream = (
+        exporter(collector.url, dropped=7, traces=False),
+        entry("provider", capability="llm.chat@2.0"),
+    )
+    stream.frames = 5
+    for one in (entry(), entry(), entry(code="timeout"), stream, entry("run")):
+        made.on_end(one)
+    made.close()
+    assert collector.spans == []
+    found = {
+        (
+            point.name,
+            point.attributes.get("rpc.method"),
+            point.attributes.get("rpc.response.status_code"),
+        ): point
+        for point in collector.points
+    }
+    assert {key: point.value for key, point in found.items()} == {
+        ("rpc.client.call.duration", "rag.query@1.0", "ok"): 2,
+        ("rpc.client.call.duration", "rag.query@1.0", "timeout"): 1,
+        ("rpc.server.call.duration", "llm.chat@2.0", "ok"): 1,
+        ("hearthnet.calls", "rag.query@1.0", "ok"): 2,
+        ("hearthnet.calls", "rag.query@1.0", "timeout"): 1,
+        ("hearthnet.calls", "llm.chat@2.0", "ok"): 1,
+        ("hearthnet.stream.frames", "llm.chat@2.0", "ok"): 5,
+        ("hearthnet.calls.in_flight", None, None): 3,
+        ("hearthnet.frames.dropped", None, None): 7,
+    }
+    assert found["hearthnet.calls", "llm.chat@2.0", "ok"].attributes["hearthnet.side"] == "provider"
+
+
+@pytest.mark.req("TRACE-4")
+def test_methods_that_callers_make_up_do_not_make_series_without_end(collector: Collector) -> None:
+    made = exporter(collector.url, traces=False)
+    for number in range(300):
+        made.on_end(entry("provider", capability=f"a.b{number}@1.0", code="not_found"))
+    made.close()
+    counts = {
+        point.attributes["rpc.method"]: point.value
+        for point in collector.points
+        if point.name == "hearthnet.calls"
+    }
+    assert len(counts) == 257
+    assert counts["_OTHER"] == 44
+
+
+@pytest.mark.req("TRACE-4")
+def test_what_the_standard_variables_say_holds(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(AT, collector.url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-test=yes")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "kitchen")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "room=north")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    made = telemetry.start("", "rag", NODE, "abcdefgh", {}, {})
+    assert made is not None
+    traces = Traces()
+    traces.on_end, traces.sampled = made.on_end, made.sampled
+    traces.end(traces.calling("rag.query@1.0", ""))
+    made.on_end(entry())
+    made.on_end(entry(flags="00"))
+    made.close()
+    assert collector.spans == []
+    assert {point.service for point in collector.points} == {"kitchen"}
+    assert set(collector.headers) == {"yes"}
+
+
+@pytest.mark.req("TRACE-8")
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_collector_that_is_away_holds_nobody_up(silent: bool) -> None:
+    with Collector(silent) as collector:
+        url = collector.url if silent else "http://127.0.0.1:9"
+        made = exporter(url)
+        began = time.monotonic()
+        for _ in range(2_000):
+            made.on_end(entry())
+        ending = time.monotonic()
+        made.close()
+        assert ending - began < 3
+        assert time.monotonic() - ending < FLUSH_SECONDS + 1
