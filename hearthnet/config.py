@@ -237,6 +237,21 @@ class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(_NO_ENDPOINT)
 
 
+PerSecond = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[limits]: how many calls a second another node may make of one process here; 0 stands for any number.
+
+    Over the soft limits it is told when to come back, over the hard ones to stay away for ten seconds.
+    """
+
+    capability_soft: PerSecond = 10
+    capability_hard: PerSecond = 100
+    total_soft: PerSecond = 100
+    total_hard: PerSecond = 1_000
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole of `hearthnet.toml`."""
 
@@ -245,6 +260,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
+    limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @property
@@ -284,6 +300,15 @@ address = ""
 # Where traces and metrics go, by OTLP over HTTP: "http://127.0.0.1:4318". Empty: where the environment
 # variable OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere. "none": nowhere.
 endpoint = ""
+
+[limits]
+# How many calls a second another member's node may make of each service here: of one capability, and of all
+# together. 0: any number. Over the soft limits it is told when to come back, over the hard ones to stay away
+# for ten seconds. This node's own calls are not counted.
+capability_soft = 10
+capability_hard = 100
+total_soft = 100
+total_hard = 1000
 
 [llm]
 # Offer the small built-in model. It is there to try things out; it understands English only.

@@ -4,6 +4,7 @@
      2  the header is for us, this process, this subject     else dropped, counted
      3  fresh, and not seen before                           else `expired`; a replay is dropped
      4  its sender was not revoked                           else `revoked`
+        and asks no more often than another node may         else `rate_limited`
      5  the capability is offered here                       else `not_found`
      6  signed, where it has side effects                    else `invalid_signature`
      7  the token, if there is one, is a token               else `bad_request`
@@ -39,7 +40,8 @@ from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Endpoint
 from hearthnet.service.hosted import Hosted
-from hearthnet.times import now_ms
+from hearthnet.service.peer_rates import OTHERS, PeerRates
+from hearthnet.times import now_ms, steady_ms
 from hearthnet.trust import approval as approvals
 from hearthnet.trust import grant as grants
 from hearthnet.trust import token as tokens
@@ -111,11 +113,15 @@ def fresh(peer: Peer, header: Header) -> bool:
     return verdict == "fresh"
 
 
-def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], frame: Frame) -> Admitted:
+def admit(
+    peer: Peer, rates: PeerRates, endpoints: dict[str, Endpoint], hosted: list[Hosted], frame: Frame
+) -> Admitted:
     """Rungs 4 to 12 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
     header = frame.header
     caller = _standing(peer, header.sender)
     refuse_revoked(caller, "you were")
+    if header.sender != peer.node_id:
+        _charge(rates, header, endpoints)
     offered = _offered(hosted, parse_capability(header.capability))
     endpoint = endpoints[offered[0].offer.capability]
     contract = endpoint.contract
@@ -139,6 +145,20 @@ def admit(peer: Peer, endpoints: dict[str, Endpoint], hosted: list[Hosted], fram
 
 def _standing(peer: Peer, node: str) -> Standing:
     return Standing(node, peer.roster.level(node, now_ms()), peer.roster.is_revoked(node))
+
+
+def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:
+    """Counts a call of another node; what is not offered here is counted as one thing."""
+    capability = header.capability
+    refused = rates.take(header.sender, capability if capability in endpoints else OTHERS, steady_ms())
+    if refused is not None:
+        what = f"calls of {refused.capability}" if refused.capability else "calls"
+        raise HearthNetError(
+            "rate_limited",
+            f"{refused.limit} {what} a second are taken from another node; "
+            f"wait {refused.wait_ms / 1000:.1f} s",
+            retry_after_ms=refused.wait_ms,
+        )
 
 
 def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:

@@ -19,6 +19,7 @@ from hearthnet.service.context import NodeContext
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
+from hearthnet.service.peer_rates import PeerRates
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet
 from hearthnet.service.traced import Traced
@@ -40,6 +41,7 @@ class Host:
         self._records, self._budget, self._memory = node.records, node.budget, node.memory
         peer = node.bus.peer
         self.peer: Final[Peer] = peer
+        self._rates = PeerRates(node.config.limits)
         self._endpoints = endpoints(service) | endpoints(Traced(peer, service.name))
         self._built_in = [self._host(Traced.OFFER)]
         self._tasks = TaskSet()
@@ -135,7 +137,7 @@ class Host:
                 return
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
-            admitted = admission.admit(self.peer, self._endpoints, self._offered, frame)
+            admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
                 self._tasks.start(self._refuse(frame, error), "refusal")

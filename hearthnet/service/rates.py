@@ -7,6 +7,8 @@ from typing import Final
 
 WINDOW_MS: Final = 60_000
 _MANY: Final = 1_024
+_SWEEP_MS: Final = 1_000
+"""Looking for what can be forgotten costs time for each window that is kept."""
 
 
 class Rates:
@@ -14,6 +16,7 @@ class Rates:
 
     def __init__(self) -> None:
         self._passed: dict[tuple[str, str], deque[int]] = {}
+        self._sweep_at = 0
 
     def __len__(self) -> int:
         return len(self._passed)
@@ -35,7 +38,8 @@ class Rates:
         return 0
 
     def _forget_old(self, now_ms: int) -> None:
-        """Once there are many, drops those without a call in the last minute."""
-        if len(self._passed) >= _MANY:
+        """Once there are many, drops those without a call in the last minute; once a second at most."""
+        if len(self._passed) >= _MANY and now_ms >= self._sweep_at:
+            self._sweep_at = now_ms + _SWEEP_MS
             alive = now_ms - WINDOW_MS
             self._passed = {key: passed for key, passed in self._passed.items() if passed[-1] > alive}

@@ -61,3 +61,16 @@ def test_windows_without_calls_are_forgotten_and_the_others_are_not() -> None:
     assert window.take(ONE, 1, WINDOW_MS - 1) > 0
     window.take(("berta", "x"), 1, WINDOW_MS)
     assert len(window) == 1
+
+
+@pytest.mark.req("BUDGET-1")
+def test_what_can_be_forgotten_is_looked_for_once_a_second() -> None:
+    """Each look costs as much as there are windows; with one for every new token it would never end."""
+    window = Rates()
+    for number in range(rates._MANY):
+        window.take(("anna", str(number)), 1, 0)
+    window.take(("berta", "1"), 1, WINDOW_MS - 1)
+    window.take(("berta", "2"), 1, WINDOW_MS + 500)
+    assert len(window) == rates._MANY + 2
+    window.take(("berta", "3"), 1, WINDOW_MS + 999)
+    assert len(window) == 3
