@@ -66,9 +66,33 @@ class Door:
         No home does that: the one that is linked to is the hub.
         """
         hubs = await system.hubs()
-        if not hubs:
-            return False
-        found = {each.login for each in await system.sessions() if each.connection in hubs}
+        return bool(hubs) and self._shut(await system.sessions(), hubs)
+
+    async def clear(self, system: System) -> bool:
+        """Disconnects everybody who is not admitted; `internal_error` where somebody stays all the same.
+
+        True, and nothing done, where somebody was met who has to be shut out first, as in `unmask`.
+        """
+        clean = 0
+        try:
+            async with asyncio.timeout(CLEAR_SECONDS):
+                while clean < _CLEAN_LOOKS:
+                    hubs, sessions = await system.hubs(), await system.sessions()
+                    if self._shut(sessions, hubs):
+                        return True
+                    strangers = self._strangers(sessions, hubs)
+                    for session in strangers:
+                        await system.kick(session)
+                    clean = 0 if strangers else clean + 1
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise HearthNetError(
+                "internal_error", "somebody who is no longer admitted could not be disconnected"
+            ) from error
+        return False
+
+    def _shut(self, sessions: list[Session], hubs: set[int]) -> bool:
+        found = {each.login for each in sessions if each.connection in hubs}
         new = found - self._shut_out - {self._own.login}
         for login in new:
             self._news(
@@ -78,31 +102,10 @@ class Door:
         self._shut_out |= new
         return bool(new)
 
-    async def clear(self, system: System) -> None:
-        """Disconnects everybody who is not admitted; `internal_error` where somebody stays all the same."""
-        clean = 0
-        try:
-            async with asyncio.timeout(CLEAR_SECONDS):
-                while clean < _CLEAN_LOOKS:
-                    strangers = await self._strangers(system)
-                    for session in strangers:
-                        await system.kick(session)
-                    clean = 0 if strangers else clean + 1
-                    await asyncio.sleep(_PAUSE_SECONDS)
-        except TimeoutError as error:
-            raise HearthNetError(
-                "internal_error", "somebody who is no longer admitted could not be disconnected"
-            ) from error
-
-    async def _strangers(self, system: System) -> list[Session]:
+    def _strangers(self, sessions: list[Session], hubs: set[int]) -> list[Session]:
         members, invites, operators = self.admitted
         known = {*(entry.login for entry in (*members, *invites)), *operators}
-        hubs = await system.hubs()
-        return [
-            session
-            for session in await system.sessions()
-            if session.login not in known or session.connection in hubs
-        ]
+        return [session for session in sessions if session.login not in known or session.connection in hubs]
 
     def _open(self, entries: tuple[BusLogin, ...]) -> tuple[BusLogin, ...]:
         return tuple(entry for entry in entries if entry.login not in self._shut_out)

@@ -137,10 +137,14 @@ class Server:
         """Disconnects who may not be here, again and again until nobody is left of them."""
         if self._system is None or not self._nats.running:
             return
-        if await self._door.unmask(self._system):
-            async with self._changing:
-                await self._reload(self._system)
-        await self._door.clear(self._system)
+        shut = await self._door.unmask(self._system)
+        while True:
+            if shut:
+                async with self._changing:
+                    await self._reload(self._system)
+            shut = await self._door.clear(self._system)
+            if not shut:
+                return
 
     async def guard(self) -> None:
         """Looks at every leaf link that comes in, at once; until cancelled."""

@@ -251,6 +251,28 @@ async def test_a_link_that_calls_itself_the_hub_is_shut_out(
     assert not honest.over
 
 
+@pytest.mark.req("UP-40")
+async def test_a_hub_that_is_seen_a_moment_late_is_shut_out_all_the_same(
+    founder: House, street: Street, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = founder.server._system
+    assert system is not None
+    look, looks = system.hubs, iter([set[int]()])
+
+    async def late() -> set[int]:
+        for nothing_yet in looks:
+            return nothing_yet
+        return await look()
+
+    monkeypatch.setattr(system, "hubs", late)
+    leaf = await link(street.key("bob"), is_hub=True)
+    await wait_for(lambda: leaf.over, 2, "the link to be cut")
+    await wait_for(lambda: founder.news, 5, "people to be told")
+    again = await link(street.key("bob"))
+    await wait_for(lambda: again.over, 5, "the link to be refused")
+    assert "Authorization Violation" in again.errors()[0]
+
+
 @pytest.mark.req("UP-41")
 async def test_a_revoked_home_is_cut_off_and_stays_out(founder: House, bob: House, callers: Callers) -> None:
     me = await callers.connect(founder.url, founder.identity.login())
