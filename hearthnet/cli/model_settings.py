@@ -17,6 +17,14 @@ def connected(home: Home) -> tuple[ModelConfig, ...]:
     return load_config(home).llm.models
 
 
+def names(home: Home) -> tuple[str, ...]:
+    """What the mesh calls them; none where the file is wrong, which is said where it matters."""
+    try:
+        return tuple(model.name for model in connected(home))
+    except HearthNetError:
+        return ()
+
+
 def insert(home: Home, model: ModelConfig) -> None:
     """Writes `model` as the last one. A file that is wrong is left alone, and `bad_request` says where."""
     import msgspec

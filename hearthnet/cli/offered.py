@@ -53,13 +53,27 @@ def _rank(one: tuple[ModelOffer, bool]) -> tuple[bool, bool, bool]:
     return model.by_name_only, bool(model.advice), foreign
 
 
-class Offered:
-    """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file."""
+def _away(name: str, others: Sequence[str]) -> HearthNetError:
+    """Why a model that is connected cannot be asked now."""
+    name = one_line(name)
+    message = f"{name} is connected and not offered now; see: hearthnet models test {name}"
+    if others:
+        message = f"{message}, or go on with another model: --model {one_line(others[0])}"
+    return HearthNetError("not_found", message, alt=list(others))
 
-    def __init__(self, views: Sequence[OfferView], own: str, config: Path) -> None:
+
+class Offered:
+    """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file,
+    `connected` are the models that stand in it.
+    """
+
+    def __init__(
+        self, views: Sequence[OfferView], own: str, config: Path, connected: Sequence[str] = ()
+    ) -> None:
         self._views = views
         self._own = own
         self._config = config
+        self._connected = connected
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
         """The model and the tools; `not_found` for what nobody offers, with the nearest names."""
@@ -89,6 +103,8 @@ class Offered:
         if wanted is not None:
             known = [name for model, _ in found for name in model.names]
             found = [one for one in found if wanted in one[0].names]
+            if not found and wanted in self._connected:
+                raise _away(wanted, known)
             if not found:
                 raise unknown("model", wanted, known, self._no_model())
         if not found:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus import Bus
-from hearthnet.cli import terminal
+from hearthnet.cli import model_settings, terminal
 from hearthnet.cli.confirm import Person
 from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
@@ -61,7 +61,7 @@ async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan
     while True:
         # Asked before the offers are, since in between it may have come.
         starting = bus.peer.starting()
-        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file)
+        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, model_settings.names(home))
         try:
             return offered, offered.plan(question.corpus, question.tools, question.model)
         except HearthNetError as error:

@@ -197,3 +197,14 @@ def test_a_model_that_is_lost_is_told_with_another_one_that_could_do_the_same(
 def test_other_errors_are_told_as_they_are(error: HearthNetError) -> None:
     mesh = offered(chat(GOOD), chat(BUILTIN))
     assert mesh.explained(error, mesh.plan(None, (), None)) is error
+
+
+@pytest.mark.req("LLM-43")
+def test_a_model_that_is_connected_and_away_is_not_said_to_be_unknown() -> None:
+    views = offered(chat(GOOD))._views
+    mesh = Offered(views, OWN, Path("/home/hearthnet.toml"), ("toy",))
+    away = refused(mesh, None, (), "toy")
+    assert away.code == "not_found"
+    assert "toy is connected and not offered now; see: hearthnet models test toy" in away.message
+    assert "--model good" in away.message
+    assert "there is no model 'toy'" in refused(offered(chat(GOOD)), None, (), "toy").message

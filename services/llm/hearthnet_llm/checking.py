@@ -141,6 +141,8 @@ async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
         try:
             models = await _listed(tried)
         except HearthNetError as error:
+            if error.code == "partition" and config.model == _UNSAID:
+                raise _nobody(tried, error) from error
             if error.code in ("partition", "timeout", "unauthorized", "rate_limited"):
                 raise
             problems.append(error)
@@ -149,6 +151,13 @@ async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
     if config.model != _UNSAID and all(error.details.get("status") in (403, 404, 405) for error in problems):
         return config, []
     raise problems[0]
+
+
+def _nobody(config: ModelConfig, error: HearthNetError) -> HearthNetError:
+    """Why there is no list where no model was named yet, so that none can be said to be away."""
+    host = urlsplit(config.url).netloc.rpartition("@")[2]
+    message = f"the server cannot be reached at {host}; start it, or check the address"
+    return HearthNetError(error.code, message, details={"host": host})
 
 
 def _addresses(config: ModelConfig) -> list[ModelConfig]:
