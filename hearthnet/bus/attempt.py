@@ -27,17 +27,23 @@ from hearthnet.wire.stream import SILENCE_MS
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
+LOOK_SECONDS: Final = 3.5
+"""Who lives says so every 2 to 3 s; after this it is asked for."""
 LONGEST_SECONDS: Final = 3_600.0
 """No call takes longer, whatever its caller asks for."""
 
 
-class NobodyThere(HearthNetError):
-    """The server says that the process is gone: the request provably never started."""
+class Gone(HearthNetError):
+    """The server says that the process is gone; what it was asked may have happened."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
             "partition", f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment"
         )
+
+
+class NobodyThere(Gone):
+    """The server says so of the request itself, which provably never started."""
 
 
 class Lost(HearthNetError):
@@ -138,7 +144,7 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
 
 def blame(peer: Peer, error: HearthNetError) -> str | None:
     """The code by which the process that was asked is judged; None where it is not to blame."""
-    if isinstance(error, Lost | NobodyThere) or (error.code == "partition" and not peer.link.is_connected):
+    if isinstance(error, Lost | Gone) or (error.code == "partition" and not peer.link.is_connected):
         return None
     return error.code
 
@@ -161,14 +167,16 @@ def left_ms(request: Request, until: float) -> int:
 class Answer:
     """Waits for one reply; signs of life of a slow provider push its end away."""
 
-    def __init__(self, view: OfferView, *, inside: bool = False) -> None:
-        """`inside`: the process is this one, and a broken connection does not concern the answer."""
+    def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
         loop = asyncio.get_running_loop()
+        self._peer = peer
         self._view = view
-        self._inside = inside
+        self._call_id = call_id
+        self._inside = local.inside(peer, view.node, view.offer.instance) is not None
         self._clock = loop.time
         self._future: asyncio.Future[Frame] = loop.create_future()
         self._heard = self._clock()
+        self._looked = 0.0
 
     def on_frame(self, frame: Frame) -> None:
         """The reply, or a sign of life."""
@@ -178,25 +186,35 @@ class Answer:
             self._future.set_result(frame)
 
     def on_nobody(self) -> None:
-        """The process is gone."""
+        """The process is gone: it was when it was asked, or went since."""
         if not self._future.done():
-            self._future.set_exception(NobodyThere(self._view.node))
+            gone = Gone if self._looked else NobodyThere
+            self._future.set_exception(gone(self._view.node))
 
     def on_lost(self) -> None:
-        """The connection broke: a reply may have been lost with it."""
+        """The connection broke: a reply may have been lost with it, unless it comes from this process."""
         if not (self._inside or self._future.done()):
             self._future.set_exception(Lost())
 
     async def wait(self, until: float) -> Frame:
-        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life."""
+        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life.
+
+        After some seconds without one it is looked whether the process is still there: the server does not
+        say by itself that one died which it had handed the call to.
+        """
         while not self._future.done():
             silent_at = self._heard + SILENCE_MS / 1000
+            look_at = max(self._heard, self._looked) + LOOK_SECONDS
             now = self._clock()
             if now >= until:
                 raise HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time")
             if now >= silent_at:
                 raise HearthNetError("partition", f"{ids.short_id(self._view.node)} has gone silent")
-            await asyncio.wait({self._future}, timeout=min(until, silent_at) - now)
+            if now >= look_at:
+                self._looked = now
+                await control(self._peer, self._view, self._call_id, "ack", b"{}")
+                continue
+            await asyncio.wait({self._future}, timeout=min(until, silent_at, look_at) - now)
         return self._future.result()
 
 
