@@ -55,6 +55,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "market.list@1.0",
         "market.post@1.0",
         "market.search@1.0",
+        "node.trace.list@1.0",
         "rag.ingest@1.0",
         "rag.list_corpora@1.0",
         "rag.query@1.0",
