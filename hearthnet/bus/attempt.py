@@ -163,16 +163,16 @@ class Answer:
 
     def __init__(self, view: OfferView, *, inside: bool = False) -> None:
         """`inside`: the process is this one, and a broken connection does not concern the answer."""
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._view = view
         self._inside = inside
-        self._clock = loop.time
-        self._future: asyncio.Future[Frame] = loop.create_future()
-        self._heard = self._clock()
+        self._future: asyncio.Future[Frame] = self._loop.create_future()
+        self._heard = self._loop.time()
+        self._until = 0.0
 
     def on_frame(self, frame: Frame) -> None:
         """The reply, or a sign of life."""
-        self._heard = self._clock()
+        self._heard = self._loop.time()
         from_it = frame.header.sender == self._view.node
         if from_it and frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
@@ -189,15 +189,30 @@ class Answer:
 
     async def wait(self, until: float) -> Frame:
         """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life."""
-        while not self._future.done():
-            silent_at = self._heard + SILENCE_MS / 1000
-            now = self._clock()
-            if now >= until:
-                raise HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time")
-            if now >= silent_at:
-                raise HearthNetError("partition", f"{ids.short_id(self._view.node)} has gone silent")
-            await asyncio.wait({self._future}, timeout=min(until, silent_at) - now)
-        return self._future.result()
+        self._until = until
+        self._timer = self._loop.call_at(self._end, self._due)
+        try:
+            return await self._future
+        finally:
+            self._timer.cancel()
+
+    @property
+    def _end(self) -> float:
+        """When the answer is given up, as it looks now."""
+        return min(self._until, self._heard + SILENCE_MS / 1000)
+
+    def _due(self) -> None:
+        if self._future.done():
+            return
+        now = self._loop.time()
+        if now < self._end:
+            self._timer = self._loop.call_at(self._end, self._due)
+        elif now >= self._until:
+            late = f"{ids.short_id(self._view.node)} gave no answer in time"
+            self._future.set_exception(HearthNetError("timeout", late))
+        else:
+            silent = f"{ids.short_id(self._view.node)} has gone silent"
+            self._future.set_exception(HearthNetError("partition", silent))
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:
