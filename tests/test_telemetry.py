@@ -27,9 +27,8 @@ def entry(
     side: str = "caller", *, code: str = "", capability: str = "rag.query@1.0", flags: str = "01"
 ) -> Entry:
     """A step that ended."""
-    text = f"00-{TRACE}-{'cd' * 8}-{flags}"
     above = f"00-{TRACE}-{'ab' * 8}-{flags}"
-    made = Entry(side, capability, text, above, "r1", time.time_ns() - 10_000, 10_000)  # type: ignore[arg-type]
+    made = Entry(side, capability, above, "cd" * 8, "r1", time.time_ns() - 10_000, 10_000)  # type: ignore[arg-type]
     made.peer, made.call, made.code, made.took_ns, made.attempts = NODE, "c1", code, 2_000_000, 2
     return made
 
@@ -126,7 +125,7 @@ def exporter(url: str, dropped: int = 0, *, traces: bool = True, metrics: bool =
 @pytest.mark.req("TRACE-4")
 def test_an_entry_becomes_a_span_under_its_own_ids(collector: Collector) -> None:
     made, served = exporter(collector.url), entry("provider")
-    served.handler, served.handler_took_ns = "ef" * 8, 1_000_000
+    served.handler, served.handler_began_ns, served.handler_took_ns = "ef" * 8, 10_000, 1_000_000
     made.on_end(entry())
     made.on_end(served)
     made.on_end(entry("run", capability="ask"))

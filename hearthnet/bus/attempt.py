@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 import msgspec
@@ -27,17 +28,23 @@ from hearthnet.wire.stream import SILENCE_MS
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
+LOOK_SECONDS: Final = 3.5
+"""Who lives says so every 2 to 3 s; after this it is asked for."""
 LONGEST_SECONDS: Final = 3_600.0
 """No call takes longer, whatever its caller asks for."""
 
 
-class NobodyThere(HearthNetError):
-    """The server says that the process is gone: the request provably never started."""
+class Gone(HearthNetError):
+    """The server says that the process is gone; what it was asked may have happened."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
             "partition", f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment"
         )
+
+
+class NobodyThere(Gone):
+    """The server says so of the request itself, which provably never started."""
 
 
 class Lost(HearthNetError):
@@ -138,7 +145,7 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
 
 def blame(peer: Peer, error: HearthNetError) -> str | None:
     """The code by which the process that was asked is judged; None where it is not to blame."""
-    if isinstance(error, Lost | NobodyThere) or (error.code == "partition" and not peer.link.is_connected):
+    if isinstance(error, Lost | Gone) or (error.code == "partition" and not peer.link.is_connected):
         return None
     return error.code
 
@@ -161,14 +168,16 @@ def left_ms(request: Request, until: float) -> int:
 class Answer:
     """Waits for one reply; signs of life of a slow provider push its end away."""
 
-    def __init__(self, view: OfferView, *, inside: bool = False) -> None:
-        """`inside`: the process is this one, and a broken connection does not concern the answer."""
+    def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
         self._loop = asyncio.get_running_loop()
+        self._peer = peer
         self._view = view
-        self._inside = inside
+        self._call_id = call_id
+        self._inside = local.inside(peer, view.node, view.offer.instance) is not None
         self._future: asyncio.Future[Frame] = self._loop.create_future()
-        self._heard = self._loop.time()
+        self._heard = self._looked = self._loop.time()
         self._until = 0.0
+        self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
         """The reply, or a sign of life."""
@@ -178,41 +187,56 @@ class Answer:
             self._future.set_result(frame)
 
     def on_nobody(self) -> None:
-        """The process is gone."""
+        """The process is gone: it was when it was asked, or went since."""
         if not self._future.done():
-            self._future.set_exception(NobodyThere(self._view.node))
+            gone = Gone if self._looked else NobodyThere
+            self._future.set_exception(gone(self._view.node))
 
     def on_lost(self) -> None:
-        """The connection broke: a reply may have been lost with it."""
+        """The connection broke: a reply may have been lost with it, unless it comes from this process."""
         if not (self._inside or self._future.done()):
             self._future.set_exception(Lost())
 
     async def wait(self, until: float) -> Frame:
-        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life."""
+        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life.
+
+        After some seconds without one it is looked whether the process is still there: the server does not
+        say by itself that one died which it had handed the call to.
+        """
         self._until = until
-        self._timer = self._loop.call_at(self._end, self._due)
+        self._timer = self._loop.call_at(self._next_look(), self._due)
         try:
             return await self._future
         finally:
             self._timer.cancel()
 
-    @property
-    def _end(self) -> float:
-        """When the answer is given up, as it looks now."""
-        return min(self._until, self._heard + SILENCE_MS / 1000)
+    def _silent_at(self) -> float:
+        return self._heard + SILENCE_MS / 1000
+
+    def _next_look(self) -> float:
+        """When something is to be done, unless the answer comes before."""
+        return min(self._until, self._silent_at(), max(self._heard, self._looked) + LOOK_SECONDS)
 
     def _due(self) -> None:
         if self._future.done():
             return
         now = self._loop.time()
-        if now < self._end:
-            self._timer = self._loop.call_at(self._end, self._due)
-        elif now >= self._until:
+        if now >= self._until:
             late = f"{ids.short_id(self._view.node)} gave no answer in time"
             self._future.set_exception(HearthNetError("timeout", late))
-        else:
+        elif now >= self._silent_at():
             silent = f"{ids.short_id(self._view.node)} has gone silent"
             self._future.set_exception(HearthNetError("partition", silent))
+        else:
+            if now >= self._next_look():
+                self._looked = now
+                self._looking = self._loop.create_task(self._look())
+            self._timer = self._loop.call_at(self._next_look(), self._due)
+
+    async def _look(self) -> None:
+        """Says a word to the process: where it is gone, the server says so."""
+        with contextlib.suppress(HearthNetError):
+            await control(self._peer, self._view, self._call_id, "ack", b"{}")
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hearthnet.bus.link import Link
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.streamcall import StreamCall
+from hearthnet.bus.watch import OfferWatch
 from hearthnet.config import Home
 from hearthnet.contracts import Contract, contracts
 from hearthnet.errors import HearthNetError
@@ -152,6 +153,10 @@ class Bus:
             for view in everything
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
+
+    def watch(self, capability: str) -> OfferWatch:
+        """Follows who offers `name` or `name@major.minor`: `async with` it, then `async for` its changes."""
+        return OfferWatch(self.peer, self._discovery, find_contract(capability))
 
     async def close(self) -> None:
         """Leaves the bus, and sends the spans and metrics that are left."""

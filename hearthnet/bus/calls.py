@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus import local
 from hearthnet.bus.attempt import Answer, Request, blame, control, deadline, left_ms, parse_body, send
 from hearthnet.bus.candidates import Candidates, repeatable
 from hearthnet.bus.discovery import Discovery
@@ -93,7 +92,7 @@ async def _ask(
 
 async def _answer(peer: Peer, request: Request, view: OfferView, until: float, trace: Entry) -> Reply:
     call_id = ids.new_ulid()
-    answer = Answer(view, inside=local.inside(peer, view.node, view.offer.instance) is not None)
+    answer = Answer(peer, view, call_id)
     peer.replies.expect(call_id, answer)
     try:
         await send(peer, request, view, "call", call_id, left_ms(request, until), trace)

@@ -10,7 +10,7 @@ import random
 from typing import Final
 
 from hearthnet.bus import local, router
-from hearthnet.bus.attempt import Lost, NobodyThere, Request
+from hearthnet.bus.attempt import Gone, Lost, NobodyThere, Request
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
@@ -89,11 +89,11 @@ class Candidates:
         What loaded somebody is taken from the process's budget for that (bus/retries.py).
         """
         self._why = why
-        if listing is not None and isinstance(why, NobodyThere):
+        if listing is not None and isinstance(why, Gone):
             self._discovery.registry.drop_instance(listing.view.node, listing.view.offer.instance)
         if self._attempts >= MOST_ATTEMPTS:
             return False
-        free = isinstance(why, NobodyThere | Lost | Starting | router.Taken)
+        free = isinstance(why, Gone | Lost | Starting | router.Taken)
         return free or self._discovery.retries.take(steady_ms())
 
     def clock_corrected(self, listing: Listing | None, why: HearthNetError) -> bool:

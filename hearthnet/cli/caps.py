@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,15 +24,23 @@ _VALUE_WIDTH = 60
 
 @click.command("caps")
 @click.argument("name", required=False)
+@click.option(
+    "--watch", "-w", is_flag=True, help="Go on printing what appears, changes and goes, until Ctrl-C."
+)
 @home_option
 @json_option
-def command(name: str | None, home: Home, json: bool) -> None:
+def command(name: str | None, watch: bool, home: Home, json: bool) -> None:
     """List what the mesh offers: capabilities, who offers them, and with which parameters.
 
-    NAME, such as rag.query or rag.query@1.0, lists the offers of one capability.
+    NAME, such as rag.query or rag.query@1.0, lists the offers of one capability. --watch takes a NAME.
     """
     import asyncio
 
+    if watch:
+        if name is None:
+            raise click.UsageError("name what to watch, such as: hearthnet caps rag.query --watch")
+        asyncio.run(_watch(home, name, json))
+        return
     _report(asyncio.run(offers_of(home, name)), name, json)
 
 
@@ -52,6 +61,26 @@ async def offers_of(home: Home, name: str | None) -> list[OfferView]:
 
     async with await Bus.connect(home, name="cli") as bus:
         return await bus.offers(name)
+
+
+async def _watch(home: Home, name: str, json: bool) -> None:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus, bus.watch(name) as changes:
+        async for change in changes:
+            if json:
+                terminal.json_line({"event": change.event, **_as_json(change.view)})
+            else:
+                terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
+
+
+def _one(view: OfferView) -> str:
+    from hearthnet import ids
+
+    offer = view.offer
+    busy = f"{offer.in_flight}/{offer.max_concurrent}"
+    who = f"{ids.short_id(view.node)}  {one_line(offer.service) or '-'}"
+    return f"{one_line(str(view.capability))}  {who}  {busy}  {shown_params(view.params)}"
 
 
 def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:

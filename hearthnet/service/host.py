@@ -83,8 +83,8 @@ class Host:
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
         self.peer.inside = self
         await self._announcer.open(self._built_in)
-        await self.refresh()
         await self._monitor.open()
+        await self.refresh()
         self._tasks.start(self._tick(), "tick")
         self._tasks.start(self._service.opened(), "opened")
 

@@ -16,7 +16,6 @@ from hearthnet.service.call import Call, Reply
 from hearthnet.service.capability import Offer, capability
 from hearthnet.telemetry.entry import Entry
 from hearthnet.telemetry.names import WORKED
-from hearthnet.wire import traceparent
 
 
 class NoParams(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True):
     def wants(self, entry: Entry) -> bool:
         """Whether `entry` is among those that were asked for."""
         return (
-            traceparent.trace_of(entry.traceparent).startswith(self.trace)
+            entry.trace.startswith(self.trace)
             and self.capability in ("", entry.capability, entry.capability.partition("@")[0])
             and self.code in ("", entry.code or WORKED)
         )
@@ -73,9 +72,9 @@ def _step(number: int, entry: Entry) -> dict[str, Any]:
         "capability": entry.capability,
         "peer": entry.peer,
         "call": entry.call,
-        "trace": traceparent.trace_of(entry.traceparent),
-        "span": traceparent.span_of(entry.traceparent),
-        "parent": traceparent.span_of(entry.above),
+        "trace": entry.trace,
+        "span": entry.span,
+        "parent": entry.parent,
         "handler": entry.handler,
         "run": entry.run,
         "code": entry.code or WORKED,

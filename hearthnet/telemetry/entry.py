@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Side = Literal["caller", "provider", "run"]
+NO_SPAN: Final = "0" * 16
+"""The span above the first step of a trace."""
 
 
 class Entry(msgspec.Struct, gc=False):
     """One step of a trace: a call at its caller, the same call at its provider, or a run of the tool loop.
 
-    Made when it begins and filled in until it ends. Never holds input, output, token or key.
+    Made when it begins and filled in until it ends. Never holds input, output, token or key. What a reader
+    wants to see is put together when somebody reads: most entries are seen by nobody.
 
-    `traceparent` names this step and `above` the one over it, empty at the root. `handler` is the span of the
-    provider's method, under which lie the calls that it makes. Times are of the steady clock in nanoseconds;
-    with `epoch_ns` added they are since 1970. `code` is empty where it worked, `cancelled` where it was
-    stopped. Bytes are those of bodies; `frames` counts those of a stream.
+    `above` is the `traceparent` of the step above, `span` the id of this one. `handler` is the span of the
+    provider's method, under which lie the calls that it makes; empty as long as there are none. Times are of
+    the steady clock in nanoseconds; with `epoch_ns` added they are since 1970. `code` is empty where it
+    worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
     """
 
     side: Side
     capability: str
-    traceparent: str
     above: str
+    span: str
     run: str
     epoch_ns: int
     began_ns: int
     peer: str = ""
     call: str = ""
-    code: str = ""
-    took_ns: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     attempts: int = 0
     frames: int = 0
+    code: str = ""
+    took_ns: int = 0
     handler: str = ""
     handler_began_ns: int = 0
     handler_took_ns: int = 0
+
+    @property
+    def traceparent(self) -> str:
+        """What names this step to others."""
+        return f"{self.above[:36]}{self.span}{self.above[52:]}"
+
+    @property
+    def trace(self) -> str:
+        """The id of the trace, 32 hexadecimal digits."""
+        return self.above[3:35]
+
+    @property
+    def parent(self) -> str:
+        """The span above; empty at the root."""
+        span = self.above[36:52]
+        return "" if span == NO_SPAN else span
+
+    @property
+    def sampled(self) -> bool:
+        """Whether whoever began the trace wants it exported."""
+        return int(self.above[53:], 16) & 1 == 1

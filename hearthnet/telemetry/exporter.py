@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
+from random import getrandbits
 from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -28,6 +29,7 @@ from opentelemetry.trace import (
     Status,
     StatusCode,
     TraceFlags,
+    Tracer,
     set_span_in_context,
 )
 
@@ -99,8 +101,8 @@ class Exporter:
         """Counts the entry, and makes its spans where its trace is exported."""
         if entry.side != "run":
             self._count(entry)
-        if self._tracer is not None and int(entry.traceparent[53:], 16) & TraceFlags.SAMPLED:
-            self._span(entry)
+        if self._tracer is not None and entry.sampled:
+            self._span(self._tracer, entry)
 
     def close(self) -> None:
         """Sends what is left, for up to a second; a collector that is away holds nobody up longer."""
@@ -137,30 +139,24 @@ class Exporter:
             attributes[names.ERROR] = entry.code
         return attributes
 
-    def _span(self, entry: Entry) -> None:
-        text = entry.traceparent
-        self._ids.trace, self._ids.span = int(text[3:35], 16), int(text[36:52], 16)
-        begun = entry.epoch_ns + entry.began_ns
-        self._emit(entry.above, entry.capability, _KINDS[entry.side], begun, entry.took_ns, entry)
-        if entry.handler:
-            self._ids.span = int(entry.handler, 16)
-            began = entry.epoch_ns + entry.handler_began_ns
-            name = f"{entry.capability} handler"
-            self._emit(text, name, SpanKind.INTERNAL, began, entry.handler_took_ns, None)
-
-    def _emit(
-        self, above: str, name: str, kind: SpanKind, began_ns: int, took_ns: int, entry: Entry | None
-    ) -> None:
-        """One span; with the attributes of `entry` where it is given."""
-        if self._tracer is None:
-            return
-        context = set_span_in_context(NonRecordingSpan(_context(above))) if above else None
-        span = self._tracer.start_span(
-            name, context, kind, None if entry is None else self._attributes(entry), start_time=began_ns
+    def _span(self, tracer: Tracer, entry: Entry) -> None:
+        ids = self._ids
+        ids.trace, ids.span = int(entry.trace, 16), int(entry.span, 16)
+        above = set_span_in_context(_remote(entry.trace, entry.parent)) if entry.parent else None
+        began = entry.epoch_ns + entry.began_ns
+        span = tracer.start_span(
+            entry.capability, above, _KINDS[entry.side], self._attributes(entry), start_time=began
         )
-        if entry is not None and _is_fault(entry):
+        if _is_fault(entry):
             span.set_status(Status(StatusCode.ERROR, entry.code))
-        span.end(began_ns + took_ns)
+        span.end(began + entry.took_ns)
+        if entry.handler_began_ns:
+            entry.handler = entry.handler or f"{getrandbits(64) or 1:016x}"
+            ids.span = int(entry.handler, 16)
+            above = set_span_in_context(_remote(entry.trace, entry.span))
+            began = entry.epoch_ns + entry.handler_began_ns
+            inner = tracer.start_span(f"{entry.capability} handler", above, start_time=began)
+            inner.end(began + entry.handler_took_ns)
 
     def _attributes(self, entry: Entry) -> dict[str, Any]:
         if entry.side == "run":
@@ -183,9 +179,10 @@ def _is_fault(entry: Entry) -> bool:
     return entry.code not in _NO_FAULT and not (entry.side == "provider" and entry.code in MINE)
 
 
-def _context(text: str) -> SpanContext:
-    flags = TraceFlags(int(text[53:], 16) & TraceFlags.SAMPLED)
-    return SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True, trace_flags=flags)
+def _remote(trace: str, span: str) -> NonRecordingSpan:
+    """A span of somebody else, to be a parent; its trace is one that is exported."""
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    return NonRecordingSpan(SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=flags))
 
 
 def _resource(service: str, node: str, instance: str) -> Resource:

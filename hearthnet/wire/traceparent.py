@@ -33,13 +33,3 @@ def read(text: str) -> str:
 def write(trace: str, span: str, flags: str = SAMPLED) -> str:
     """The text for a step `span` of `trace`."""
     return f"00-{trace}-{span}-{flags}"
-
-
-def trace_of(text: str) -> str:
-    """The id of the trace, 32 hexadecimal digits."""
-    return text[3:35]
-
-
-def span_of(text: str) -> str:
-    """The id of the step, 16 hexadecimal digits."""
-    return text[36:52]

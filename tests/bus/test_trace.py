@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.trace import CURRENT, KEPT, UNTRACED, Traces, handled, handling
+from hearthnet.bus.trace import KEPT, UNTRACED, Traces, handled, handling
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.telemetry.entry import Entry
@@ -82,18 +82,18 @@ def test_who_looks_at_traces_leaves_none() -> None:
 def test_a_call_begins_a_trace_or_continues_the_one_it_is_made_in() -> None:
     traces = Traces()
     first, second = traces.calling(QUERY, ""), traces.calling(QUERY, "")
-    assert first.above == "" != first.traceparent
+    assert first.parent == "" != first.span
     assert traceparent.read(first.traceparent) == first.traceparent
-    assert traceparent.trace_of(first.traceparent) != traceparent.trace_of(second.traceparent)
+    assert first.trace != second.trace
     served = traces.serving(header(traceparent=first.traceparent), 3)
     token = handling(served)
     inner = traces.calling(QUERY, "")
     handled(served, token)
-    assert traceparent.trace_of(inner.traceparent) == traceparent.trace_of(first.traceparent)
-    assert traceparent.span_of(inner.above) == served.handler
-    assert traceparent.span_of(served.above) == traceparent.span_of(first.traceparent)
+    assert inner.trace == first.trace
+    assert inner.parent == served.handler
+    assert served.parent == first.span
     assert len({first.traceparent, served.traceparent, inner.traceparent}) == 3
-    assert CURRENT.get() == ""
+    assert traces.calling(QUERY, "").parent == ""
 
 
 @pytest.mark.req("TRACE-2")
@@ -102,7 +102,7 @@ def test_a_call_begins_a_trace_or_continues_the_one_it_is_made_in() -> None:
 )
 def test_a_malformed_context_begins_a_trace_of_its_own(text: str) -> None:
     entry = Traces().serving(header(traceparent=text), 0)
-    assert entry.above == ""
+    assert entry.parent == ""
     assert traceparent.read(entry.traceparent) == entry.traceparent
 
 
@@ -283,9 +283,9 @@ async def test_calls_of_a_handler_and_of_its_tasks_belong_to_its_trace(mesh: Mes
         behind_it = await ended(behind.peer.traces, 2)
         [asked] = entries(bus)
     every = [asked, *served, *behind_it]
-    assert len({traceparent.trace_of(entry.traceparent) for entry in every}) == 1
+    assert len({entry.trace for entry in every}) == 1
     assert len({entry.traceparent for entry in every}) == 6
     [provider] = [entry for entry in served if entry.side == "provider"]
     callers = [entry for entry in served if entry.side == "caller"]
-    assert {traceparent.span_of(entry.above) for entry in callers} == {provider.handler}
+    assert {entry.parent for entry in callers} == {provider.handler}
     assert {entry.above for entry in behind_it} == {entry.traceparent for entry in callers}

@@ -66,6 +66,18 @@ def test_status_for_people_is_a_table(shell: Shell) -> None:
 # --- caps
 
 
+@pytest.mark.req("BUS-28")
+def test_caps_watched_says_what_is_there_and_wants_a_name(shell: Shell) -> None:
+    with shell.start("caps", "rag.query", "--watch", "--json") as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+    assert (first["event"], first["capability"], first["service"]) == ("appeared", "rag.query@1.0", "rag")
+    with shell.start("caps", "market.list", "--watch") as watching:
+        assert watching.stdout is not None
+        assert "appeared  market.list@1.0" in watching.stdout.readline()
+    assert shell.run("caps", "--watch").returncode == 2
+
+
 @pytest.mark.req("CLI-7")
 def test_caps_for_scripts_has_whole_ids_params_and_load(shell: Shell) -> None:
     offers = shell.json("caps", "--json")

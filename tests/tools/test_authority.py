@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet import ids
-from hearthnet.bus.calls import MOST_ATTEMPTS
+from hearthnet.bus.candidates import MOST_ATTEMPTS
 from hearthnet.bus.registry import OfferView
 from hearthnet.tools.authority import (
     DISPATCHES_PER_TOKEN,

@@ -5,7 +5,6 @@ The mutations are drawn from a fixed seed: the same frames in every run, many of
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -17,30 +16,15 @@ from hypothesis import strategies as st
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.ids import is_ulid
 from hearthnet.trust import approval, roster, token
 from hearthnet.trust.keys import Identity
 from hearthnet.wire import frame, header, offer, subjects
 from hearthnet.wire.frame import FrameError
+from tests.wire import fuzz
+from tests.wire.mutants import ANNA, BERTA, KEY, OPEN, WAYS, mutations, resigned
 
 Data = TypeVar("Data", bytes, str)
-ANNA, BERTA = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
-KEY = ANNA.box_key(ANNA.node_id, BERTA.node_id)
-HEADER = header.Header(
-    kind="open",
-    id="01HZX3Q4R5S6T7V8W9XA0BC1DE",
-    sender=ANNA.node_id,
-    community=BERTA.node_id,
-    time=1_795_292_100_000,
-    from_instance="a1b2c3d4",
-    to=BERTA.node_id,
-    to_instance="z9y8x7w6",
-    capability="market.post@1.0",
-    deadline=30_000,
-    seq=3,
-    approval={"v": 1, "time": 5, "nested": [{"a": None}, "é🕯"]},
-)
-BODY = b'{"params":{"a":1},"input":{"title":"Kerzen \xf0\x9f\x95\xaf","tags":["a","b"],"ttl_seconds":3600}}'
+HEADER, BODY = OPEN
 NOTICE = offer.encode(
     offer.Notice(
         (
@@ -57,46 +41,6 @@ NOTICE = offer.encode(
         )
     )
 )
-SPLICES = [
-    b"",
-    b"\n",
-    b'"',
-    b"\\ud800",
-    b"\xff",
-    b"\x00",
-    b"[" * 2000,
-    b'{"a":' * 2000,
-    b"9" * 5000,
-    b"1e999",
-    b"-1",
-    b"null",
-    b"HN1 s ",
-    b"HN1 p\n",
-    b"HN1 b\n",
-    b'"kind":"call",',
-    b"NaN",
-    "🕯".encode(),
-]
-
-
-def mutations(whole: bytes, number: int, seed: int) -> Iterator[bytes]:
-    """`number` versions of `whole` with bytes changed, cut out, doubled, or something spliced in."""
-    chance = random.Random(seed)
-    for _ in range(number):
-        data = bytearray(whole)
-        for _ in range(chance.randint(1, 3)):
-            start = chance.randrange(len(data) + 1)
-            end = min(len(data), start + chance.choice((0, 1, 2, 10)))
-            match chance.randrange(4):
-                case 0:
-                    data[start:end] = bytes(chance.randrange(256) for _ in range(end - start))
-                case 1:
-                    del data[start:end]
-                case 2:
-                    data[start:start] = data[start:end]
-                case _:
-                    data[start:end] = chance.choice(SPLICES)
-        yield bytes(data)
 
 
 def outcomes(read: Callable[[Data], Any], frames: Iterator[Data]) -> Counter[str]:
@@ -109,41 +53,6 @@ def outcomes(read: Callable[[Data], Any], frames: Iterator[Data]) -> Counter[str
         except (FrameError, HearthNetError) as error:
             seen[type(error).__name__] += 1
     return seen
-
-
-def resigned(content: bytes) -> bytes:
-    """A frame that a hostile member really signed, whatever is in it."""
-    return b"HN1 s " + ids.b64(ANNA.sign(frame.PURPOSE, content)).encode() + b"\n" + content
-
-
-@pytest.mark.req("WIRE-4", "WIRE-5")
-def test_no_changed_frame_opens_and_none_breaks_the_reader() -> None:
-    signed = frame.signed(HEADER, BODY, ANNA)
-    boxed = frame.box(signed, KEY)
-    altered = (data for data in mutations(boxed, 8_000, 1) if data != boxed)
-    assert set(outcomes(lambda data: frame.unbox(data, KEY), altered)) == {"FrameError"}
-    altered = (data for data in mutations(signed, 8_000, 2) if data != signed and data[:6] == frame.SIGNED)
-    assert set(outcomes(lambda data: frame.read(data, ANNA.node_id), altered)) == {"FrameError"}
-
-
-@pytest.mark.req("WIRE-5", "WIRE-13")
-def test_what_a_member_can_say_under_its_own_key_breaks_nobody() -> None:
-    """The box and the signature are right; what is inside is not."""
-    content = header.encode(HEADER) + b"\n" + BODY
-
-    def read(data: bytes) -> None:
-        opened = frame.read(data, ANNA.node_id)
-        again = frame.read(frame.plain(opened.header, opened.body), ANNA.node_id)
-        assert again.header == opened.header
-        assert opened.header.sender == ANNA.node_id
-        assert is_ulid(opened.header.id)
-        assert subjects.reply(BERTA.node_id, ANNA.node_id, opened.header.from_instance, opened.header.id)
-
-    plain = outcomes(read, (frame.PLAIN + data for data in mutations(content, 12_000, 3)))
-    signed = outcomes(read, (resigned(data) for data in mutations(content, 2_000, 4)))
-    for seen in (plain, signed):
-        assert set(seen) == {"read", "FrameError"}
-        assert min(seen.values()) > sum(seen.values()) / 10, "the mutations should hit both"
 
 
 @pytest.mark.req("WIRE-5", "WIRE-11")
@@ -232,3 +141,32 @@ def test_any_json_in_the_place_of_a_document_is_read_or_refused(value: object) -
     data = msgspec.json.encode(value)
     assert set(outcomes(header.decode, iter([data]))) == {"HearthNetError"}
     assert set(outcomes(offer.decode, iter([data]))) == {"FrameError"}
+
+
+@pytest.mark.req("WIRE-4", "WIRE-5", "WIRE-13", "WIRE-16")
+def test_spoilt_frames_are_refused_as_frames_and_none_is_slow() -> None:
+    """The short form of `make fuzz`: behind the box, the signature and the JSON, too."""
+    outcome = fuzz.run(15_000, 1)
+    assert outcome.slowest_seconds < fuzz.SLOWEST_SECONDS, outcome.slowest
+    for way in WAYS:
+        assert outcome.count(way) > 1_500
+    for way in ("box changed", "signed frame changed", "noise"):
+        assert outcome.count(way, "read") == 0
+    for way in (
+        "plain frame changed",
+        "changed, then signed",
+        "header rewritten",
+        "header rewritten, signed",
+    ):
+        assert outcome.count(way, "read") > outcome.count(way) / 10, "the mutations should hit both"
+
+
+@pytest.mark.req("WIRE-16")
+def test_a_frame_that_breaks_the_reader_is_told_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(data: bytes) -> frame.Frame:
+        raise KeyError("that nobody expected")
+
+    monkeypatch.setattr(fuzz, "opened", broken)
+    with pytest.raises(KeyError) as caught:
+        fuzz.run(5, 1)
+    assert "seed 1, spoilt so: " in caught.value.__notes__[0]

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import Bus, OfferView, find_contract
-from hearthnet.bus.attempt import Request, deadline
-from hearthnet.bus.calls import _ask
+from hearthnet.bus import Bus, OfferView
 from hearthnet.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -61,9 +59,9 @@ async def offered(bus: Bus, number: int) -> list[OfferView]:
 
 async def code_at(bus: Bus, view: OfferView, token: str = "") -> str:
     """What one process answers: empty where it does what it is asked."""
-    request = Request(contract=find_contract(LIST), body=LISTING, token=token)
+    node, instance = view.node, view.offer.instance
     try:
-        await _ask(bus.peer, request, view, deadline(5))
+        await bus.call(LIST, LISTING, token=token, timeout_seconds=5, node=node, instance=instance)
     except HearthNetError as error:
         return error.code
     return ""

@@ -1,0 +1,210 @@
+"""Following who offers a capability; and a process that is killed is gone from every router."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet import ids
+from hearthnet.bus import watch as watching
+from hearthnet.bus.registry import OfferView
+from hearthnet.bus.watch import Event, OfferChange, OfferWatch, Pending
+from hearthnet.errors import HearthNetError
+from hearthnet.types import parse_capability
+from hearthnet.wire.offer import OfferRecord
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import QUERY, ProbeService, query
+from tests.helpers.processes import child_environment
+from tests.helpers.waiting import wait_for
+
+NODE = ids.node_id(bytes(32))
+
+
+def _view(instance: int, in_flight: int = 0) -> OfferView:
+    record = OfferRecord(
+        capability=QUERY,
+        instance=f"{instance:08}",
+        schema_hash="",
+        params={},
+        max_concurrent=1,
+        in_flight=in_flight,
+        issued_at=0,
+        expires_at=1,
+    )
+    return OfferView(NODE, parse_capability(QUERY), record)
+
+
+@pytest.mark.req("BUS-28")
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=60))
+def test_a_slow_reader_ends_up_with_what_is_true(steps: list[tuple[int, bool, bool]]) -> None:
+    """Whatever it missed in between; and never has more waiting than there are offers."""
+    pending, there, seen = Pending(), dict[str, OfferView](), dict[str, OfferView]()
+
+    def read() -> None:
+        change = pending.take()
+        key = change.view.offer.instance
+        assert (key in seen) == (change.event != "appeared")
+        seen.pop(key, None)
+        if change.event != "gone":
+            seen[key] = change.view
+
+    for count, (instance, present, reads) in enumerate(steps):
+        view = _view(instance, count)
+        key = view.offer.instance
+        event: Event = "gone" if not present else "changed" if key in there else "appeared"
+        if present or key in there:
+            pending.put(event, view)
+            there.pop(key, None)
+            if present:
+                there[key] = view
+        assert len(pending) <= 4
+        if reads and len(pending):
+            read()
+    while len(pending):
+        read()
+    assert seen == there
+
+
+async def _next(changes: OfferWatch, seconds: float = 3) -> OfferChange:
+    async with asyncio.timeout(seconds):
+        return await anext(changes)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("BUS-28")
+async def test_what_appears_changes_and_goes_is_told(mesh: Mesh) -> None:
+    service, go = ProbeService(), asyncio.Event()
+
+    async def wait(call: object) -> None:
+        await go.wait()
+
+    async with await mesh.guest_bus() as guest, guest.watch("rag.query") as changes:
+        async with mesh.hosting(service) as host:
+            first = await _next(changes)
+            assert (first.event, first.view.offer.instance) == ("appeared", host.peer.instance)
+            service.answer = wait
+            asking = asyncio.create_task(guest.call(QUERY, query()))
+            await wait_for(lambda: service.calls, 3, "the call")
+            await host.refresh()
+            busy = await _next(changes)
+            assert (busy.event, busy.view.offer.in_flight) == ("changed", 1)
+            go.set()
+            await asking
+            service.places = 9
+            await host.refresh()
+            while (await _next(changes)).view.offer.max_concurrent != 9:
+                pass
+        while (await _next(changes)).event != "gone":
+            pass
+        assert guest._discovery.registry.everything(0) == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("BUS-28")
+async def test_what_is_there_already_comes_first_and_the_end_is_clean(mesh: Mesh) -> None:
+    async with mesh.hosting(ProbeService(trust="self")):
+        bus = await mesh.bus()
+        before = asyncio.all_tasks()
+        async with bus.watch(QUERY) as changes:
+            assert (await _next(changes)).event == "appeared", "it is asked for: nobody announces it"
+        assert asyncio.all_tasks() == before
+        assert not [
+            watcher for watchers in bus._discovery.registry._watchers.values() for watcher in watchers
+        ]
+        async with bus.watch(QUERY) as changes:
+            assert (await _next(changes)).event == "appeared"
+            ending = asyncio.create_task(anext(changes, None))
+            await bus.close()
+            assert await asyncio.wait_for(ending, 3) is None
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("BUS-28")
+async def test_what_nobody_knows_cannot_be_watched(mesh: Mesh) -> None:
+    async with await mesh.bus() as bus:
+        with pytest.raises(HearthNetError, match=r"rag\.query"):
+            bus.watch("rag.qery")
+
+
+_HOST = """
+import asyncio, sys
+from pathlib import Path
+from hearthnet.bus.bus import Bus
+from hearthnet.config import Config, Home
+from hearthnet.service import hosted
+from hearthnet.service.context import NodeContext
+from hearthnet.service.host import Host
+from hearthnet.service.status import Status
+from tests.helpers.probe import ProbeService
+
+async def main(folder, url, lifetime):
+    hosted.LIFETIME_MS = int(lifetime)
+    home, service = Home.resolve(Path(folder)), ProbeService()
+    bus = await Bus.join(home, url, "probe")
+    node = NodeContext(home, Config(), url, "probe", bus, Status(None))
+    await service.start(node)
+    host = Host(service, node)
+    await host.open()
+    print(bus.peer.instance, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def _hosting_process(mesh: Mesh, lifetime_ms: int) -> tuple[asyncio.subprocess.Process, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _HOST,
+        str(mesh.home.path),
+        mesh.server.url,
+        str(lifetime_ms),
+        stdout=asyncio.subprocess.PIPE,
+        env=child_environment(PYTHONPATH=os.getcwd()),
+    )
+    assert process.stdout is not None
+    return process, (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("BUS-29")
+async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(mesh: Mesh) -> None:
+    process, instance = await _hosting_process(mesh, 30_000)
+    async with await mesh.guest_bus() as guest, mesh.hosting(ProbeService(), at=mesh.guest) as near:
+        chosen = mesh.identity.node_id
+        assert (await guest.call(QUERY, query(), node=chosen)).instance == instance
+        registry = guest._discovery.registry
+        process.send_signal(signal.SIGKILL)
+        asked = asyncio.get_running_loop().time()
+        # The server may not have noticed yet: the call is handed to it, and nobody says that it is lost.
+        with pytest.raises(HearthNetError) as caught:
+            await guest.call(QUERY, query(), node=chosen)
+        assert caught.value.code in ("not_found", "partition")
+        assert asyncio.get_running_loop().time() - asked < 6, "of the ten that the call had"
+        await process.wait()
+        assert instance not in {view.offer.instance for view in registry.everything(0)}
+        assert (await guest.call(QUERY, query())).instance == near.peer.instance
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("BUS-29")
+async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(mesh: Mesh) -> None:
+    """Nobody asks it, and nobody says that it is gone. Its offers say 3 s here, for 30."""
+    process, instance = await _hosting_process(mesh, 3_000)
+    clock = asyncio.get_running_loop().time
+    async with await mesh.guest_bus() as guest, guest.watch(QUERY) as changes:
+        first = await _next(changes)
+        heard = clock()
+        assert (first.event, first.view.offer.instance) == ("appeared", instance)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        assert (await _next(changes, 6)).event == "gone"
+        assert clock() - heard <= 3.0 + watching.LOOK_SECONDS + 0.5
+        assert guest._discovery.registry.everything(0) == []
