@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 import msgspec
@@ -168,19 +169,19 @@ class Answer:
     """Waits for one reply; signs of life of a slow provider push its end away."""
 
     def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._peer = peer
         self._view = view
         self._call_id = call_id
         self._inside = local.inside(peer, view.node, view.offer.instance) is not None
-        self._clock = loop.time
-        self._future: asyncio.Future[Frame] = loop.create_future()
-        self._heard = self._clock()
-        self._looked = 0.0
+        self._future: asyncio.Future[Frame] = self._loop.create_future()
+        self._heard = self._looked = self._loop.time()
+        self._until = 0.0
+        self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
         """The reply, or a sign of life."""
-        self._heard = self._clock()
+        self._heard = self._loop.time()
         from_it = frame.header.sender == self._view.node
         if from_it and frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
@@ -202,20 +203,40 @@ class Answer:
         After some seconds without one it is looked whether the process is still there: the server does not
         say by itself that one died which it had handed the call to.
         """
-        while not self._future.done():
-            silent_at = self._heard + SILENCE_MS / 1000
-            look_at = max(self._heard, self._looked) + LOOK_SECONDS
-            now = self._clock()
-            if now >= until:
-                raise HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time")
-            if now >= silent_at:
-                raise HearthNetError("partition", f"{ids.short_id(self._view.node)} has gone silent")
-            if now >= look_at:
+        self._until = until
+        self._timer = self._loop.call_at(self._next_look(), self._due)
+        try:
+            return await self._future
+        finally:
+            self._timer.cancel()
+
+    def _silent_at(self) -> float:
+        return self._heard + SILENCE_MS / 1000
+
+    def _next_look(self) -> float:
+        """When something is to be done, unless the answer comes before."""
+        return min(self._until, self._silent_at(), max(self._heard, self._looked) + LOOK_SECONDS)
+
+    def _due(self) -> None:
+        if self._future.done():
+            return
+        now = self._loop.time()
+        if now >= self._until:
+            late = f"{ids.short_id(self._view.node)} gave no answer in time"
+            self._future.set_exception(HearthNetError("timeout", late))
+        elif now >= self._silent_at():
+            silent = f"{ids.short_id(self._view.node)} has gone silent"
+            self._future.set_exception(HearthNetError("partition", silent))
+        else:
+            if now >= self._next_look():
                 self._looked = now
-                await control(self._peer, self._view, self._call_id, "ack", b"{}")
-                continue
-            await asyncio.wait({self._future}, timeout=min(until, silent_at, look_at) - now)
-        return self._future.result()
+                self._looking = self._loop.create_task(self._look())
+            self._timer = self._loop.call_at(self._next_look(), self._due)
+
+    async def _look(self) -> None:
+        """Says a word to the process: where it is gone, the server says so."""
+        with contextlib.suppress(HearthNetError):
+            await control(self._peer, self._view, self._call_id, "ack", b"{}")
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:

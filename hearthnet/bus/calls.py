@@ -93,7 +93,7 @@ async def _ask(
 async def _answer(peer: Peer, request: Request, view: OfferView, until: float, trace: Entry) -> Reply:
     call_id = ids.new_ulid()
     answer = Answer(peer, view, call_id)
-    forget = peer.replies.expect(call_id, answer)
+    peer.replies.expect(call_id, answer)
     try:
         await send(peer, request, view, "call", call_id, left_ms(request, until), trace)
         frame = await answer.wait(until)
@@ -103,7 +103,7 @@ async def _answer(peer: Peer, request: Request, view: OfferView, until: float, t
             await control(peer, view, call_id, "cancel", b"{}")
         raise
     finally:
-        forget()
+        peer.replies.forget(call_id)
     trace.bytes_in = len(frame.body)
     body = parse_body(frame)
     _check_reply(request, body, view)

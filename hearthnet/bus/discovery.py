@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hearthnet import ids
@@ -202,7 +203,8 @@ class Discovery:
     async def _ask(self, wanted: str, finding: Finding) -> Finding:
         peer = self._peer
         header = peer.header("find", ids.new_ulid(), capability=wanted)
-        finding.forget = peer.replies.expect(header.id, finding)
+        peer.replies.expect(header.id, finding)
+        finding.forget = partial(peer.replies.forget, header.id)
         try:
             nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)
             data = frames.signed(header, b"", peer.identity)

@@ -47,14 +47,13 @@ class Replies:
         self._waiting: dict[str, Waiter] = {}
         self.dropped = 0
 
-    def expect(self, call_id: str, waiter: Waiter) -> Callable[[], None]:
-        """Hands frames with `call_id` to `waiter` until the returned function is called."""
+    def expect(self, call_id: str, waiter: Waiter) -> None:
+        """Hands frames with `call_id` to `waiter` from now on."""
         self._waiting[call_id] = waiter
 
-        def forget() -> None:
-            self._waiting.pop(call_id, None)
-
-        return forget
+    def forget(self, call_id: str) -> None:
+        """Nobody waits for `call_id` any more."""
+        self._waiting.pop(call_id, None)
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """One message on a reply subject of this process."""

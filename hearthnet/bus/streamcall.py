@@ -67,7 +67,6 @@ class StreamCall:
         self._listing: Listing | None = None
         self._asked_ms = self._first_ms = 0
         self._id = ""
-        self._forget = _nothing
         self._pulse: asyncio.Task[None] | None = None
 
     @property
@@ -97,7 +96,7 @@ class StreamCall:
         except HearthNetError as broken:
             _log.info("not cancelled, the provider will notice: %s", broken)
         finally:
-            self._forget()
+            self._peer.replies.forget(self._id)
 
     def __aiter__(self) -> Self:
         return self
@@ -191,7 +190,7 @@ class StreamCall:
             self._discovery.registry.end(listing, code, (self._first_ms or now) - self._asked_ms, now)
 
     async def _open(self) -> None:
-        self._forget()
+        self._peer.replies.forget(self._id)
         listing = await self._candidates.next_in_time(self._until)
         self._discovery.registry.begin(listing)
         self._listing, self._view = listing, listing.view
@@ -201,13 +200,13 @@ class StreamCall:
         self._incoming = Incoming(steady_ms())
         self._over = False
         self._consumed = 0
-        self._forget = self._peer.replies.expect(self._id, self)
+        self._peer.replies.expect(self._id, self)
         try:
             left = left_ms(self._request, self._until)
             await send(self._peer, self._request, self._view, "open", self._id, left, self._trace)
         except BaseException as error:
             self._incoming.ended = self._over = True
-            self._forget()
+            self._peer.replies.forget(self._id)
             self._judge(blame(self._peer, error) if isinstance(error, HearthNetError) else None)
             raise
 
@@ -264,7 +263,3 @@ class StreamCall:
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:
             await control(self._peer, self._view, self._id, kind, body)
-
-
-def _nothing() -> None:
-    """Before the first opening there is nothing to forget."""

@@ -31,6 +31,7 @@ class Contracts:
         for capability in sorted(map(parse_capability, stems)):
             self._known.setdefault(capability.name, []).append(capability)
         self._loaded: dict[Capability, Contract] = {}
+        self._found: dict[tuple[str, tuple[int, int] | None], Contract] = {}
 
     def __iter__(self) -> Iterator[Contract]:
         """All contracts, by name and version."""
@@ -63,11 +64,15 @@ class Contracts:
 
         Without `version`, the newest of all, or of what `name` carries itself. Errors as in `get`.
         """
+        known = self._found.get((name, version))
+        if known is not None:
+            return known
         bare, own = split_name(name)
         wanted = version or own
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
-                return self._load(capability)
+                found = self._found[name, version] = self._load(capability)
+                return found
         raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
 
     def _versions(self, name: str) -> list[Capability]:

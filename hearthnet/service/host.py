@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from hearthnet.bus.clocks import RULE as CLOCK_RULE
@@ -21,7 +22,7 @@ from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
 from hearthnet.service.peer_rates import PeerRates
 from hearthnet.service.running import Outbox, Running, as_wire_error
-from hearthnet.service.tasks import TaskSet
+from hearthnet.service.tasks import TaskSet, end
 from hearthnet.service.traced import Traced
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
@@ -44,6 +45,7 @@ class Host:
         self._rates = PeerRates(node.config.limits)
         self._endpoints = endpoints(service) | endpoints(Traced(peer, service.name))
         self._built_in = [self._host(Traced.OFFER)]
+        self._loop = asyncio.get_running_loop()
         self._tasks = TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
@@ -101,6 +103,7 @@ class Host:
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
+        await end(set(tasks))
         await self._tasks.close()
         self.peer.inside = None
 
@@ -173,14 +176,15 @@ class Host:
         call_id = running.header.id
         self._running[call_id] = running
         running.take_place()
-        running.task = self._tasks.start(running.run(), f"call {call_id}")
+        running.task = self._loop.create_task(running.run(), name=call_id)
+        running.task.add_done_callback(partial(self._ended, running))
 
-        def ended(task: asyncio.Task[None]) -> None:
-            running.free_place()
-            self._running.pop(call_id, None)
-            self.peer.traces.end(running.trace)
-
-        running.task.add_done_callback(ended)
+    def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
+        running.free_place()
+        self._running.pop(running.header.id, None)
+        self.peer.traces.end(running.trace)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the call %s failed", running.header.id, exc_info=error)
 
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)

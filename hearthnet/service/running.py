@@ -33,6 +33,7 @@ from hearthnet.wire.stream import KEEPALIVE_MS
 
 _log = logging.getLogger(__name__)
 ALIVE: Final = "alive"
+_ENCODER: Final = msgspec.json.Encoder()
 _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again with the same client_id"
 
 
@@ -63,18 +64,28 @@ class Outbox:
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             await self._send("frame", {}, event=ALIVE)
 
-    async def _send(self, kind: Kind, body: dict[str, Any], *, signed: bool = False, **fields: Any) -> None:
+    async def _send(
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        signed: bool = False,
+        seq: int = 0,
+        event: str = "",
+        code: str = "",
+    ) -> None:
         self._last_ms = steady_ms()
-        header = self._peer.header(
-            kind, self._to.id, to=self._to.sender, to_instance=self._to.from_instance, **fields
+        peer, to = self._peer, self._to
+        header = peer.header(
+            kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
         )
-        data = msgspec.json.encode(body)
+        data = _ENCODER.encode(body)
         self._trace.bytes_out += len(data)
         if self._inside:
-            self._peer.replies.deliver(local.frame(self._peer, header, data, signed=signed))
+            peer.replies.deliver(local.frame(peer, header, data, signed=signed))
             return
-        inner = frames.signed(header, data, self._peer.identity) if signed else frames.plain(header, data)
-        await self._peer.link.publish(self._subject, frames.box(inner, self._peer.keys.to(self._to.sender)))
+        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
+        await peer.link.publish(self._subject, frames.box(inner, peer.keys.to(to.sender)))
 
 
 class Running:
@@ -94,6 +105,7 @@ class Running:
         self._admitted = admitted
         self._evidence = frame.evidence
         self._began: tuple[Call[Any, Any], int] | None = None
+        self._late = False
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
@@ -115,22 +127,42 @@ class Running:
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     async def _work(self) -> None:
-        seconds = min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
-        until = asyncio.get_running_loop().time() + seconds
-        limit = asyncio.timeout_at(until)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
+        limit = loop.call_at(until, self._expire)
         try:
-            async with limit:
+            try:
                 reply = await self._carry_out(self._call(until))
+            finally:
+                limit.cancel()
             await self._succeed(reply)
         except asyncio.CancelledError:
-            await self._cancelled()
-            raise
+            if not self._was_late():
+                await self._cancelled()
+                raise
+            await self._fail(self._timeout())
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
             # What a handler raises is its own failure; not even SystemExit ends the calls of others.
-            late = HearthNetError("timeout", f"{self.header.capability} did not finish in time")
-            await self._fail(late if limit.expired() else as_wire_error(error, self.header.capability))
+            late = self._was_late()
+            await self._fail(self._timeout() if late else as_wire_error(error, self.header.capability))
+
+    def _expire(self) -> None:
+        """The caller's deadline has passed: stops the handler."""
+        if self.task is not None:
+            self._late = True
+            self.task.cancel()
+
+    def _was_late(self) -> bool:
+        """Whether it was the deadline alone that stopped the handler, in which case its caller is told so."""
+        if not self._late:
+            return False
+        self._late = False
+        return self.task is None or self.task.uncancel() == 0
+
+    def _timeout(self) -> HearthNetError:
+        return HearthNetError("timeout", f"{self.header.capability} did not finish in time")
 
     def take_place(self) -> None:
         """Counts against the offer's places from now on, so that calls which come together are counted."""
@@ -165,31 +197,34 @@ class Running:
 
     async def _carry_out(self, call: Call[Any, Any]) -> Reply:
         """What the handler answers; its effect happens once, and not without a record."""
-        endpoint = self._admitted.endpoint
-        streams = endpoint.contract.stream_schema is not None
-
-        async def work() -> Reply:
-            token = handling(self.trace)
-            try:
-                reply = await (endpoint.method(call, self.stream) if streams else endpoint.method(call))
-            finally:
-                handled(self.trace, token)
-            return msgspec.convert(reply, Reply)
-
+        endpoint, claims = self._admitted.endpoint, self._admitted.claims
         effect = endpoint.contract.side_effects
-        # Services know their own keys only, so that the same one may stand for an effect of each.
-        key = f"{call.contract.id} {call.idempotency_key}" if call.idempotency_key else ""
-        await self._budget.charge(self._admitted.claims, effect=effect, idempotency_key=key)
+        if claims is not None:
+            # Services know their own keys only, so that the same one may stand for an effect of each.
+            key = f"{call.contract.id} {call.idempotency_key}" if call.idempotency_key else ""
+            await self._budget.charge(claims, effect=effect, idempotency_key=key)
         if not effect:
-            return await work()
+            return await self._handle(call)
         self._began = call, await self._records.begin(call, event_sourced=endpoint.event_sourced)
         if endpoint.event_sourced or not claimable(call):
-            return await work()
-        return await self._records.once(call, work)
+            return await self._handle(call)
+        return await self._records.once(call, lambda: self._handle(call))
+
+    async def _handle(self, call: Call[Any, Any]) -> Reply:
+        """What the service's method returns."""
+        endpoint, token = self._admitted.endpoint, handling(self.trace)
+        try:
+            if endpoint.contract.stream_schema is None:
+                reply = await endpoint.method(call)
+            else:
+                reply = await endpoint.method(call, self.stream)
+        finally:
+            handled(self.trace, token)
+        return msgspec.convert(reply, Reply)
 
     async def _succeed(self, reply: Reply) -> None:
         endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
-        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000} | self._consent()
+        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000, **self._consent()}
         output = msgspec.to_builtins(reply.output)
         if self.stream.unary:
             body = {"output": output, "meta": meta}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -31,8 +32,15 @@ class Stream:
         self._contract = contract
         self._publish = publish
         self._outgoing = Outgoing(steady_ms())
-        self._room = asyncio.Event()
-        self._inputs: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_INPUTS)
+
+    @cached_property
+    def _room(self) -> asyncio.Event:
+        """Set whenever the window may have room again."""
+        return asyncio.Event()
+
+    @cached_property
+    def _inputs(self) -> asyncio.Queue[dict[str, Any]]:
+        return asyncio.Queue(_MOST_INPUTS)
 
     @property
     def unary(self) -> bool:

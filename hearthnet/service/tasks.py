@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Set
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
@@ -26,21 +26,26 @@ class TaskSet:
         return task
 
     async def close(self) -> None:
-        """Cancels what still runs and waits for it.
-
-        Again and again: what a task waits for may keep the cancellation to itself. `asyncio.wait_for` does so
-        before Python 3.12 where its end and the cancellation meet, and the NATS client waits that way.
-        """
-        for _ in range(_MOST_TIMES):
-            running = {task for task in self._tasks if not task.done()}
-            if not running:
-                return
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running, timeout=_AGAIN_SECONDS)
-        _log.error("still running: %s", ", ".join(task.get_name() for task in self._tasks))
+        """Cancels what still runs and waits for it."""
+        await end(self._tasks)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the task %s failed", task.get_name(), exc_info=error)
+
+
+async def end(tasks: Set[asyncio.Task[None]]) -> None:
+    """Cancels those of `tasks` that run and waits for them.
+
+    Again and again: what a task waits for may keep the cancellation to itself. `asyncio.wait_for` does so
+    before Python 3.12 where its end and the cancellation meet, and the NATS client waits that way.
+    """
+    for _ in range(_MOST_TIMES):
+        running = {task for task in tasks if not task.done()}
+        if not running:
+            return
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=_AGAIN_SECONDS)
+    _log.error("still running: %s", ", ".join(task.get_name() for task in tasks))

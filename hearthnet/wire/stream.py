@@ -33,6 +33,8 @@ TERMINAL: Final = frozenset({"done", "error"})
 class Outgoing:
     """The provider's end: numbers frames, holds the window, notices a caller that is gone."""
 
+    __slots__ = ("_heard_ms", "acked", "ended", "sent")
+
     def __init__(self, now_ms: int) -> None:
         self.sent = 0
         self.acked = 0
