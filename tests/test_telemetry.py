@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hearthnet import telemetry
 from hearthnet.bus.trace import Traces
-from hearthnet.config import TelemetryConfig
+from hearthnet.config import Home, TelemetryConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.telemetry.entry import Entry
 from hearthnet.telemetry.exporter import FLUSH_SECONDS, Exporter
 from hearthnet.telemetry.settings import Settings, settings
+from hearthnet.up.run import run
 from tests.helpers.collector import Collector
 
 AT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -88,6 +90,18 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(HearthNetError, match=r"pip install 'hearthnet\[telemetry\]'.*none") as caught:
         telemetry.check(URL)
     assert caught.value.exit_status == 2
+
+
+@pytest.mark.req("TRACE-5")
+def test_a_node_that_cannot_export_what_its_settings_want_does_not_start(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "hearthnet.toml").write_text(f'[telemetry]\nendpoint = "{URL}"\n')
+    monkeypatch.delitem(sys.modules, "hearthnet.telemetry.exporter")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(HearthNetError, match="not installed"):
+        run(Home(home), specs=())
+    assert not Home(home).state.exists()
 
 
 @pytest.mark.req("TRACE-5")

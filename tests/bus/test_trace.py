@@ -15,6 +15,7 @@ from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.telemetry.entry import Entry
 from hearthnet.wire import traceparent
 from hearthnet.wire.header import Header
+from tests.helpers.collector import Collector
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -289,3 +290,50 @@ async def test_calls_of_a_handler_and_of_its_tasks_belong_to_its_trace(mesh: Mes
     callers = [entry for entry in served if entry.side == "caller"]
     assert {entry.parent for entry in callers} == {provider.handler}
     assert {entry.above for entry in behind_it} == {entry.traceparent for entry in callers}
+
+
+@pytest.mark.req("TRACE-1", "TRACE-3")
+@pytest.mark.asyncio
+async def test_a_call_inside_one_process_leaves_both_its_entries_there(mesh: Mesh) -> None:
+    service = Relay()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+
+        async def act(call: Call[Any, Any]) -> None:
+            if call.body["input"]["query"] == "again":
+                await service.bus.call(QUERY, query("once"))
+
+        service.answer = act
+        await bus.call(QUERY, query("again"))
+        inner, called, outer = await ended(host.peer.traces, 3)
+    assert [entry.side for entry in (inner, called, outer)] in (
+        ["provider", "caller", "provider"],
+        ["caller", "provider", "provider"],
+    )
+    inner, called = sorted((inner, called), key=lambda entry: entry.side, reverse=True)
+    assert (inner.parent, called.parent) == (called.span, outer.handler)
+    assert (called.bytes_out, called.bytes_in) == (inner.bytes_in, inner.bytes_out)
+
+
+@pytest.mark.req("TRACE-4")
+@pytest.mark.asyncio
+async def test_a_process_sends_what_it_traced_to_where_it_was_told(mesh: Mesh) -> None:
+    with Collector() as collector:
+        bus = await Bus.join(mesh.home, mesh.server.url, "test", telemetry_to=collector.url)
+        async with mesh.hosting(ProbeService()), bus:
+            await bus.call(QUERY, query())
+    [span] = collector.spans
+    assert (span.service, span.name, span.parent) == ("hearthnet-test", QUERY, "")
+    counts = {point.name: point.value for point in collector.points}
+    assert (counts["hearthnet.calls"], counts["hearthnet.calls.in_flight"]) == (1, 0)
+
+
+@pytest.mark.req("TRACE-5")
+@pytest.mark.asyncio
+async def test_a_process_that_cannot_send_it_leaves_the_bus_and_says_why(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
+    with pytest.raises(HearthNetError, match="otlp"):
+        await mesh.bus()
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    await (await mesh.bus()).close()
