@@ -16,12 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.bus import keyring
 from hearthnet.cli.run import run
 from hearthnet.cli.traces import tree
 from hearthnet.ids import unb64
+from hearthnet.node_state import NodeState
 from hearthnet.times import now_ms
 from hearthnet.trust.token import Scope, mint
 from tests.helpers.collector import Collector, Span
@@ -43,7 +45,6 @@ class Chain:
     shell: Shell
     exporting: Shell
     collector: Collector
-    workers: list[subprocess.Popen[bytes]]
     token: str
 
     def ask(self, *options: str, corpus: str = "front") -> subprocess.CompletedProcess[str]:
@@ -87,10 +88,10 @@ def chain() -> Iterator[Chain]:
         collector = stack.enter_context(Collector())
         shell, exporting = Shell(mesh.home.path), Exporting(mesh.home.path)
         exporting.endpoint = collector.url
-        workers = [
-            stack.enter_context(_worker(mesh, collector, *names))
-            for names in (("front", "back"), ("back", "-"))
-        ]
+        # The services hear of it from their node, the command from its environment.
+        _set_telemetry(mesh, collector.url)
+        for names in (("front", "back"), ("back", "-")):
+            stack.enter_context(_worker(mesh, *names))
         identity = keyring.load_identity(mesh.home.device_key)
         token = mint(
             identity,
@@ -100,23 +101,27 @@ def chain() -> Iterator[Chain]:
             now_ms=now_ms(),
             ttl_seconds=600,
         )
-        made = Chain(mesh, shell, exporting, collector, workers, token)
+        made = Chain(mesh, shell, exporting, collector, token)
         wait_for_sync(lambda: shell.run("caps", QUERY).stdout.count("corpus=") == 2, 30, "both services")
+        _set_telemetry(mesh, "")
         done = made.ask("--token", token)
         assert done.returncode == 0, done.stderr
         yield made
 
 
+def _set_telemetry(mesh: Mesh, endpoint: str) -> None:
+    """What the running node says of where its processes send spans."""
+    state = msgspec.json.decode(mesh.home.state.read_bytes(), type=NodeState)
+    mesh.home.state.write_bytes(msgspec.json.encode(msgspec.structs.replace(state, telemetry=endpoint)))
+
+
 @contextlib.contextmanager
-def _worker(mesh: Mesh, collector: Collector, own: str, next_one: str) -> Iterator[subprocess.Popen[bytes]]:
-    environment = child_environment(
-        PYTHONPATH=WORKER.parents[2], OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_BSP_SCHEDULE_DELAY="100"
-    )
-    with subprocess.Popen(
-        [sys.executable, str(WORKER), str(mesh.home.path), own, next_one], env=environment
-    ) as process:
+def _worker(mesh: Mesh, own: str, next_one: str) -> Iterator[None]:
+    command = [sys.executable, str(WORKER), str(mesh.home.path), own, next_one]
+    environment = child_environment(PYTHONPATH=WORKER.parents[2], OTEL_BSP_SCHEDULE_DELAY="100")
+    with subprocess.Popen(command, env=environment) as process:
         try:
-            yield process
+            yield
         finally:
             process.terminate()
             process.wait(10)
