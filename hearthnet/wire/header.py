@@ -62,17 +62,28 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str = ""
 
 
+LONGEST: Final = 65_536
+"""Bytes of a header. One of a megabyte, signed, would keep its reader busy for a tenth of a second."""
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Header)
 
 
 def encode(header: Header) -> bytes:
-    """The header's one line, without its end."""
-    return _ENCODER.encode(header)
+    """The header's one line, without its end; `payload_too_large` for one that nobody would read."""
+    line = _ENCODER.encode(header)
+    if len(line) > LONGEST:
+        raise HearthNetError(
+            "payload_too_large",
+            f"the header has {len(line)} bytes, and may have {LONGEST}: send a smaller token or grant",
+            details={"limit": LONGEST},
+        )
+    return line
 
 
 def decode(line: bytes | memoryview) -> Header:
     """The header in `line`; `bad_request` for anything that is none."""
+    if len(line) > LONGEST:
+        raise HearthNetError("bad_request", f"malformed header: longer than {LONGEST} bytes")
     header = read_json(line, _DECODER)
     if not ids.is_ulid(header.id):
         raise HearthNetError("bad_request", "malformed header: id is no ULID")

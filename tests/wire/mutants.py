@@ -190,7 +190,7 @@ def rewritten(chance: random.Random, original: Header) -> bytes:
                 chance.shuffle(members)
     if not chance.randrange(_RARE // 4):
         name = chance.choice(('"later"', '"approval"', '"token"', '"seq"'))
-        members.append((name, chance.choice(_LARGE)(chance.randrange(900_000))))
+        members.append((name, chance.choice(_LARGE)(chance.randrange(chance.choice((65_000, 900_000))))))
     text = "{" + ",".join(f"{name}:{value}" for name, value in members) + "}"
     return text.encode("utf-8", "surrogatepass")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid, node_id
-from hearthnet.wire.header import SUBJECT_KINDS, Header, Kind, decode, encode
+from hearthnet.wire.header import LONGEST, SUBJECT_KINDS, Header, Kind, decode, encode
 
 ID = "01HZX3Q4R5S6T7V8W9XA0BC1DE"
 NODE = node_id(bytes(32))
@@ -24,27 +25,34 @@ MINIMAL: dict[str, Any] = {
     "from_instance": "a1b2c3d4",
 }
 COUNTS = st.integers(0, 2**53 - 1)
-HEADERS = st.builds(
-    Header,
-    kind=st.sampled_from(get_args(Kind)),
-    id=st.builds(new_ulid, st.integers(0, 2**48 - 1)),
-    sender=st.text(),
-    community=st.text(),
-    time=COUNTS,
-    from_instance=st.from_regex(r"\A[a-z0-9]{8}\Z"),
-    to=st.text(),
-    to_instance=st.text(),
-    capability=st.text(),
-    deadline=COUNTS,
-    seq=COUNTS,
-    event=st.text(),
-    code=st.text(),
-    token=st.text(),
-    run=st.text(),
-    approval=st.none() | st.dictionaries(st.text(), st.text() | COUNTS, max_size=3),
-    idempotency_key=st.text(),
-    hops=COUNTS,
-)
+STRATEGY: dict[str, st.SearchStrategy[Any]] = {
+    "kind": st.sampled_from(get_args(Kind)),
+    "id": st.builds(new_ulid, st.integers(0, 2**48 - 1)),
+    "sender": st.text(),
+    "community": st.text(),
+    "time": COUNTS,
+    "from_instance": st.from_regex(r"\A[a-z0-9]{8}\Z"),
+    "to": st.text(),
+    "to_instance": st.text(),
+    "capability": st.text(),
+    "deadline": COUNTS,
+    "stream": st.text(),
+    "seq": COUNTS,
+    "event": st.text(),
+    "code": st.text(),
+    "token": st.text(),
+    "run": st.text(),
+    "approval": st.none() | st.dictionaries(st.text(), st.text() | COUNTS, max_size=3),
+    "grant": st.none() | st.dictionaries(st.text(), st.text() | COUNTS, max_size=3),
+    "use": COUNTS,
+    "idempotency_key": st.text(),
+    "hops": COUNTS,
+    "traceparent": st.text() | st.from_regex(r"\A00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z"),
+    "session": st.text(),
+}
+HEADERS = st.builds(Header, **STRATEGY)
+OPTIONAL = {field.name: field.default for field in msgspec.structs.fields(Header) if not field.required}
+GIVEN: dict[type, Any] = {str: "x \n🕯", int: 7, dict: {"v": 1, "x": [None, {"y": 0.5}]}}
 
 
 def line(**changes: Any) -> bytes:
@@ -59,6 +67,28 @@ def test_a_header_is_read_as_it_was_written_and_is_one_line(header: Header) -> N
     data = encode(header)
     assert decode(data) == header
     assert b"\n" not in data
+
+
+@pytest.mark.req("WIRE-4")
+def test_the_strategy_knows_every_field() -> None:
+    """A field that comes later must come here, too."""
+    assert set(STRATEGY) == set(Header.__struct_fields__)
+
+
+@pytest.mark.req("WIRE-4")
+def test_any_two_optional_fields_cross_together_and_in_any_company() -> None:
+    """Each pair alone, and each field missing alone: no field hides, replaces or needs another."""
+    values = {
+        name: GIVEN[type(field.default) if field.default is not None else dict]
+        for name, field in OPTIONAL.items()
+    }
+    chosen = [{first, second} for first in values for second in values]
+    chosen += [values.keys() - {name} for name in values]
+    for names in chosen:
+        header = msgspec.structs.replace(decode(line()), **{name: values[name] for name in names})
+        data = encode(header)
+        assert decode(data) == header
+        assert set(json.loads(data)) == MINIMAL.keys() | names
 
 
 @pytest.mark.req("WIRE-4")
@@ -139,6 +169,21 @@ def test_what_is_no_header_is_refused_however_it_is_broken(data: bytes) -> None:
     with pytest.raises(HearthNetError) as caught:
         decode(data)
     assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("WIRE-16")
+def test_a_header_has_a_length_beyond_which_nobody_reads_or_writes_it() -> None:
+    short = decode(line(token="x"))
+    room = LONGEST - len(encode(short)) + 1
+    longest = encode(msgspec.structs.replace(short, token="x" * room))
+    assert len(longest) == LONGEST
+    assert encode(decode(longest)) == longest
+    with pytest.raises(HearthNetError, match="longer than 65536") as caught:
+        decode(longest.replace(b'"x', b'"xx'))
+    assert caught.value.code == "bad_request"
+    with pytest.raises(HearthNetError, match="65537 bytes") as caught:
+        encode(msgspec.structs.replace(short, token="x" * (room + 1)))
+    assert (caught.value.code, caught.value.details["limit"]) == ("payload_too_large", LONGEST)
 
 
 @pytest.mark.req("WIRE-7")
