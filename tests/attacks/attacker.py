@@ -102,13 +102,13 @@ class Attacker:
         once they are answered, an answer to the attack would have been there, too.
         """
         answers = Answers()
-        forget = self.peer.replies.expect(call_id, answers)
+        self.peer.replies.expect(call_id, answers)
         try:
             await self.peer.link.publish(subject, data)
             assert await self.call(view, LIST, LIST_BODY) == "ok"
             assert await self.call(view, POST, post_body("An honest post")) == "ok"
         finally:
-            forget()
+            self.peer.replies.forget(call_id)
         return outcome(answers.frames)
 
     async def call(self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any) -> str:
@@ -121,12 +121,12 @@ class Attacker:
     async def deliver(self, subject: str, data: bytes, call_id: str) -> str:
         """Sends what has to be answered, and says with what code."""
         answers = Answers()
-        forget = self.peer.replies.expect(call_id, answers)
+        self.peer.replies.expect(call_id, answers)
         try:
             await self.peer.link.publish(subject, data)
             await asyncio.wait_for(answers.arrived.wait(), ANSWER_SECONDS)
         finally:
-            forget()
+            self.peer.replies.forget(call_id)
         return outcome(answers.frames)
 
 

@@ -38,12 +38,14 @@ class Neighbourhood:
         return self.members[name]
 
 
-def settle_in(folder: Path, *names: str, services: tuple[str, ...]) -> Neighbourhood:
-    """Founds a community in `folder` and takes in a member for each of `names`."""
+def settle_in(folder: Path, *names: str, services: tuple[str, ...], settings: str = "") -> Neighbourhood:
+    """Founds a community in `folder` and takes in a member for each of `names`; `settings` are the founder's
+    further ones, as TOML.
+    """
     home = Home.resolve(folder / "home")
     first_run.make_folders(home)
     enabled = ", ".join(f'"{service}"' for service in services)
-    home.config_file.write_text(_SETTINGS.format(services=enabled))
+    home.config_file.write_text(f"{_SETTINGS.format(services=enabled)}\n{settings}")
     prepared = first_run.prepare(home, lambda line: None)
     roster, members = prepared.roster, {name: Home.resolve(folder / name) for name in names}
     for name, guest in members.items():

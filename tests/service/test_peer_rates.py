@@ -123,7 +123,7 @@ async def _codes(bus: Bus, count: int, seconds: float) -> list[str]:
     return await asyncio.gather(*(one() for _ in range(count)))
 
 
-@pytest.mark.req("RATE-2")
+@pytest.mark.req("RATE-2", "ATTACK-25")
 @pytest.mark.asyncio
 async def test_another_node_is_held_to_its_rate_and_the_own_one_is_not(mesh: Mesh) -> None:
     service = ProbeService(places=100)
