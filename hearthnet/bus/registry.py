@@ -82,7 +82,9 @@ class Registry:
     def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
         """Takes what `node` announced. Offers with a malformed capability raise `bad_request`."""
         self.expire(heard_ms)
-        views = [_view(node, offer) for offer in offers]
+        known = self._nodes.get(node)
+        same = known[0].view.node if known else node
+        views = [_view(same, offer) for offer in offers]
         if withdrawn:
             for view in views:
                 listing = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
@@ -273,7 +275,7 @@ def _view(node: str, offer: OfferRecord) -> OfferView:
         service=intern(offer.service),
         version=intern(offer.version),
     )
-    return OfferView(intern(node), _capability(shared.capability), shared)
+    return OfferView(node, _capability(shared.capability), shared)
 
 
 _capability = lru_cache(maxsize=1_024)(parse_capability)
