@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -75,6 +76,8 @@ class Registry:
         self._shut: list[tuple[int, int, Listing]] = []
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
+        self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
+        """Who waits for a place that this process's calls take, by topic: the first is told of a free one."""
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
@@ -118,6 +121,10 @@ class Registry:
     def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
         """It ended, as `Health.end` says."""
         listing.own -= 1
+        if self.lines:
+            line = self.lines.get(subjects.topic(listing.view.capability))
+            if line:
+                line.popitem(last=False)[1]()
         health = listing.health
         state, p50_ms, failures = health.state, health.p50_ms, health.failures
         health.end(code, ms, now_ms)

@@ -133,7 +133,7 @@ async def test_a_full_process_that_stays_full_says_when_to_come_back(mesh: Mesh)
         first = asyncio.create_task(bus.call(QUERY, query()))
         await wait_for(lambda: service.calls, 2, "the first call")
         refusals = await asyncio.gather(
-            _refusal(bus.call(QUERY, query())), _refusal(other.call(QUERY, query()))
+            _refusal(bus.call(QUERY, query(), timeout_seconds=1)), _refusal(other.call(QUERY, query()))
         )
         first.cancel()
     assert [(one.code, one.retry_after_ms) for one in refusals] == [("capacity_exceeded", 250)] * 2
