@@ -155,6 +155,12 @@ class BackToBack(RuleBasedStateMachine):
             return
         self.send_now(event)
 
+    @rule()
+    def flood(self) -> None:
+        """The provider sends all that it may."""
+        while self.out.may_send:
+            self.send_now("token")
+
     @rule(event=st.sampled_from(["token", "done"]))
     def fail_to_send(self, event: str) -> None:
         """A frame is too large, or no JSON: it was never there."""
