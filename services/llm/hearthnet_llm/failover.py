@@ -143,9 +143,11 @@ class Failover:
         raise _together(problems)
 
     async def _asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """One model's answer; without tools where it has none, or turns out to have none."""
+        """One model's answer; without tools where it has none, or turns out to have none. A notice says so,
+        unless none was to be called.
+        """
         tools = bool(request.tools) and request.tool_choice != "none"
-        if backend.profile.tool_mode != "none" or not tools:
+        if backend.profile.tool_mode != "none":
             heard = False
             try:
                 async with aclosing(self._ask(backend, request)) as frames:
@@ -158,7 +160,8 @@ class Failover:
                     raise
         model = backend.profile.model
         single = without_tools(request, model)
-        yield notice(model)
+        if tools:
+            yield notice(model)
         async with aclosing(self._ask(backend, single)) as frames:
             async for frame in frames:
                 yield frame
