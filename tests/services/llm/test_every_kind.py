@@ -13,11 +13,12 @@ from typing import Any, Final
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.health import FEWEST
 from hearthnet.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame
-from tests.services.llm.model_server import ModelServer
+from tests.services.llm.model_server import HTML, ModelServer
 from tests.services.llm.test_bad_input import ALL
 from tests.services.llm.test_connecting import running
 from tests.services.llm.test_media import picture
@@ -235,6 +236,25 @@ async def test_two_calls_at_once_come_complete_in_order_with_their_usage(
                 assert (done["tokens_in"], done["tokens_out"], done["tool_path"]) == (3, 2, "native"), name
         heard = [event for event, _ in await streamed(bus, CHAT, ask(model="router", tools=TOOLS))]
         assert heard == ["notice", "token", "done"]
+
+
+@pytest.mark.req("LLM-55", "BUS-24")
+async def test_a_model_that_fails_again_and_again_shuts_out_no_other(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with everybody(mesh, monkeypatch) as (server, bus):
+        server.routes[KINDS["openai"].path] = HTML
+        codes = []
+        for _ in range(FEWEST + 2):
+            with pytest.raises(HearthNetError) as failed:
+                await bus.call(CHAT, ask(model="openai"))
+            codes.append(failed.value.code)
+        assert codes == [*["internal_error"] * FEWEST, "partition", "partition"]
+        for name in (*KINDS, "scripted"):
+            if name != "openai":
+                meta = (await bus.call(CHAT, ask(model=NAMES.get(name, name)))).body["meta"]
+                assert meta["model"] == NAMES.get(name, name)
+        assert (await bus.call(CHAT, ask())).body["meta"]["model"] != "openai"
 
 
 RESULTS: Final = [
