@@ -75,7 +75,7 @@ async def test_who_waits_for_a_process_that_is_killed_is_answered_by_another_or_
     """
 
     async def talk(what: str) -> None:
-        async with bus.stream(CHAT, _chat(what), session="held") as stream:
+        async with bus.stream(CHAT, _chat(what), session="held", timeout_seconds=15) as stream:
             assert [frame.data async for frame in stream] == [{"text": "first"}]
 
     async def there() -> bool:
