@@ -37,13 +37,19 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
     max_concurrent: int = 4
 
+    def supports_tools(self) -> bool:
+        """Whether the model calls tools: as the config says, else as was seen when it was asked to, else as
+        its server or its kind says (abilities.py).
+        """
+        return self.tool_mode != "none"
+
     def chat_params(self) -> dict[str, Any]:
         """The params of this model's llm.chat offer."""
         return {
             **self.complete_params(),
             "modalities": list(self.modalities),
-            "tools_supported": self.tool_mode != "none",
-            "max_tools_per_call": 0 if self.tool_mode == "none" else self.max_tools,
+            "tools_supported": self.supports_tools(),
+            "max_tools_per_call": self.max_tools if self.supports_tools() else 0,
             "tool_mode": self.tool_mode,
             "tools_by_name_only": self.tools_by_name_only,
         }
