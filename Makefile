@@ -64,7 +64,7 @@ layers: dev
 pytest: dev  ## the tests alone, with coverage data; ARGS selects
 	@echo "== tests"
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 floors: dev  ## coverage of the last `make pytest` against its floors
 	@echo "== coverage"
