@@ -17,6 +17,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     `ctx` counts tokens of prompt and answer together; not `ctx_known`: it is a guess, and nobody is refused
     for it. `most_result`: so many tokens of a tool's result are shown to the model at most; 0: all of it.
+    `continues`: it can be given the beginning of its answer (`Message.prefix`).
     `tools_by_name_only`: a tool call is only obtained when the caller demands one tool. An empty `languages`
     promises none in particular. `advice` is one line for people.
     """
@@ -34,6 +35,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     modalities: tuple[Literal["text", "vision"], ...] = ("text",)
     requires_internet: bool = False
     quotes: bool = False
+    continues: bool = False
     advice: str = ""
     max_concurrent: int = 4
 

@@ -270,6 +270,10 @@ RESULTS: Final = [
     {"role": "tool", "tool_call_id": "a", "content": "seen"},
     {"role": "tool", "tool_call_id": "b", "content": "broken", "is_error": True},
 ]
+BEGUN: Final = [
+    {"role": "user", "content": "Tell a story."},
+    {"role": "assistant", "content": "Once", "prefix": True},
+]
 _BLOCKS = {"messages.2.content.0.is_error": None, "messages.2.content.1.is_error": True}
 MARKED: Final[dict[str, Sent]] = {
     "openai": {"messages.2.content": "seen", "messages.3.content": "ERROR: broken"},
@@ -338,6 +342,12 @@ async def test_results_schema_seed_stop_and_limit_reach_each_kind(
             )
             found = {path: at(body, path) for path in ASKED[name]}
             assert found == ASKED[name], name
+            body = await sent(server, bus, name, messages=BEGUN)
+            last = at(body, "contents.1" if name == "gemini" else "messages.1")
+            assert (last["role"], "Once" in json.dumps(last)) == (
+                "model" if name == "gemini" else "assistant",
+                True,
+            ), name
         frames = await streamed(bus, CHAT, ask(model="scripted", stop=["END"]))
         assert "".join(data["text"] for event, data in frames if event == "token").strip() == "Hi"
         assert frames[-1][1]["stop_reason"] == "stop_sequence"
