@@ -107,14 +107,6 @@ async def followed(house: House) -> AsyncIterator[Community]:
         await community.close()
 
 
-@pytest_asyncio.fixture
-async def callers() -> AsyncIterator[Callers]:
-    """Raw clients."""
-    found = Callers()
-    yield found
-    await found.leave()
-
-
 @pytest.mark.req("UP-30", "UP-50")
 async def test_a_revocation_is_on_the_disk_and_its_node_gone_within_two_seconds(
     village: Village, callers: Callers
