@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import statistics
 import tempfile
 import time
@@ -15,10 +14,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from hearthnet.bus.bus import Bus
-from tests.bench.bus_peers import CHAT, TALK_FRAMES
+from tests.bench import stream_memory
+from tests.bench.bus_peers import TALK_FRAMES
 from tests.bench.figures import ROUNDS, Figure
 from tests.bench.rivals import Ask, Rival, answering, rivals
+from tests.bench.stream_memory import talk
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.nats_server import NatsServer
 
@@ -27,6 +27,8 @@ _SECONDS: Final = 1.0
 _SINGLE: Final = 150
 _STREAMS: Final = 64
 _MANY: Final = 500
+UNLIMITED: Final = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
+"""How much another node may ask a second is counted as ever, and here no number is too large."""
 
 
 def figures() -> list[Figure]:
@@ -45,6 +47,7 @@ async def _measure(folder: Path) -> list[Figure]:
 @contextlib.asynccontextmanager
 async def _servers(folder: Path) -> AsyncIterator[tuple[Mesh, NatsServer]]:
     mesh, plain = await start_mesh(folder / "mesh"), NatsServer.start(folder / "plain")
+    mesh.home.config_file.write_text(UNLIMITED)
     try:
         yield mesh, plain
     finally:
@@ -125,18 +128,15 @@ async def _streams(mesh: Mesh, plain: str) -> list[Figure]:
         floor: list[float] = []
         for _ in range(ROUNDS):
             floor.append(await _frames(raw, _STREAMS))
-            ours.append(await _frames(lambda: _talk(bus), _STREAMS))
-        before = _peak_bytes()
-        began = time.perf_counter()
-        await asyncio.gather(*(_talk(bus) for _ in range(_MANY)))
-        took = time.perf_counter() - began
-        grown = (_peak_bytes() - before) / _MANY / 1024
+            ours.append(await _frames(lambda: talk(bus), _STREAMS))
+    many = await stream_memory.measure(mesh, _MANY)
     ratio = statistics.median(ours) / statistics.median(floor)
     return [
         Figure("stream.floor_per_s", statistics.median(floor), "/s", "", "raw nats-py frames to one inbox"),
         Figure("stream.frames", ratio, "x", ">= 0.5", f"frames a second, {_STREAMS} streams at once"),
-        Figure("stream.many_s", took, "s", "", f"{_MANY} streams of {TALK_FRAMES} frames at once, in all"),
-        Figure("stream.many_kb", grown, "KB", "", "memory that each of these took of its reader, at most"),
+        Figure("stream.many_s", many.seconds, "s", "", f"{_MANY} streams of {TALK_FRAMES} frames at once"),
+        Figure("stream.reader_kb", many.reader_kb, "KB", "< 128", "memory of each of these at its reader"),
+        Figure("stream.provider_kb", many.provider_kb, "KB", "< 128", "the same at its provider"),
     ]
 
 
@@ -144,17 +144,6 @@ async def _frames(talk: Callable[[], Awaitable[int]], streams: int) -> float:
     began = time.perf_counter()
     counts = await asyncio.gather(*(talk() for _ in range(streams)))
     return sum(counts) / (time.perf_counter() - began)
-
-
-async def _talk(bus: Bus) -> int:
-    body = {"params": {}, "input": {"messages": [{"role": "user", "content": str(TALK_FRAMES)}]}}
-    count = 0
-    async with bus.stream(CHAT, body, timeout_seconds=120) as stream:
-        async for _ in stream:
-            count += 1
-    if count != TALK_FRAMES + 1:
-        raise RuntimeError(f"{count} frames of {TALK_FRAMES + 1}")
-    return count
 
 
 @contextlib.asynccontextmanager
@@ -184,7 +173,3 @@ async def _raw_streams(url: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
 
     yield talk
     await client.close()
-
-
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
