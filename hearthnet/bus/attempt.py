@@ -204,11 +204,11 @@ class Answer:
         say by itself that one died which it had handed the call to.
         """
         self._until = until
-        self._timer = self._loop.call_at(self._next_look(), self._due)
+        self._alarm = self._peer.alarms.at(self._next_look(), self)
         try:
             return await self._future
         finally:
-            self._timer.cancel()
+            self._alarm.discard(self)
 
     def _silent_at(self) -> float:
         return self._heard + SILENCE_MS / 1000
@@ -217,7 +217,8 @@ class Answer:
         """When something is to be done, unless the answer comes before."""
         return min(self._until, self._silent_at(), max(self._heard, self._looked) + LOOK_SECONDS)
 
-    def _due(self) -> None:
+    def due(self) -> None:
+        """Gives the answer up, or looks whether it can still come."""
         if self._future.done():
             return
         now = self._loop.time()
@@ -231,7 +232,7 @@ class Answer:
             if now >= self._next_look():
                 self._looked = now
                 self._looking = self._loop.create_task(self._look())
-            self._timer = self._loop.call_at(self._next_look(), self._due)
+            self._alarm = self._peer.alarms.at(self._next_look(), self)
 
     async def _look(self) -> None:
         """Says a word to the process: where it is gone, the server says so."""

@@ -52,24 +52,24 @@ class BoxKeys:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._keys: dict[tuple[str, bool], bytes] = {}
+        self._to: dict[str, bytes] = {}
+        self._of: dict[str, bytes] = {}
 
     def to(self, peer: str) -> bytes:
         """The key for frames from us to `peer`."""
-        return self._key(peer, outgoing=True)
+        key = self._to.get(peer)
+        return self._derive(peer, self._to, self._identity.node_id, peer) if key is None else key
 
     def of(self, peer: str) -> bytes:
         """The key for frames from `peer` to us."""
-        return self._key(peer, outgoing=False)
+        key = self._of.get(peer)
+        return self._derive(peer, self._of, peer, self._identity.node_id) if key is None else key
 
-    def _key(self, peer: str, *, outgoing: bool) -> bytes:
-        key = self._keys.get((peer, outgoing))
-        if key is None:
-            if len(self._keys) >= _KEYS_KEPT:
-                self._keys.clear()
-            own = self._identity.node_id
-            key = self._identity.box_key(own, peer) if outgoing else self._identity.box_key(peer, own)
-            self._keys[peer, outgoing] = key
+    def _derive(self, peer: str, kept: dict[str, bytes], sender: str, receiver: str) -> bytes:
+        key = self._identity.box_key(sender, receiver)
+        if len(kept) >= _KEYS_KEPT:
+            kept.clear()
+        kept[peer] = key
         return key
 
 
@@ -89,6 +89,16 @@ def box(inner: bytes, key: bytes) -> bytes:
     """The directed frame around `inner`."""
     nonce = os.urandom(_NONCE)
     return BOXED + nonce + bindings.crypto_secretbox(inner, nonce, key)
+
+
+def sealed(header: Header, body: bytes, key: bytes) -> bytes:
+    """A plain frame in its box: what most frames are."""
+    return box(b"%b%b\n%b" % (PLAIN, headers.encode(header), body), key)
+
+
+def opened(data: bytes, key: bytes, sender: str) -> Frame:
+    """The frame in a box that `sender` closed with `key`; `FrameError` for anything else."""
+    return read(unbox(data, key), sender)
 
 
 def unbox(data: bytes, key: bytes) -> bytes:
