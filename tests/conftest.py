@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
 from tests.helpers.leaving import MARK, in_ci
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.nats_server import NatsServer
+
+# The suite runs in several processes at once: how long one example took says nothing. Where time is what is
+# tested, the test measures it.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 @pytest.fixture

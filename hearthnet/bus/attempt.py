@@ -189,7 +189,7 @@ class Answer:
     def on_nobody(self) -> None:
         """The process is gone: it was when it was asked, or went since."""
         if not self._future.done():
-            gone = Gone if self._looked else NobodyThere
+            gone = NobodyThere if self._looking is None else Gone
             self._future.set_exception(gone(self._view.node))
 
     def on_lost(self) -> None:

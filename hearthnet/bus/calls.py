@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.attempt import Answer, Request, blame, control, deadline, left_ms, parse_body, send
+from hearthnet.bus.attempt import Answer, Gone, Request, blame, control, deadline, left_ms, parse_body, send
 from hearthnet.bus.candidates import Candidates, repeatable
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
@@ -101,6 +101,12 @@ async def _answer(peer: Peer, request: Request, view: OfferView, until: float, t
         # Nobody waits any more: the work behind it is stopped as well.
         with contextlib.suppress(HearthNetError):
             await control(peer, view, call_id, "cancel", b"{}")
+        raise
+    except HearthNetError as error:
+        # It may be at work still: it only stood still, or its answer was lost. An effect is left to end.
+        if error.code == "partition" and not (isinstance(error, Gone) or request.contract.side_effects):
+            with contextlib.suppress(HearthNetError):
+                await control(peer, view, call_id, "cancel", b"{}")
         raise
     finally:
         peer.replies.forget(call_id)

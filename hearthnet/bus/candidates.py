@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import OrderedDict
 from typing import Final
 
 from hearthnet.bus import local, router
@@ -24,6 +25,8 @@ LONGEST_WAIT_MS: Final = 2_000
 """Who is told to come back later than this is told so, and does not wait here."""
 _STARTING_MS: Final = 500
 _BACKOFF_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 4.0
+"""Who waits for a place looks by itself so often: another process may have come."""
 
 
 class Starting(HearthNetError):
@@ -40,6 +43,7 @@ class Candidates:
         self._request = request
         self._tried: list[tuple[str, str]] = []
         self._attempts = 0
+        self._waited = False
         self._why: HearthNetError | None = None
 
     async def next(self, until: float) -> Listing:
@@ -113,6 +117,9 @@ class Candidates:
         was asked for; waits for the connection where that is what broke. Raises `why` at the deadline.
         """
         self._tried.clear()
+        if isinstance(why, router.Taken):
+            await self._in_line(why, until)
+            return
         pause = _BACKOFF_SECONDS * 2 ** (self._attempts - 1) * random.uniform(0.5, 1.5)
         if why.retry_after_ms is not None:
             pause = max(pause, why.retry_after_ms / 1000 * random.uniform(1.0, 1.5))
@@ -122,6 +129,31 @@ class Candidates:
                 await self._peer.link.connected()
         except TimeoutError:
             raise why from None
+
+    async def _in_line(self, why: HearthNetError, until: float) -> None:
+        """Waits until a call of this process ends which took a place; that is no attempt, and loads nobody.
+
+        Who comes too late to a place stands in front. Raises `why` at the deadline.
+        """
+        self._attempts -= 1
+        loop, lines = asyncio.get_running_loop(), self._discovery.registry.lines
+        topic, free = subjects.topic(self._request.contract.capability), asyncio.Event()
+        line = lines.setdefault(topic, OrderedDict())
+        line[self] = free.set
+        if self._waited:
+            line.move_to_end(self, last=False)
+        self._waited = True
+        look_at = loop.time() + _LOOK_SECONDS * random.uniform(0.5, 1.0)
+        try:
+            async with asyncio.timeout_at(min(until, look_at)):
+                await free.wait()
+        except TimeoutError:
+            if loop.time() >= until:
+                raise why from None
+        finally:
+            line.pop(self, None)
+            if not line and lines.get(topic) is line:
+                del lines[topic]
 
     def _is_inside(self, listing: Listing) -> bool:
         """Whether it is of this very process, which takes no server to ask."""

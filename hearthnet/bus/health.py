@@ -41,7 +41,17 @@ State = Literal["well", "shut", "due", "asked"]
 class Health:
     """The last calls of one process and capability: which of them worked, and how long they took."""
 
-    __slots__ = ("_failed", "_next", "_recent", "_sorted", "failures", "state", "until_ms")
+    __slots__ = (
+        "_failed",
+        "_next",
+        "_recent",
+        "_sorted",
+        "failures",
+        "p50_ms",
+        "state",
+        "success",
+        "until_ms",
+    )
 
     def __init__(self) -> None:
         self._recent = bytearray()
@@ -49,24 +59,16 @@ class Health:
         self._failed = 0
         self._next = 0
         self.failures = 0
+        self.p50_ms = UNKNOWN_MS
+        """The median time of the last calls, 500 where there were none."""
+        self.success = 1.0
+        """The share of the last calls that worked, 1.0 where there were none."""
         self.state: State = "well"
         self.until_ms = 0
         """Until when nobody is asked, where the state is `shut`."""
 
     def __len__(self) -> int:
         return len(self._recent)
-
-    @property
-    def p50_ms(self) -> int:
-        """The median time of the last calls, 500 where there were none."""
-        count = len(self._sorted)
-        return _STEPS[self._sorted[(count - 1) >> 1]] if count else UNKNOWN_MS
-
-    @property
-    def success(self) -> float:
-        """The share of the last calls that worked, 1.0 where there were none."""
-        count = len(self._recent)
-        return 1.0 - self.failures / count if count else 1.0
 
     @property
     def may_be_asked(self) -> bool:
@@ -100,6 +102,7 @@ class Health:
         self.state = "due"
         self._recent, self._sorted = bytearray(), bytearray()
         self._failed = self._next = self.failures = 0
+        self.p50_ms, self.success = UNKNOWN_MS, 1.0
         return True
 
     def _verdict(self, code: str | None, ms: float) -> bool | None:
@@ -130,3 +133,6 @@ class Health:
             self.failures += 1
             self._failed |= bit
         self._next = (self._next + 1) % WINDOW
+        count = len(ordered)
+        self.p50_ms = _STEPS[ordered[(count - 1) >> 1]]
+        self.success = 1.0 - self.failures / count

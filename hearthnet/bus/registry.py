@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -75,6 +76,8 @@ class Registry:
         self._shut: list[tuple[int, int, Listing]] = []
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
+        self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
+        """Who waits for a place that this process's calls take, by topic: the first is told of a free one."""
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
@@ -82,7 +85,9 @@ class Registry:
     def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
         """Takes what `node` announced. Offers with a malformed capability raise `bad_request`."""
         self.expire(heard_ms)
-        views = [_view(node, offer) for offer in offers]
+        known = self._nodes.get(node)
+        same = known[0].view.node if known else node
+        views = [_view(same, offer) for offer in offers]
         if withdrawn:
             for view in views:
                 listing = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
@@ -116,6 +121,10 @@ class Registry:
     def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
         """It ended, as `Health.end` says."""
         listing.own -= 1
+        if self.lines:
+            line = self.lines.get(subjects.topic(listing.view.capability))
+            if line:
+                line.popitem(last=False)[1]()
         health = listing.health
         state, p50_ms, failures = health.state, health.p50_ms, health.failures
         health.end(code, ms, now_ms)
@@ -273,7 +282,7 @@ def _view(node: str, offer: OfferRecord) -> OfferView:
         service=intern(offer.service),
         version=intern(offer.version),
     )
-    return OfferView(intern(node), _capability(shared.capability), shared)
+    return OfferView(node, _capability(shared.capability), shared)
 
 
 _capability = lru_cache(maxsize=1_024)(parse_capability)

@@ -68,7 +68,9 @@ class Listing:
 
     def score(self) -> int:
         """In whole milliseconds; the lowest is asked first."""
-        health, load = self.health, self.load
+        health, offer, own = self.health, self.view.offer, self.own
+        running = offer.in_flight + own - self.own_then
+        load = (running if running > own else own) / (offer.max_concurrent or 0.5)
         score = health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS
         if self.near:
             score -= LOCAL_BONUS

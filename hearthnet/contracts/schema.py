@@ -34,12 +34,13 @@ class Problem(NamedTuple):
 class SchemaCheck:
     """A compiled schema; build it with `compile_schema` and keep it."""
 
-    __slots__ = ("_validator",)
+    __slots__ = ("_schema", "_validator")
 
     def __init__(self, schema: Any) -> None:
         from jsonschema_rs import Draft202012Validator
 
         self._validator = Draft202012Validator(schema, offline=True)
+        self._schema = schema
 
     def accepts(self, value: Any) -> bool:
         """Whether `value` fits; a value that is not JSON does not."""
@@ -51,7 +52,7 @@ class SchemaCheck:
     def errors(self, value: Any) -> list[Problem]:
         """What is wrong with `value`, in the order of the schema; empty when it fits."""
         try:
-            return [_problem(error) for error in self._validator.iter_errors(value)]
+            return [_problem(error, self._schema) for error in self._validator.iter_errors(value)]
         except ValueError as error:
             return [Problem("", "type", f"is not JSON: {error}")]
 
@@ -72,19 +73,19 @@ def pointer(path: Sequence[str | int]) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-def _problem(error: ValidationError) -> Problem:
+def _problem(error: ValidationError, schema: Any) -> Problem:
     """`error` as a problem; of alternatives, the innermost error of the one that came closest."""
     here, rule = error.instance_path, error.kind.name
     branches: list[list[ValidationError]] = [
         branch for branch in getattr(error.kind, "context", []) if branch
     ]
     if not branches:
-        return Problem(pointer(here), rule, _cut(_wording(error)))
+        return Problem(pointer(here), rule, _cut(_wording(error, schema)))
     best = min(branches, key=lambda branch: _distance(branch, here))
     if _distance(best, here)[0]:
-        reasons = dict.fromkeys(_wording(branch[0]) for branch in branches)
+        reasons = dict.fromkeys(_wording(branch[0], schema) for branch in branches)
         return Problem(pointer(here), rule, _cut(", and ".join(reasons)))
-    return _problem(best[0])
+    return _problem(best[0], schema)
 
 
 def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[bool, bool, int]:
@@ -93,7 +94,7 @@ def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[boo
     return other_kind, any(error.kind.name == "const" for error in branch), len(branch)
 
 
-def _wording(error: ValidationError) -> str:
+def _wording(error: ValidationError, schema: Any) -> str:
     """The validator's message, or ours where it leaves out what the sender has to know."""
     kind: Any = error.kind
     if kind.name == "enum":
@@ -101,8 +102,18 @@ def _wording(error: ValidationError) -> str:
     if kind.name == "const":
         return f"{_show(error.instance)} is not {_show(kind.expected_value)}"
     if kind.name == "contains":
-        return "no item is of the kind that the list must contain"
+        wanted = _described(schema, error.schema_path)
+        return f"no item is {wanted or 'of the kind that the list must contain'}"
+    if kind.name == "minItems" and not error.instance:
+        return f"the list is empty; it needs at least {kind.limit} item{'s' if kind.limit > 1 else ''}"
     return error.message
+
+
+def _described(schema: Any, path: Sequence[str | int]) -> str:
+    """What stands as `description` at a place of `schema`; empty where nothing does or a reference leads."""
+    for step in path:
+        schema = schema.get(step) if isinstance(schema, dict) else None
+    return str(schema.get("description", "")) if isinstance(schema, dict) else ""
 
 
 def _show(value: Any) -> str:

@@ -15,7 +15,6 @@ from hearthnet.bus.attempt import parse_body
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
-from hearthnet.trust.approval import Approval
 from hearthnet.trust.keys import Login
 from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
@@ -139,12 +138,6 @@ def outcome(answers: list[Frame]) -> str:
     except HearthNetError as error:
         return error.code
     return "ok"
-
-
-def approval_dict(approval: Approval) -> dict[str, Any]:
-    """An approval as it stands in a header."""
-    made: dict[str, Any] = msgspec.to_builtins(approval)
-    return made
 
 
 class Raw:

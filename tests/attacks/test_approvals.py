@@ -227,10 +227,8 @@ async def test_each_use_of_a_grant_counts_once(mallory: Attacker, market: OfferV
     assert await mallory.call(market, POST, first, **given, use=1) == "ok"
     assert await mallory.call(market, POST, first, **given, use=1) == "ok"
     for use in (1, 4, 0):
-        assert await mallory.call(market, POST, post_body("Once too often"), **given, use=use) in (
-            "unauthorized",
-            "bad_request",
-        ), use
+        code = await mallory.call(market, POST, post_body("Once too often"), **given, use=use)
+        assert code == "unauthorized", use
     racers = [post_body("Several at once") for _ in range(4)]
     codes = Counter(
         await asyncio.gather(*(mallory.call(market, POST, body, **given, use=2) for body in racers))

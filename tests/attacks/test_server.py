@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+import nkeys
 import pytest
 
 from hearthnet import ids
 from hearthnet.bus.registry import OfferView
-from hearthnet.trust.keys import Identity
+from hearthnet.trust.keys import Identity, Login, signing_input, verify
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from tests.attacks.attacker import LIST, LIST_BODY, Attacker, Raw
@@ -107,18 +108,12 @@ async def test_an_identity_key_is_no_login(victim: Victim) -> None:
     assert seed_as_login.public != identity.login().public
 
 
-def _login_of_the_identity_key(identity: Identity):  # type: ignore[no-untyped-def]
-    from hearthnet.trust.keys import Login
-
+def _login_of_the_identity_key(identity: Identity) -> Login:
     return Login(ids.unb64(identity.to_text().split()[1]))
 
 
 @pytest.mark.req("ATTACK-1")
 async def test_what_a_login_signs_is_no_signature_of_the_node(victim: Victim) -> None:
-    import nkeys
-
-    from hearthnet.trust.keys import signing_input, verify
-
     identity = victim.key("mallory")
     chosen_by_the_server = signing_input("frame", b"anything")
     signer = nkeys.from_seed(bytearray(identity.login().seed))

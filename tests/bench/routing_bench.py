@@ -32,13 +32,8 @@ class _Caller:
 
 def figures() -> list[Figure]:
     """One decision, with what a call changes in the order before and after; one offer with its health."""
-    tracemalloc.start()
-    gc.collect()
-    before = tracemalloc.get_traced_memory()[0]
-    registry, table = _known()
-    gc.collect()
-    size = (tracemalloc.get_traced_memory()[0] - before) / OFFERS
-    tracemalloc.stop()
+    size = offer_bytes(OFFERS)
+    registry, table = _known(OFFERS)
     caller, everybody, now = _Caller(corpus="corpus-3"), _Caller(), 2_000
 
     def choose(asker: _Caller = everybody) -> Listing:
@@ -63,12 +58,27 @@ def figures() -> list[Figure]:
     ]
 
 
-def _known() -> tuple[Registry, Table]:
-    """1,000 offers of as many nodes, as they come from the wire, each asked 100 times."""
+def offer_bytes(count: int) -> float:
+    """What one of `count` offers takes in memory, the order and the health window included."""
+    _known(10)  # what is loaded at first use
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        known = _known(count)
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    return size / len(known[0])
+
+
+def _known(count: int) -> tuple[Registry, Table]:
+    """Offers of as many nodes, as they come from the wire, each asked 100 times."""
     registry = Registry(ids.node_id(bytes(32)))
     contract = contracts().get(_QUERY)
     table = registry.table(contract)
-    for number in range(1, OFFERS + 1):
+    for number in range(1, count + 1):
         node = ids.node_id(number.to_bytes(32, "big"))
         record = OfferRecord(
             capability=_QUERY,

@@ -16,7 +16,7 @@ from hearthnet.service.running import Outbox
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import QUERY, ProbeService, query
+from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -133,7 +133,7 @@ async def test_a_full_process_that_stays_full_says_when_to_come_back(mesh: Mesh)
         first = asyncio.create_task(bus.call(QUERY, query()))
         await wait_for(lambda: service.calls, 2, "the first call")
         refusals = await asyncio.gather(
-            _refusal(bus.call(QUERY, query())), _refusal(other.call(QUERY, query()))
+            _refusal(bus.call(QUERY, query(), timeout_seconds=1)), _refusal(other.call(QUERY, query()))
         )
         first.cancel()
     assert [(one.code, one.retry_after_ms) for one in refusals] == [("capacity_exceeded", 250)] * 2
@@ -154,16 +154,21 @@ async def _nobody_hears(bus: Bus, host: Host) -> bool:
 
 
 @pytest.mark.req("BUS-6")
-async def test_a_vanished_process_is_passed_over_for_one_that_lives(mesh: Mesh) -> None:
+@pytest.mark.parametrize(("name", "body"), [(QUERY, query()), (CHAT, CHAT_BODY)], ids=["pure", "once"])
+async def test_a_vanished_process_is_passed_over_for_one_that_lives(
+    mesh: Mesh, name: str, body: dict[str, Any]
+) -> None:
+    """Also by a call that must not be repeated: what nobody got was not begun."""
     gone, there = ProbeService(), ProbeService()
     async with await mesh.bus() as bus, mesh.hosting(there):
         async with mesh.hosting(gone) as host:
-            await bus.call(QUERY, query())
+            await bus.call(name, body, session="its own", instance=host.peer.instance)
             # It leaves without a word: no withdrawal, its offers stay in the registry.
             await host.peer.link.close()
             await wait_for(lambda: _nobody_hears(bus, host), 5, "the server to notice")
+            assert (await bus.call(name, body, session="its own")).output
             for _ in range(8):
-                assert (await bus.call(QUERY, query())).output
+                assert (await bus.call(name, body)).output
         assert len(there.calls) >= 8
 
 

@@ -214,7 +214,8 @@ async def test_a_service_that_stops_refuses_its_own_calls_too(mesh: Mesh) -> Non
     async with _hosted(mesh, service) as (host, bus):
         await bus.call(QUERY, query())
         host._draining = True
-        error = await _refusal(bus.call(QUERY, query(), timeout_seconds=0.3))
+        error = await _refusal(bus.call(QUERY, query(), timeout_seconds=10))
         host._draining = False
     assert error.code == "capacity_exceeded"
+    assert len(service.calls) == 1
     assert host.peer.inside is None

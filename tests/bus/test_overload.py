@@ -46,6 +46,23 @@ async def test_a_process_that_refuses_everything_is_hardly_asked_more_often(mesh
     assert AT_FIRST <= again <= AT_FIRST + SHARE * CALLS + PER_SECOND * took + 1
 
 
+@pytest.mark.req("BUS-5", "BUS-26")
+async def test_calls_that_take_each_others_places_wait_in_line_and_all_get_through(mesh: Mesh) -> None:
+    service = ProbeService(places=4)
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        await bus.call(QUERY, query())
+        given_up = asyncio.create_task(bus.call(QUERY, query()))
+        replies = [asyncio.create_task(bus.call(QUERY, query(str(number)))) for number in range(200)]
+        given_up.cancel()
+        assert all(reply.output for reply in await asyncio.gather(*replies))
+        async with bus.stream(CHAT, CHAT_BODY) as stream:
+            assert [frame.event async for frame in stream][-1] == "done"
+        assert host.refused == 0, "nobody was asked who had no place"
+        assert bus._discovery.registry.lines == {}
+    asked = [call.body["input"]["query"] for call in service.calls if "query" in call.body["input"]]
+    assert asked[-200:] == [str(number) for number in range(200)]
+
+
 @pytest.mark.req("BUS-26")
 @pytest.mark.parametrize("code", ["capacity_exceeded", "rate_limited"])
 async def test_who_is_told_when_to_come_back_does_not_come_before(mesh: Mesh, code: str) -> None:

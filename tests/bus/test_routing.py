@@ -264,7 +264,7 @@ def test_a_process_that_leaves_in_quarantine_is_forgotten() -> None:
     assert table.best(_Asker()) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @pytest.mark.req("BUS-15")
 @given(
     st.lists(

@@ -46,7 +46,6 @@ def test_lines_keep_their_ends_and_joiners_but_nothing_else_hidden() -> None:
 
 
 @pytest.mark.req("CLI-3")
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_no_text_gets_a_hidden_character_through(value: str) -> None:
     shown = text.one_line(value) + text.many_lines(value).replace("\n", "").replace("\t", "")
@@ -56,7 +55,7 @@ def test_no_text_gets_a_hidden_character_through(value: str) -> None:
 
 
 @pytest.mark.req("CLI-3")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ANY_JSON)
 def test_json_is_read_back_as_it_was_and_holds_nothing_hidden(value: object) -> None:
     for indent in (None, 2):

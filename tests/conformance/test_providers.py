@@ -299,7 +299,16 @@ def test_the_lists_of_what_may_differ_are_short_and_say_why() -> None:
                 assert len(one.why) > 15, one
     with pytest.raises(ValueError, match="at most 10"):
         allowed({"": tuple(Differ(f"f{number}", "Because it is so.") for number in range(MOST + 1))}, "x")
-    for path in ("messages", "tools[0].name", "tool_choice.name", "contents", "system"):
+    inside = (
+        "messages",
+        "tools[0].name",
+        "tool_choice.name",
+        "contents",
+        "system",
+        "extra.tools",
+        "x.tool_choice",
+    )
+    for path in inside:
         with pytest.raises(ValueError, match="may not differ"):
             allowed({"x": (Differ(path, "Because it is so."),)}, "x")
 
@@ -332,10 +341,35 @@ def test_the_command_ends_with_the_totals(
 
 
 @pytest.mark.req("LLM-24")
-def test_nothing_to_check_is_no_success(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"hello", b"\xff\xfe", b"[]", b"", b'{"id": 1'])
+def test_a_file_that_is_no_recording_fails_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str], data: bytes
+) -> None:
+    (folder / "openai-compatible_mine" / "two.json").write_bytes(data)
+    assert main([str(folder)]) == 1
+    line, last = capsys.readouterr().out.splitlines()
+    assert line.startswith("openai-compatible_mine/two: no recording: ")
+    counts = json.loads(last)["openai-compatible_mine"]
+    assert (counts["cases"], counts["passed"]) == (2, 1)
+
+
+@pytest.mark.req("LLM-24")
+def test_nothing_to_check_is_no_success_and_says_what_was_expected(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
-    assert main([str(tmp_path / "empty")]) == 1
-    assert main([str(tmp_path / "nowhere")]) == 2
+    file = folder / "openai-compatible_mine" / "one.json"
+    for place, code, said in (
+        (tmp_path / "empty", 1, "one folder per provider"),
+        (file.parent, 1, "one folder per provider"),
+        (tmp_path / "nowhere", 2, "no such folder"),
+        (file, 2, "not a folder"),
+    ):
+        assert main([str(place)]) == code
+        heard = capsys.readouterr()
+        assert said in heard.err
+        assert heard.out == ("{}\n" if code == 1 else "")
     assert main([]) == 2
+    capsys.readouterr()
     command = [sys.executable, "-m", "tests.conformance.providers", str(folder)]
     assert subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False).returncode == 0

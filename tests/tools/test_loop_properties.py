@@ -196,7 +196,7 @@ def _let_it_finish(bench: Watched) -> None:
 
 @pytest.mark.req("TOOL-5", "TOOL-18", "TOOL-24")
 @given(moves=st.lists(MOVES, max_size=60), end=ENDS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_order_of_events_ends_once_with_every_call_answered(moves: list[Move], end: Move) -> None:
     bench = Watched()
     for move in moves:
@@ -209,7 +209,7 @@ def test_every_order_of_events_ends_once_with_every_call_answered(moves: list[Mo
 
 @pytest.mark.req("TOOL-18")
 @given(moves=st.lists(MOVES, max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_deadline_is_always_one_that_moves_the_run_on(moves: list[Move]) -> None:
     bench = Watched()
     for move in moves:

@@ -169,7 +169,7 @@ def lives(steps: Sequence[Step]) -> tuple[Roster, Roster, Roster]:
 
 
 @pytest.mark.req("COMM-4")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS)
 def test_merging_is_commutative_associative_idempotent_and_loses_nothing(steps: list[Step]) -> None:
     one, two, three = lives(steps)
@@ -189,7 +189,7 @@ def test_merging_is_commutative_associative_idempotent_and_loses_nothing(steps: 
 
 
 @pytest.mark.req("COMM-4")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS, st.randoms(use_true_random=False))
 def test_any_order_of_arrival_ends_in_the_same_roster(steps: list[Step], order: random.Random) -> None:
     everything = [event for part in lives(steps) for event in part.events]
@@ -206,7 +206,7 @@ def test_any_order_of_arrival_ends_in_the_same_roster(steps: list[Step], order: 
 
 
 @pytest.mark.req("COMM-4")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS)
 def test_nodes_that_compare_heads_come_to_know_the_same(steps: list[Step]) -> None:
     one, two, _ = lives(steps)
@@ -220,7 +220,7 @@ def test_nodes_that_compare_heads_come_to_know_the_same(steps: list[Step]) -> No
 
 
 @pytest.mark.req("COMM-5")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS.map(lambda steps: [step for step in steps if step.kind not in ("demote", "revoke")]))
 def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
     """All events that do not count are blanked: same places, same chains, nothing said."""
@@ -233,7 +233,7 @@ def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
 
 
 @pytest.mark.req("COMM-5", "TRUST-3")
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(STEPS)
 def test_nobody_has_a_level_that_no_event_that_counts_gave_it(steps: list[Step]) -> None:
     whole = everything(steps)
@@ -268,7 +268,7 @@ def _blank(event: CommunityEvent) -> CommunityEvent:
 
 
 @pytest.mark.req("COMM-8")
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.builds(

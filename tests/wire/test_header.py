@@ -79,8 +79,7 @@ def test_the_strategy_knows_every_field() -> None:
 def test_any_two_optional_fields_cross_together_and_in_any_company() -> None:
     """Each pair alone, and each field missing alone: no field hides, replaces or needs another."""
     values = {
-        name: GIVEN[type(field.default) if field.default is not None else dict]
-        for name, field in OPTIONAL.items()
+        name: GIVEN[type(default) if default is not None else dict] for name, default in OPTIONAL.items()
     }
     chosen = [{first, second} for first in values for second in values]
     chosen += [values.keys() - {name} for name in values]

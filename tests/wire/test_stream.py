@@ -243,7 +243,7 @@ class BackToBack(RuleBasedStateMachine):
 
 
 TestBackToBack = pytest.mark.req("WIRE-9")(BackToBack.TestCase)
-TestBackToBack.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestBackToBack.settings = settings(max_examples=150, stateful_step_count=60)
 
 
 @pytest.mark.req("WIRE-9")

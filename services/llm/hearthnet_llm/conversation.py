@@ -3,7 +3,7 @@ llm.chat).
 
 Rules, in the order in which they are checked; the first that is broken is named with its path:
 
-1. There is a user's message or a result, and none is an image where the model has no eyes.
+1. There is a user's message or a result (decisions/0051), and none is an image where the model has no eyes.
 2. `system` comes first or not at all.
 3. Only an assistant calls tools, and their ids differ.
 4. A tool message answers a call that is still open; each call is answered before anyone else speaks.
@@ -31,7 +31,7 @@ def check(request: ChatRequest, profile: Profile) -> None:
 
 def _speakers(request: ChatRequest, profile: Profile) -> None:
     if not any(message.role in ("user", "tool") for message in request.messages):
-        _refuse("/input/messages", "there is no message of a user, and no result of a tool")
+        _refuse("/input/messages", "there is nothing of a user or a tool; add what the user says")
     if "vision" not in profile.modalities and any(message.has_images for message in request.messages):
         raise HearthNetError(
             "not_found", f"{profile.model} cannot see images; ask for a model with params.modalities [vision]"

@@ -54,10 +54,19 @@ def _guarded(
 
 def main(arguments: list[str]) -> int:
     """0 when every case passes, 1 when one fails or there is none, 2 for a wrong call."""
-    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+    folder = Path(arguments[0]) if len(arguments) == 1 else None
+    if folder is None or not folder.is_dir():
+        if folder is not None:
+            sys.stderr.write(
+                f"{folder}: {'not a folder' if folder.exists() else 'there is no such folder'}\n"
+            )
         sys.stderr.write("usage: python -m tests.conformance.providers FOLDER\n")
         return 2
-    totals = run(Path(arguments[0]), lambda line: sys.stdout.write(f"{line}\n"))
+    totals = run(folder, lambda line: sys.stdout.write(f"{line}\n"))
+    if not totals:
+        sys.stderr.write(
+            f"{folder}: no recording; one folder per provider with JSON files in it is expected\n"
+        )
     sys.stdout.write(json.dumps(totals) + "\n")
     passed = all(counts["passed"] == counts["cases"] for counts in totals.values())
     return 0 if totals and passed else 1

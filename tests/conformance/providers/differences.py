@@ -14,7 +14,7 @@ NEVER: Final = (
     "messages", "tools", "tool_choice", "functions", "function_call", "system", "contents",
     "systemInstruction", "system_instruction", "toolConfig", "tool_config",
 )  # fmt: skip
-"""Top-level fields inside which nothing may differ."""
+"""Fields inside which nothing may differ, wherever in a body they stand."""
 
 
 class Differ(msgspec.Struct, frozen=True):
@@ -37,6 +37,6 @@ def allowed(table: dict[str, tuple[Differ, ...]], vendor: str) -> tuple[Differ, 
     if len(found) > MOST:
         raise ValueError(f"{vendor}: {len(found)} fields may differ; at most {MOST} are allowed")
     for one in found:
-        if one.path.split(".")[0].split("[")[0] in NEVER or not one.why:
+        if not one.why or any(step.split("[")[0] in NEVER for step in one.path.split(".")):
             raise ValueError(f"{vendor}: {one.path} may not differ, or says not why")
     return found

@@ -228,7 +228,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(MESSAGES, st.integers(5, 900), st.integers(300, 2000))
 def test_whatever_is_cut_can_be_asked_and_fits(old: list[list[Message]], last: int, ctx: int) -> None:
     request = asked(SYSTEM, *(message for turn in old for message in turn), user(last))

@@ -1,0 +1,112 @@
+"""A process that offers what the probe does and fails as it is told: `python failing_worker.py HOME URL`.
+
+What it does stands in the query, or in the question of a chat:
+
+hold        never answers; a stream says one token before
+until go    answers once there is a file `go` in the home
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hearthnet.bus.bus import Bus
+from hearthnet.config import Config, Home
+from hearthnet.service import Call, NodeContext, Stream
+from hearthnet.service.host import Host
+from hearthnet.service.status import Status
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import ProbeService
+from tests.helpers.processes import child_environment
+from tests.helpers.waiting import wait_for
+
+SCRIPT: Final = Path(__file__)
+GO: Final = "go"
+PLACES: Final = 10_000
+
+
+@dataclass
+class Worker:
+    """One of them, as its test sees it."""
+
+    process: asyncio.subprocess.Process
+    instance: str
+
+    async def announced(self) -> None:
+        """Waits until it has come back to a server and has announced what it offers."""
+        assert self.process.stdout is not None
+        assert await self.process.stdout.readline() == b"announced\n"
+
+    async def kill(self) -> None:
+        """Ends it as a power cut would."""
+        self.process.kill()
+        await self.process.wait()
+
+
+async def start(mesh: Mesh, count: int = 1) -> list[Worker]:
+    """So many processes of the founder's node, ready; whoever starts them kills them."""
+
+    async def one() -> Worker:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            SCRIPT,
+            mesh.home.path,
+            mesh.server.url,
+            stdout=asyncio.subprocess.PIPE,
+            env=child_environment(PYTHONPATH=SCRIPT.parents[2]),
+        )
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        return Worker(process, line.decode().strip())
+
+    return await asyncio.gather(*(one() for _ in range(count)))
+
+
+def _behaviour(home: Home) -> Callable[[str], Awaitable[None]]:
+    gone: list[asyncio.Task[Any]] = []
+
+    async def behave(what: str) -> None:
+        if what == "hold":
+            await asyncio.Event().wait()
+        if what == "until go":
+            if not gone:
+                gone.append(asyncio.create_task(wait_for((home.path / GO).exists, 60, "the word to go")))
+            await asyncio.shield(gone[0])
+
+    return behave
+
+
+async def _main(folder: str, url: str) -> None:
+    home, service = Home.resolve(Path(folder)), ProbeService(PLACES)
+    behave = _behaviour(home)
+
+    async def answer(call: Call[Any, Any]) -> None:
+        await behave(call.body["input"]["query"])
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"text": "first"})
+        await behave(call.body["input"]["messages"][0]["content"])
+
+    service.answer, service.talk = answer, talk
+    bus = await Bus.join(home, url, service.name)
+    node = NodeContext(home, Config(), url, service.name, bus, Status(None))
+    await service.start(node)
+    await Host(service, node).open()
+    # Whoever asked to be told first is told first: the offers are out by then.
+    bus.peer.link.on_back(lambda: _say("announced"))
+    await _say(bus.peer.instance)
+    await asyncio.Event().wait()
+
+
+async def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))
