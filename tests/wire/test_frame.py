@@ -139,10 +139,12 @@ def test_derived_keys_are_kept_and_the_keeping_is_bounded(monkeypatch: pytest.Mo
     first = keys.to(BERTA.node_id)
     assert keys.to(BERTA.node_id) == first
     assert derived == [(ANNA.node_id, BERTA.node_id)]
-    others = [Identity(bytes([number]) * 32).node_id for number in range(10, 14)]
-    assert len({keys.of(node) for node in others}) == 4
+    others = [Identity(bytes([number]) * 32).node_id for number in range(10, 15)]
+    assert len({keys.of(node) for node in others}) == 5
     assert keys.to(BERTA.node_id) == first
     assert len(derived) == 6
+    keys.of(others[0])
+    assert len(derived) == 7
 
 
 @pytest.mark.req("WIRE-7")
