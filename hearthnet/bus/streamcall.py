@@ -225,13 +225,22 @@ class StreamCall:
         data = parse_body(frame)
         header = frame.header
         if self._request.contract.has_event(header.event):
-            self._request.contract.check_frame(header.event, data)
+            self._check(header.event, data)
         self._consumed = header.seq
         if header.event == "done":
             self._judge("")
         if header.event not in TERMINAL and self._incoming.ack_due(self._consumed):
             await self._acknowledge()
         return StreamFrame(header.event, data, header.seq)
+
+    def _check(self, event: str, data: dict[str, Any]) -> None:
+        """Whoever sent a frame that its contract does not know is at fault, and not the caller."""
+        try:
+            self._request.contract.check_frame(event, data)
+        except HearthNetError as error:
+            raise HearthNetError(
+                "internal_error", f"a frame of {ids.short_id(self.provider)} does not fit: {error.message}"
+            ) from error
 
     def _may_move_on(self, asked: Listing | None, error: HearthNetError) -> bool:
         """Before its first frame a stream may go to the next process, where this one provably did nothing."""

@@ -5,8 +5,10 @@ Specified in wire.md, "Streams".
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -139,7 +141,8 @@ class BackToBack(RuleBasedStateMachine):
         self.published: list[tuple[int, str]] = []
         self.taken: list[tuple[int, str]] = []
         self.consumed = 0
-        self.broken = False
+        self.cancels = 0
+        self.broken = self.left = False
 
     @rule(event=st.sampled_from(["token", "progress", "done", "error"]))
     def send(self, event: str) -> None:
@@ -150,6 +153,39 @@ class BackToBack(RuleBasedStateMachine):
                 self.out.next_seq(event)
             assert self.out.sent == before
             return
+        self.send_now(event)
+
+    @rule()
+    def flood(self) -> None:
+        """The provider sends all that it may."""
+        while self.out.may_send:
+            self.send_now("token")
+
+    @rule(event=st.sampled_from(["token", "done"]))
+    def fail_to_send(self, event: str) -> None:
+        """A frame is too large, or no JSON: it was never there."""
+        if self.out.may_send:
+            before = self.out.sent
+            self.out.unsent(self.out.next_seq(event))
+            assert (self.out.sent, self.out.ended) == (before, False)
+
+    @precondition(lambda self: not self.incoming.ended)
+    @rule()
+    def leave(self) -> None:
+        """The caller wants no more, and says so."""
+        self.incoming.ended = self.left = True
+        self.cancels += 1
+
+    @precondition(lambda self: self.cancels)
+    @rule(again=st.booleans())
+    def cancelled(self, again: bool) -> None:
+        """The provider hears of it, perhaps not for the last time: it ends once."""
+        self.cancels -= not again
+        if not self.out.ended:
+            self.send_now("error")
+
+    def send_now(self, event: str) -> None:
+        """The provider sends what it may."""
         frame = (self.out.next_seq(event), event)
         self.published.append(frame)
         self.frames.append(frame)
@@ -223,19 +259,21 @@ class BackToBack(RuleBasedStateMachine):
         for seen in (self.published, self.taken):
             ends = [place for place, (_, event) in enumerate(seen) if event in TERMINAL]
             assert ends in ([], [len(seen) - 1])
-        assert self.incoming.ended == (self.broken or any(event in TERMINAL for _, event in self.taken))
+        over = self.broken or self.left or any(event in TERMINAL for _, event in self.taken)
+        assert self.incoming.ended == over
 
     def teardown(self) -> None:
-        """Where the wire heals, the stream ends: by its terminal frame, by a gap, or by silence."""
+        """Where the wire heals, both sides end: by the terminal frame, a gap, a cancel, or silence."""
+        assert self.out.ended or self.out.lost_caller(self.now + SILENCE_MS)
         if not self.out.ended:
-            self.frames.append((self.out.next_seq("done"), "done"))
-            self.published.append(self.frames[-1])
+            self.send_now("done")
         for frame in self.frames:
             try:
                 if self.incoming.accept(*frame, self.now):
                     self.taken.append(frame)
             except HearthNetError:
                 self.broken = True
+        self.there_is_one_terminal_frame_and_nothing_after_it()
         terminal_lost = self.published[-1] not in [*self.frames, *self.taken]
         assert self.incoming.ended or terminal_lost
         # What was lost without a trace is noticed by silence.
@@ -243,7 +281,7 @@ class BackToBack(RuleBasedStateMachine):
 
 
 TestBackToBack = pytest.mark.req("WIRE-9")(BackToBack.TestCase)
-TestBackToBack.settings = settings(max_examples=150, stateful_step_count=60)
+TestBackToBack.settings = settings(max_examples=100, stateful_step_count=50)
 
 
 @pytest.mark.req("WIRE-9")
@@ -255,3 +293,63 @@ def test_the_number_of_a_frame_that_was_not_sent_is_the_next_ones() -> None:
     assert out.next_seq("done") == 3
     out.unsent(3)
     assert (out.ended, out.next_seq("error")) == (False, 3)
+
+
+class Lossless:
+    """Both ends, and wires that delay and repeat; only acknowledgements may be lost."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self.chance, self.number = Random(seed), number
+        self.out, self.incoming = Outgoing(0), Incoming(0)
+        self.frames: list[tuple[int, str]] = []
+        self.acks: list[int] = []
+        self.taken: list[int] = []
+        self.consumed = 0
+
+    def send(self) -> None:
+        """The next frame, where there is room."""
+        if self.out.may_send:
+            event = "token" if self.out.sent < self.number else "done"
+            self.frames.append((self.out.next_seq(event), event))
+
+    def deliver(self) -> None:
+        """The oldest frame arrives, perhaps once more later."""
+        if self.frames:
+            frame = self.frames[0] if self.chance.random() < 0.2 else self.frames.pop(0)
+            if self.incoming.accept(*frame, 0):
+                self.taken.append(frame[0])
+
+    def consume(self) -> None:
+        """One frame; its acknowledgement may be lost."""
+        if self.consumed < len(self.taken):
+            self.consumed += 1
+            if self.incoming.ack_due(self.consumed) and self.chance.random() < 0.7:
+                self.acks.append(self.consumed)
+
+    def acknowledge(self) -> None:
+        """Any acknowledgement arrives, perhaps once more later."""
+        if self.acks:
+            place = self.chance.randrange(len(self.acks))
+            again = self.chance.random() < 0.2
+            self.out.acknowledge(self.acks[place] if again else self.acks.pop(place), 0)
+
+    def keep_alive(self) -> None:
+        """Now and then the caller repeats how far it is."""
+        if self.chance.random() < 0.2:
+            self.acks.append(self.consumed)
+
+
+@pytest.mark.req("WIRE-9")
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 50))
+def test_where_no_frame_is_lost_all_of_them_arrive(seed: int, number: int) -> None:
+    """The window opens again each time, whatever became of acknowledgements."""
+    pair = Lossless(seed, number)
+    actions = (pair.send, pair.deliver, pair.consume, pair.acknowledge, pair.keep_alive)
+    steps = 0
+    while not pair.incoming.ended:
+        pair.chance.choice(actions)()
+        steps += 1
+        assert steps < 10_000, "it stands still"
+    assert pair.out.ended
+    assert pair.taken == list(range(1, number + 2))

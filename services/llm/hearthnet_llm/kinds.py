@@ -122,8 +122,10 @@ def sees(config: ModelConfig) -> bool:
     return kind.vision or any(part in config.model for part in kind.sighted)
 
 
-def target(config: ModelConfig) -> Target:
-    """Where the requests to a model go; without a login."""
+def target(config: ModelConfig, server: str = "") -> Target:
+    """Where the requests to a model go; without a login. `server`: what serves it, where the address does not
+    tell.
+    """
     kind = KINDS[config.kind]
     url = _url(config)
     spelling = {"model": "path"} if config.kind == "azure" and "/deployments/" in url else {}
@@ -132,7 +134,7 @@ def target(config: ModelConfig) -> Target:
     return Target(
         model=config.model,
         base=addresses.base(url, kind.below),
-        vendor=kind.vendor or profiles.at(url),
+        vendor=kind.vendor or profiles.at(url) or server,
         api_version=config.api_version,
         spelling=spelling,
     )

@@ -191,9 +191,10 @@ class Pool:
         listed: dict[str, Listed] = {}
         with _unless_gone():
             listed = {model.name: model for model in await server.endpoint.models()}
+        program = next((model.server for model in listed.values() if model.server), None)
         changed = False
         for config in fresh & server.models.keys():
-            told = listed.get(config.model, Listed(config.model))
+            told = listed.get(config.model, Listed(config.model, server=program))
             with _unless_gone():
                 told = await server.endpoint.described(told)
             told = told.refined(Listed(config.model, tools=self._memory.tools(config)))

@@ -48,6 +48,8 @@ class Remote:
 
     def learn(self, told: Listed) -> bool:
         """Promises from now on what `told` says; whether that is something else than before."""
+        if told.server:
+            self._target = kinds.target(self.config, told.server)
         before, self._profile = self._profile, profile_of(self.config, self._window.learn(told))
         return before != self._profile
 

@@ -18,6 +18,7 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.events import EventLog, Recorded
+from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms
 from hearthnet_market.posts import (
     CREATED,
@@ -58,7 +59,7 @@ class MarketService(Service):
         super().__init__()
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
         """Opens the view and brings it up to the log."""
@@ -67,7 +68,8 @@ class MarketService(Service):
         self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
         await self._catch_up()
         await self._events.watch(self._woken)
-        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._sweep())]
+        self._tasks.start(self._follow(), "follow the market's log")
+        self._tasks.start(self._sweep(), "sweep the market")
 
     def offers(self) -> list[Offer]:
         """All four capabilities."""
@@ -75,9 +77,7 @@ class MarketService(Service):
 
     async def stop(self) -> None:
         """Closes the view; what it lacks it reads from the log at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         if hasattr(self, "_view"):
             await asyncio.to_thread(self._view.close)
 
@@ -144,13 +144,14 @@ class MarketService(Service):
         if after < last:
             async for batch in self._events.read(after):
                 await asyncio.to_thread(self._view.apply, batch)
+        await asyncio.to_thread(self._view.settle, log, last)
 
     async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
         """What the view says to `question`; one that is damaged is derived anew first."""
         try:
             return await asyncio.to_thread(question, *given)
         except Damaged as error:
-            _log.warning("the view is damaged and derived anew: %s", error)
+            _log.warning("the view is damaged, the answer waits for it: %s", error)
             await self._catch_up()
             return await asyncio.to_thread(question, *given)
 

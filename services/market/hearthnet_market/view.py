@@ -38,16 +38,24 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class Damaged(Exception):
-    """The view's file is no database any more. It was made anew, empty, and wants to be derived again."""
+    """The view lacks what it had: its file was no database any more, or its log is another one.
+
+    It was made anew, empty, and says nothing until it is derived again.
+    """
 
 
 class View:
-    """The posts that are current, and what ended, up to a place in the log."""
+    """The posts that are current, and what ended, up to a place in the log.
+
+    Questions are answered by a view that is whole. One that is being derived anew raises `Damaged`: what it
+    has so far looks like a market with hardly anything in it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._path = path
         self._database = _open(path)
+        self._whole = True
 
     def close(self) -> None:
         """Closes the database."""
@@ -65,6 +73,7 @@ class View:
             known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
             if known == log and lamport <= last:
                 return int(lamport)
+            self._whole = False
             self._database.execute("DELETE FROM post")
             self._database.execute("DELETE FROM post_text")
             self._database.execute("UPDATE place SET lamport = 0, log = ?", (log,))
@@ -78,6 +87,17 @@ class View:
                 if recorded.lamport > last:
                     self._take(recorded.event, recorded.lamport)
             self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (batch[-1].lamport,))
+
+    def settle(self, log: str, last: int) -> None:
+        """`log` was read up to `last`: a view that followed it all the way is whole.
+
+        Raises `Damaged` for one that did not, since it was made anew meanwhile.
+        """
+        with self._held():
+            known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
+            if known != log or lamport < last:
+                raise Damaged("it was damaged once more while it was derived")
+            self._whole = True
 
     def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
         """Current posts, newest first, and the place up to which they are true.
@@ -95,7 +115,7 @@ class View:
             values.append(tag)
         order = "ASC" if wanted.since_lamport else "DESC"
         sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport {order} LIMIT ?"
-        with self._held():
+        with self._asked():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
             posts, lamport = [_post(row) for row in rows], self._lamport()
         cut = wanted.since_lamport and len(posts) == wanted.limit
@@ -104,7 +124,7 @@ class View:
     def removed(self, since: int) -> list[str]:
         """The posts that ended after place `since` and were there before."""
         sql = "SELECT event_id FROM post WHERE ended_lamport > ? AND lamport <= ? ORDER BY ended_lamport"
-        with self._held():
+        with self._asked():
             return [row[0] for row in self._database.execute(sql, (since, since))]
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
@@ -116,14 +136,14 @@ class View:
               FROM post_text WHERE post_text MATCH ?
             ) USING (id)
             WHERE ended_lamport IS NULL AND expires_at > ? ORDER BY score DESC, lamport DESC LIMIT ?"""
-        with self._held():
+        with self._asked():
             rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
             return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
 
     def author(self, event_id: str) -> str | None:
         """Who wrote the post that is still current, None where there is none."""
         sql = "SELECT author FROM post WHERE event_id = ? AND ended_lamport IS NULL"
-        with self._held():
+        with self._asked():
             row = self._database.execute(sql, (event_id,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -132,7 +152,7 @@ class View:
         sql = """
             SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
             ORDER BY lamport LIMIT ?"""
-        with self._held():
+        with self._asked():
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
 
     @contextlib.contextmanager
@@ -144,9 +164,18 @@ class View:
             except sqlite3.DatabaseError as error:
                 if not _unreadable(error):
                     raise
+                self._whole = False
                 self._database.close()
                 self._database = _anew(self._path)
                 raise Damaged(str(error)) from error
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[None]:
+        """As `_held`, for a question."""
+        with self._held():
+            if not self._whole:
+                raise Damaged("it is being derived anew")
+            yield
 
     def _lamport(self) -> int:
         return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])

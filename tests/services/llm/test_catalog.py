@@ -40,6 +40,18 @@ def test_each_vendors_words_are_understood(item: dict[str, Any], told: tuple[Any
     assert models({"data": [item]}) == models({"models": [item]}) == models([item]) == expected
 
 
+@pytest.mark.req("LLM-22")
+@pytest.mark.parametrize(
+    ("owner", "server"),
+    [("llamacpp", "llamacpp"), ("vllm", "vllm"), ("organization_owner", "lmstudio"), ("library", "ollama"),
+     ("openai", None), (7, None)],
+)  # fmt: skip
+def test_programs_that_people_run_themselves_are_known_by_the_owner_they_name(
+    owner: Any, server: str | None
+) -> None:
+    assert models({"data": [{"id": "m", "owned_by": owner}]}) == [Listed("m", server=server)]
+
+
 @pytest.mark.req("LLM-42")
 def test_what_cannot_chat_is_left_out_and_what_is_no_list_is_said_to_be_none() -> None:
     embedder = {"name": "models/e", "supportedGenerationMethods": ["embedContent"]}

@@ -20,9 +20,10 @@ import pytest_asyncio
 
 from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
+from hearthnet_llm.endpoint import Endpoint
 from hearthnet_llm.frames import Done, Frame, Token
 from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, Message, ResponseSchema
+from hearthnet_llm.request import ChatRequest, Message, ResponseSchema, TextForm
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Target
 from tests.conformance.providers.__main__ import run
@@ -153,6 +154,25 @@ async def test_a_schema_and_a_seed_hold(endpoint: Any, monkeypatch: pytest.Monke
     drawn = [(await heard(real, temperature=1.5, seed=seed, max_tokens=12))[0] for seed in (7, 7, 8)]
     assert drawn[0] == drawn[1] != drawn[2]
     await real.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-22")
+async def test_it_says_what_program_it_is_and_then_takes_what_only_that_takes(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REAL_KEY", KEY)
+    config = ModelConfig("openai", "real", f"{endpoint.listening_address}/v1", MODEL, "REAL_KEY")
+    real, server = Remote(config), Endpoint(config)
+    yes_or_no = TextForm("gbnf", 'root ::= "yes" | "no"')
+    with pytest.raises(HearthNetError, match="takes no grammar"):
+        await heard(real, grammar=yes_or_no)
+    [listed] = await server.models()
+    assert listed.server == "llamacpp"
+    real.learn(listed)
+    assert (await heard(real, grammar=yes_or_no))[0] in ("yes", "no")
+    await real.close()
+    await server.close()
 
 
 @pytest.mark.asyncio

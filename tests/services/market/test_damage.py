@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
-from hearthnet.service.events import EventLog
+from hearthnet.service.events import EventLog, Recorded
 from hearthnet.up import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
@@ -38,11 +39,11 @@ async def _fill(bus: Bus, count: int) -> list[str]:
 
 
 def _tear(file: Path, first_page: int) -> None:
-    """Pages from `first_page` on get other bytes, as a bad card gives them."""
-    data = bytearray(file.read_bytes())
-    for start in range(first_page * 4096, len(data), 4096):
-        data[start : start + 2000] = bytes(range(250)) * 8
-    file.write_bytes(data)
+    """Pages from `first_page` on get other bytes, as a bad card gives them: the file is never short."""
+    with file.open("r+b") as torn:
+        for start in range(first_page * 4096, file.stat().st_size, 4096):
+            torn.seek(start)
+            torn.write(bytes(range(250)) * 8)
 
 
 @pytest.mark.req("MARKET-4")
@@ -67,6 +68,59 @@ async def test_a_view_damaged_while_it_is_used_is_derived_anew(mesh: Mesh) -> No
             _tear(file, 0)
         await bus.call("market.post@1.0", _post("again"))
         assert await _titles(bus) == ["again", "after", *posted]
+
+
+@pytest.mark.req("MARKET-4")
+async def test_who_asks_while_the_view_is_derived_anew_waits_for_it(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_the_log, go_on = asyncio.Event(), asyncio.Event()
+    read = EventLog.read
+
+    async def slowly(log: EventLog, after: int) -> AsyncIterator[list[Recorded]]:
+        at_the_log.set()
+        await go_on.wait()
+        async for batch in read(log, after):
+            yield batch
+
+    market = MarketService()
+    async with mesh.hosting(market), await mesh.bus() as bus:
+        posted = await _fill(bus, 3)
+        monkeypatch.setattr(EventLog, "read", slowly)
+        for file in mesh.home.service("market").glob("view.db*"):
+            _tear(file, 0)
+        market._woken.set()
+        await asyncio.wait_for(at_the_log.wait(), 10)
+        asked = [
+            asyncio.create_task(bus.call(f"market.{verb}@1.0", {"params": {}, "input": given}))
+            for verb, given in (("list", {}), ("search", {"query": "post"}))
+        ]
+        done, _ = await asyncio.wait(asked, timeout=0.3)
+        assert not done
+        go_on.set()
+        for reply in await asyncio.gather(*asked):
+            assert sorted(post["title"] for post in reply.output["posts"]) == sorted(posted)
+
+
+@pytest.mark.req("MARKET-4")
+async def test_a_view_that_cannot_be_derived_anew_shows_no_empty_market(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unread(log: EventLog, after: int) -> AsyncIterator[list[Recorded]]:
+        raise HearthNetError("partition", "the event log does not answer")
+        yield []
+
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        posted = await _fill(bus, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(EventLog, "read", unread)
+            for file in mesh.home.service("market").glob("view.db*"):
+                _tear(file, 0)
+            with pytest.raises(HearthNetError, match="does not answer"):
+                await _titles(bus)
+        # Who asked in vain asks this process no more for a while; others get all of it.
+        async with await mesh.bus() as other:
+            assert await _titles(other) == posted
 
 
 @pytest.mark.req("MARKET-10")

@@ -16,7 +16,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service.events import Event, Recorded
 from hearthnet.times import from_rfc3339, rfc3339
 from hearthnet_market.posts import CREATED, EXPIRED, ListInput, check_expiry, sweep_id
-from hearthnet_market.view import View
+from hearthnet_market.view import Damaged, View
 
 START = 1_700_000_000_000
 AUTHOR = ids.node_id(bytes(32))
@@ -134,7 +134,32 @@ def test_a_damaged_view_or_one_of_another_version_is_derived_anew(tmp_path: Path
     again.close()
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.req("MARKET-4")
+def test_a_view_that_is_derived_anew_says_nothing_before_it_is_whole(view: View) -> None:
+    assert view.follow("log 1", 2) == 0
+    view.apply([_created(1), _created(2)])
+    view.settle("log 1", 2)
+    assert view.current(_wanted(), START)[1] == 2
+    assert view.follow("log 2", 3) == 0
+    view.apply([_created(1)])
+    for question in (
+        lambda: view.current(_wanted(), START),
+        lambda: view.removed(1),
+        lambda: view.search("water", 5, START),
+        lambda: view.author(ids.new_ulid()),
+        lambda: view.overdue(START, 5),
+        lambda: view.settle("log 2", 3),
+        lambda: view.settle("log 1", 1),
+    ):
+        with pytest.raises(Damaged):
+            question()
+    assert view.lamport() == 1
+    view.apply([_created(3)])
+    view.settle("log 2", 3)
+    assert view.current(_wanted(), START)[1] == 3
+
+
+@settings(max_examples=30)
 @given(st.data())
 @pytest.mark.req("MARKET-4")
 def test_batches_and_repetitions_change_nothing(

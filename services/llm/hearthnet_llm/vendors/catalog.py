@@ -28,7 +28,8 @@ class Listing(msgspec.Struct, frozen=True):
 
 class Listed(msgspec.Struct, frozen=True):
     """One model as its server describes it; `ctx` in tokens. None: not told. `most`: `ctx` is what the model
-    can have at most, and what it gets is for each request to say.
+    can have at most, and what it gets is for each request to say. `server`: which program serves it, as the
+    name of a profile.
     """
 
     name: str
@@ -36,10 +37,11 @@ class Listed(msgspec.Struct, frozen=True):
     tools: bool | None = None
     vision: bool | None = None
     most: bool = False
+    server: str | None = None
 
     def refined(self, better: Listed) -> Listed:
         """This, with what `better` tells."""
-        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision"))
+        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server"))
         most = self.most if better.ctx is None else better.most
         fields: dict[str, Any] = {field: value for field, value in told if value is not None}
         return msgspec.structs.replace(self, most=most, **fields)
@@ -57,6 +59,13 @@ _CTX: Final = (
     "n_ctx_train",
 )
 """What the length of the context is called; what is in use comes before what would be possible."""
+_OWNERS: Final = {
+    "llamacpp": "llamacpp",
+    "vllm": "vllm",
+    "organization_owner": "lmstudio",
+    "library": "ollama",
+}
+"""What programs that people run themselves call the owner of their models, and the profile of each."""
 _INSIDE: Final = ("top_provider", "meta", "model_spec", "limits", "default_generation_settings")
 _CHATS: Final = "generateContent"
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
@@ -109,7 +118,13 @@ def _chats(item: Json) -> bool:
 
 def _model(item: Json) -> Listed:
     name = next((item[key] for key in ("id", "model", "name") if isinstance(item.get(key), str)), "")
-    return Listed(name.removeprefix("models/"), _ctx(item), _able(item, _TOOLS), _able(item, _VISION))
+    return Listed(
+        name.removeprefix("models/"),
+        _ctx(item),
+        _able(item, _TOOLS),
+        _able(item, _VISION),
+        server=_OWNERS.get(str(item.get("owned_by"))),
+    )
 
 
 def _ctx(item: Json) -> int | None:

@@ -88,7 +88,7 @@ def of_status(
 def _mend(code: str, said: str, key_variable: str) -> str:
     """What to do about it, where that follows from the code and the server's words."""
     if code == "unauthorized" and not key_variable:
-        return "it wants a key: set api_key_env in the config"
+        return "it wants a key: name its variable with --key-env, or as api_key_env in the config"
     if code == "bad_request":
         return next(mend for words, mend in _REQUEST_MENDS if words.search(said))
     return _MENDS.get(code, "").format(variable=key_variable)
