@@ -87,7 +87,7 @@ async def send(
         call_id,
         to=view.node,
         to_instance=view.offer.instance,
-        capability=str(request.contract.capability),
+        capability=request.contract.id,
         deadline=deadline_ms,
         token=request.token,
         run=request.run,
@@ -107,10 +107,14 @@ async def send(
     if here is not None:
         here.take(local.frame(peer, header, body, signed=signed))
         return
-    inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
+    key = peer.keys.to(view.node)
+    if signed:
+        data = frames.box(frames.signed(header, body, peer.identity), key)
+    else:
+        data = frames.sealed(header, body, key)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
-    await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
+    await peer.link.publish(subject, data, reply=nobody)
 
 
 def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:

@@ -52,7 +52,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """Name and version."""
         return parse_capability(f"{self.name}@{self.version}")
 
-    @property
+    @cached_property
     def id(self) -> str:
         """`name@major.minor`."""
         return f"{self.name}@{self.version}"
