@@ -1,4 +1,4 @@
-"""What is measured is the whole call: box, schema, trust, replay check, rate, trace and statistics, none left out."""
+"""What is measured is the whole call: box, schema, trust, replay check, rate and trace, none left out."""
 
 from __future__ import annotations
 
