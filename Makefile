@@ -14,6 +14,8 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 # Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
 ARGS ?=
+FRAMES ?= 1000000
+SEED ?=
 
 # Stamps: a run that finds them younger than what they were made from installs nothing.
 MADE := $(VENV)/.made
@@ -26,7 +28,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface bench system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface bench fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,7 +64,7 @@ layers: dev
 pytest: dev  ## the tests alone, with coverage data; ARGS selects
 	@echo "== tests"
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 floors: dev  ## coverage of the last `make pytest` against its floors
 	@echo "== coverage"
@@ -76,6 +78,9 @@ surface: dev  ## write the list of public names anew (tests/public_surface.txt)
 
 bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page renews docs/performance.md
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+fuzz: dev  ## read FRAMES spoilt frames (a million; minutes), drawn by SEED
+	@$(BIN)/python -m tests.wire.fuzz $(FRAMES) $(SEED)
 
 system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
 	@PYTHON=$(PYTHON) tools/system_deps.sh

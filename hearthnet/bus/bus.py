@@ -75,6 +75,7 @@ class Bus:
             return cls(peer, _exporter(peer, name, telemetry_to))
         except BaseException:
             await link.close()
+            peer.proved.close()
             raise
 
     async def call(
@@ -161,6 +162,7 @@ class Bus:
     async def close(self) -> None:
         """Leaves the bus, and sends the spans and metrics that are left."""
         await self.peer.link.close()
+        self.peer.proved.close()
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             await asyncio.to_thread(exporter.close)

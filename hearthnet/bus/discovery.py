@@ -35,12 +35,14 @@ _log = logging.getLogger(__name__)
 NOBODY_SECONDS: Final = 0.5
 """How long a find waits where not one answer comes and the server does not say that nobody is there."""
 GRACE_SECONDS: Final = 0.08
-"""How long it goes on after an answer: the jitter of the others and a way back."""
+"""How long it goes on after the last answer: the jitter of the others and a way back."""
 LATE_SECONDS: Final = 0.05
 """A timer that is later than this was held up by work, and answers with it."""
 
 BUSY_SECONDS: Final = 2.0
-"""How long a find waits at most for a service of the own node that is there and has not answered."""
+"""How long a find waits at most: for one answer after the other, and for a service of the own node that is
+there and has not answered.
+"""
 _BUSY_LOOK_SECONDS: Final = 0.02
 
 
@@ -59,7 +61,8 @@ class Finding:
         self._services: set[str] = set()
         self._answered = False
         self._lost = False
-        self._patience = self._loop.time() + BUSY_SECONDS
+        self._heard = self._loop.time()
+        self._patience = self._heard + BUSY_SECONDS
         self.over = False
         self.forget: Callable[[], None] = _nothing
         self._end_in(NOBODY_SECONDS)
@@ -76,6 +79,7 @@ class Finding:
             _log.warning("dropped an offer: %s", error)
             return
         self._services |= {record.service for record in found}
+        self._heard = self._loop.time()
         if not self._answered:
             self._answered = True
             self._timer.cancel()
@@ -116,10 +120,14 @@ class Finding:
         now = self._loop.time()
         if now - at > LATE_SECONDS:
             self._end_in(seconds)
-        elif now < self._patience and self._silent(self._services):
+        elif now < self._patience and (self._more_come(now) or self._silent(self._services)):
             self._end_in(_BUSY_LOOK_SECONDS)
         else:
             self.end()
+
+    def _more_come(self, now: float) -> bool:
+        """Whether the last answer is so young that another may be behind it."""
+        return self._answered and now < self._heard + GRACE_SECONDS
 
     def _wake(self) -> None:
         woken, self._changed = self._changed, asyncio.Event()
@@ -228,7 +236,7 @@ class Discovery:
         _, sender = subjects.open_sender(subject)
         if not self._peer.membership.is_member(sender):
             raise FrameError("the announcement is not a member's")
-        frame = frames.read_signed(data, sender)
+        frame = frames.read_signed(data, sender, self._peer.proved)
         if not self._acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)

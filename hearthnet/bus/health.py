@@ -1,4 +1,4 @@
-"""How well a process answers one capability, as this caller saw it (conventions.md 11; docs/decisions/0011).
+"""How well one offer is answered, as this caller saw it (conventions.md 11; docs/decisions/0011).
 
     well --fewer than half of the last 100 calls worked--> shut for 60 s --> due --a call--> asked
      ^                                                                      ^                 |  |
@@ -39,7 +39,7 @@ State = Literal["well", "shut", "due", "asked"]
 
 
 class Health:
-    """The last calls of one process and capability: which of them worked, and how long they took."""
+    """The last calls of one offer: which of them worked, and how long they took."""
 
     __slots__ = (
         "_failed",

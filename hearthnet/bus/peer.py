@@ -10,6 +10,7 @@ from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
 from hearthnet.bus.local import Inside
 from hearthnet.bus.membership import Membership
+from hearthnet.bus.proved import Proved
 from hearthnet.bus.replies import Replies
 from hearthnet.bus.trace import Traces
 from hearthnet.config import Home
@@ -40,6 +41,7 @@ class Peer:
         self.community = roster.community_id
         self.instance = ids.new_instance()
         self.keys = BoxKeys(identity)
+        self.proved = Proved(identity, home.run / "proved")
         self.replay = ReplayWindow()
         self.clocks = Clocks()
         self.alarms = Alarms()

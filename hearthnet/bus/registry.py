@@ -112,10 +112,10 @@ class Registry:
     def begin(self, listing: Listing) -> None:
         """A call of this process goes there."""
         listing.own += 1
-        if listing.health.state == "due":
+        due = listing.health.state == "due"
+        if due:
             listing.health.begin()
-            self._refile(listing)
-        elif listing.entry is not None:
+        if due or listing.entry is not None:
             listing.file()
 
     def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
@@ -128,9 +128,8 @@ class Registry:
         health = listing.health
         state, p50_ms, failures = health.state, health.p50_ms, health.failures
         health.end(code, ms, now_ms)
-        if health.state != state or health.failures != failures or health.p50_ms != p50_ms:
-            self._refile(listing)
-        elif listing.entry is not None:
+        changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
+        if changed or listing.entry is not None:
             listing.file()
         if health.state == "shut" != state:
             heappush(self._shut, (health.until_ms, next(self._serial), listing))
@@ -149,7 +148,7 @@ class Registry:
         while shut and shut[0][0] <= now_ms:
             listing = heappop(shut)[2]
             if listing.health.is_due(now_ms):
-                self._refile(listing)
+                listing.file()
 
     def next_end(self) -> int | None:
         """When `expire` has something to do next, at the earliest."""
@@ -204,9 +203,7 @@ class Registry:
 
     def _add(self, view: OfferView, key: _Key, topic: str) -> Listing:
         known = self._nodes.get(view.node, ())
-        of_process = [one.health for one in known if one.key[1:3] == key[1:3]]
-        health = of_process[0] if of_process else Health()
-        listing = Listing(view, key, health, next(self._serial), near=view.node == self._own)
+        listing = Listing(view, key, Health(), next(self._serial), near=view.node == self._own)
         if known:
             self._nodes[view.node].append(listing)
         else:
@@ -254,12 +251,6 @@ class Registry:
         if not of_node:
             del self._nodes[view.node]
         self._tell("gone", topic, view)
-
-    def _refile(self, listing: Listing) -> None:
-        """Puts all offers of one process that share their health where they belong now."""
-        for one in self._nodes.get(listing.view.node, ()):
-            if one.health is listing.health:
-                one.file()
 
     def _ends_at(self, listing: Listing) -> None:
         heappush(self._ends, (listing.until, listing.serial, listing))

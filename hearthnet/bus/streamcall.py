@@ -13,6 +13,7 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus import local
 from hearthnet.bus.attempt import (
+    Gone,
     Lost,
     NobodyThere,
     Request,
@@ -61,7 +62,7 @@ class StreamCall:
         self._until = deadline(timeout_seconds)
         self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
         self._incoming = Incoming(steady_ms())
-        self._over = False
+        self._over = self._spoken = False
         self._consumed = 0
         self._view: OfferView | None = None
         self._listing: Listing | None = None
@@ -154,7 +155,8 @@ class StreamCall:
         """The process is gone."""
         if self._view is not None:
             self._over = True
-            self._give_up(NobodyThere(self._view.node))
+            gone = Gone if self._spoken else NobodyThere
+            self._give_up(gone(self._view.node))
 
     def on_lost(self) -> None:
         """The connection broke; frames may have been lost with it, unless they come from this process."""
@@ -198,7 +200,7 @@ class StreamCall:
         self._id = ids.new_ulid()
         self._queue = asyncio.Queue()
         self._incoming = Incoming(steady_ms())
-        self._over = False
+        self._over = self._spoken = False
         self._consumed = 0
         self._peer.replies.expect(self._id, self)
         try:
@@ -248,7 +250,9 @@ class StreamCall:
             return False
         if self._candidates.clock_corrected(asked, error):
             return True
-        gone = isinstance(error, NobodyThere) and not self._request.contract.side_effects
+        contract = self._request.contract
+        harmless = isinstance(error, NobodyThere) or contract.idempotent != "no"
+        gone = isinstance(error, Gone) and harmless and not contract.side_effects
         if gone or error.code in ("capacity_exceeded", "rate_limited"):
             return worth_waiting(error) and self._candidates.mark(asked, error)
         return False
@@ -271,4 +275,5 @@ class StreamCall:
 
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:
+            self._spoken = True
             await control(self._peer, self._view, self._id, kind, body)

@@ -31,7 +31,7 @@ Shelf = list[Entry]
 
 
 class Listing:
-    """One offer as this process knows it: what it says, how its process does, what this caller runs there."""
+    """One offer as this process knows it: what it says, how it is answered, what this caller runs there."""
 
     __slots__ = ("entry", "health", "key", "near", "own", "own_then", "serial", "shelves", "until", "view")
 
@@ -77,7 +77,7 @@ class Listing:
         return int(score) + (FULL if load >= 1 else 0)
 
     def file(self) -> None:
-        """Puts it where it belongs now, which is nowhere while its process is shut out."""
+        """Puts it where it belongs now, which is nowhere while it is shut out."""
         if not self.health.may_be_asked:
             self.unfile()
             return

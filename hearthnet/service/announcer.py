@@ -120,7 +120,7 @@ class Announcer:
         rank = RANK[self._peer.roster.level(asker, now_ms())]
         if rank == RANK["unknown"]:
             raise FrameError("the asker is neither a member nor invited")
-        header = frames.read_signed(data, asker).header
+        header = frames.read_signed(data, asker, self._peer.proved).header
         if header.kind != "find" or header.community != self._peer.community:
             raise FrameError("not a find for this community")
         own = asker == self._peer.node_id
@@ -141,8 +141,11 @@ class Announcer:
                 # Many may answer; their own node has only a few processes and need not wait.
                 await asyncio.sleep(random.uniform(0, FIND_JITTER_MS) / 1000)
             answer = self._peer.header("offer", header.id, to=asker, to_instance=header.from_instance)
-            inner = frames.signed(answer, self._notice(mine, withdrawn=False), self._peer.identity)
-            await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
+            inner = frames.plain(answer, self._notice(mine, withdrawn=False))
+            try:
+                await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
+            except HearthNetError as error:
+                _log.info("did not answer a find: %s", error)
 
         return respond
 

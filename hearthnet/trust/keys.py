@@ -18,6 +18,7 @@ from hearthnet.errors import HearthNetError
 _LOGIN_CONTEXT: Final = "hearthnet 2026 nats login"
 _STORE_CONTEXT: Final = "hearthnet 2026 nats store login"
 _BOX_CONTEXT: Final = "hearthnet box v1"
+_MARKS_CONTEXT: Final = "hearthnet 2026 proved signatures"
 _FILE_HEADER: Final = "hearthnet-key-1"
 SIGNATURE_BYTES: Final = 64
 _LOGIN: Final = re.compile("U[A-Z2-7]{55}")
@@ -145,11 +146,24 @@ class Identity:
     def box_key(self, sender: str, receiver: str) -> bytes:
         """The 32-byte key for frames from `sender` to `receiver`, one of whom is this identity."""
         peer = receiver if sender == self.node_id else sender
-        material = self.shared_secret(peer) + ids.public_key(sender) + ids.public_key(receiver)
-        return blake3.blake3(material, derive_key_context=_BOX_CONTEXT).digest()
+        return _direction(self.shared_secret(peer), sender, receiver)
+
+    def box_keys(self, peer: str) -> tuple[bytes, bytes]:
+        """Both keys with `peer`, for hardly more than one: to it and from it."""
+        shared = self.shared_secret(peer)
+        return _direction(shared, self.node_id, peer), _direction(shared, peer, self.node_id)
+
+    def marks_key(self) -> bytes:
+        """The 32-byte key by which the processes of this node tell each other what they have proved."""
+        return blake3.blake3(self._seed, derive_key_context=_MARKS_CONTEXT).digest()
 
     def _derived(self, context: str) -> Login:
         return Login(blake3.blake3(self._seed, derive_key_context=context).digest())
 
     def __repr__(self) -> str:
         return f"Identity({self.node_id})"
+
+
+def _direction(shared: bytes, sender: str, receiver: str) -> bytes:
+    material = shared + ids.public_key(sender) + ids.public_key(receiver)
+    return blake3.blake3(material, derive_key_context=_BOX_CONTEXT).digest()

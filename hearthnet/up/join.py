@@ -70,28 +70,32 @@ def redeem(home: Home, text: str, tell: Tell) -> Joined:
         raise HearthNetError("expired", "the invite has expired; ask for a new one")
     make_folders(home)
     with home_lock(home):
-        new = not home.device_key.exists()
+        asked_before = home.device_key.exists()
         config, identity = settings_and_key(home, tell)
         held = _held(home, identity)
         _refuse_another(held, identity, invite)
-        return asyncio.run(_Joining(home, config, identity, invite).run(held, new, tell))
+        return asyncio.run(_Joining(home, config, identity, invite, asked_before).run(held, tell))
 
 
 class _Joining:
     """One invite redeemed in one locked home."""
 
-    def __init__(self, home: Home, config: Config, identity: Identity, invite: InviteText) -> None:
+    def __init__(
+        self, home: Home, config: Config, identity: Identity, invite: InviteText, asked_before: bool
+    ) -> None:
+        """`asked_before` where this node's key may have asked to be let in, and only the answer was lost."""
         self._home = home
         self._config = config
         self._identity = identity
         self._invite = invite
         self._inside = False
+        self._asked_before = asked_before
 
-    async def run(self, held: Roster | None, new: bool, tell: Tell) -> Joined:
+    async def run(self, held: Roster | None, tell: Tell) -> Joined:
         """Asks, then writes."""
         upstream = await self._upstream()
         known = held if held is not None and held.community_id == self._invite.community_id else None
-        roster = await self._admitted(upstream, known, new, tell)
+        roster = await self._admitted(upstream, known, tell)
         aside = self._set_aside(held, tell) if held is not None and known is None else None
         with file_errors(self._home.roster):
             content = rosters.encode(rosters.seal(roster, self._identity))
@@ -116,8 +120,8 @@ class _Joining:
             return Upstream(str(place))  # good on loopback, refused elsewhere by whoever makes a link of it
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
-    async def _admitted(self, upstream: Upstream, known: Roster | None, new: bool, tell: Tell) -> Roster:
-        """The community's roster with this node in it; `new` where this node's key was made just now.
+    async def _admitted(self, upstream: Upstream, known: Roster | None, tell: Tell) -> Roster:
+        """The community's roster with this node in it.
 
         Asks again and again for some seconds while the door is open and nobody answers: a node that starts
         will, and an invite that was closed just now will open no door, which says more.
@@ -132,8 +136,7 @@ class _Joining:
                 return await self._asked(upstream, known)
             except HearthNetError as error:
                 unanswered = self._inside and error.code == "partition"
-                if not new and (unanswered or error.code == "unauthorized"):
-                    # It may have let us in before, and only its answer was lost.
+                if self._asked_before and (unanswered or error.code == "unauthorized"):
                     with contextlib.suppress(HearthNetError):
                         return await self._as_member(upstream, known)
                 if not unanswered or (told and clock() > end):
@@ -151,6 +154,7 @@ class _Joining:
             roster = await newcomer.roster(known)
             if roster.member(self._identity.node_id) is not None:
                 return roster
+            self._asked_before = True
             return await newcomer.join(roster, self._identity, self._name(roster))
 
     def _name(self, roster: Roster) -> str:

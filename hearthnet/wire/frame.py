@@ -11,7 +11,7 @@ before parsing.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from nacl import bindings
@@ -29,7 +29,7 @@ PLAIN: Final = b"HN1 p\n"
 SIGNED: Final = b"HN1 s "
 BOXED: Final = b"HN1 b\n"
 _NONCE: Final = 24
-_KEYS_KEPT: Final = 4096
+_KEYS_KEPT: Final = 2048
 
 
 class FrameError(Exception):
@@ -52,25 +52,21 @@ class BoxKeys:
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
-        self._to: dict[str, bytes] = {}
-        self._of: dict[str, bytes] = {}
+        self._keys: dict[str, tuple[bytes, bytes]] = {}
 
     def to(self, peer: str) -> bytes:
         """The key for frames from us to `peer`."""
-        key = self._to.get(peer)
-        return self._derive(peer, self._to, self._identity.node_id, peer) if key is None else key
+        return (self._keys.get(peer) or self._derive(peer))[0]
 
     def of(self, peer: str) -> bytes:
         """The key for frames from `peer` to us."""
-        key = self._of.get(peer)
-        return self._derive(peer, self._of, peer, self._identity.node_id) if key is None else key
+        return (self._keys.get(peer) or self._derive(peer))[1]
 
-    def _derive(self, peer: str, kept: dict[str, bytes], sender: str, receiver: str) -> bytes:
-        key = self._identity.box_key(sender, receiver)
-        if len(kept) >= _KEYS_KEPT:
-            kept.clear()
-        kept[peer] = key
-        return key
+    def _derive(self, peer: str) -> tuple[bytes, bytes]:
+        if len(self._keys) >= _KEYS_KEPT:
+            self._keys.clear()
+        both = self._keys[peer] = self._identity.box_keys(peer)
+        return both
 
 
 def plain(header: Header, body: bytes) -> bytes:
@@ -121,11 +117,29 @@ def read(inner: bytes, sender: str) -> Frame:
     raise FrameError("neither a plain nor a signed frame")
 
 
-def read_signed(inner: bytes, sender: str) -> Frame:
-    """As `read`, for what must be signed: announcements, finds and evidence."""
+class Marks(Protocol):
+    """Which signed frames were proved before, by somebody who is believed."""
+
+    def known(self, signer: str, frame: bytes) -> bool:
+        """Whether `frame` was read as one of `signer`."""
+
+    def add(self, signer: str, frame: bytes) -> None:
+        """It was."""
+
+
+def read_signed(inner: bytes, sender: str, marks: Marks | None = None) -> Frame:
+    """As `read`, for what must be signed: announcements, finds and evidence. What `marks` knows is not
+    proved once more.
+    """
     if not inner.startswith(SIGNED):
         raise FrameError("not signed")
-    return _read_signed(inner, sender)
+    if marks is None:
+        return _read_signed(inner, sender)
+    if marks.known(sender, inner):
+        return _parse(inner[inner.index(b"\n") + 1 :], sender, inner, unique=True)
+    frame = _read_signed(inner, sender)
+    marks.add(sender, inner)
+    return frame
 
 
 def _read_signed(inner: bytes, sender: str) -> Frame:
@@ -139,11 +153,11 @@ def _read_signed(inner: bytes, sender: str) -> Frame:
     return _parse(content, sender, inner)
 
 
-def _parse(content: bytes, sender: str, evidence: bytes | None) -> Frame:
+def _parse(content: bytes, sender: str, evidence: bytes | None, *, unique: bool = False) -> Frame:
     line, _, body = content.partition(b"\n")
     try:
         header = headers.decode(line)
-        if evidence is not None:
+        if evidence is not None and not unique:
             refuse_repeated_keys(line)
     except HearthNetError as error:
         raise FrameError(error.message) from error

@@ -7,6 +7,7 @@ signature.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -52,6 +53,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Notice)
+_capability = lru_cache(maxsize=1_024)(parse_capability)
 
 
 def encode(notice: Notice) -> bytes:
@@ -64,7 +66,7 @@ def decode(body: bytes) -> Notice:
     try:
         notice = read_json(body, _DECODER)
         for offer in notice.offers:
-            parse_capability(offer.capability)
+            _capability(offer.capability)
     except HearthNetError as error:
         raise FrameError(f"malformed offer: {error}") from error
     if any(not 0 < offer.expires_at - offer.issued_at <= LIFETIME_MS for offer in notice.offers):

@@ -3,6 +3,7 @@
 What it does stands in the query, or in the question of a chat:
 
 hold        never answers; a stream says one token before
+silence     never answers, and says nothing
 until go    answers once there is a file `go` in the home
 """
 
@@ -71,7 +72,7 @@ def _behaviour(home: Home) -> Callable[[str], Awaitable[None]]:
     gone: list[asyncio.Task[Any]] = []
 
     async def behave(what: str) -> None:
-        if what == "hold":
+        if what in ("hold", "silence"):
             await asyncio.Event().wait()
         if what == "until go":
             if not gone:
@@ -89,8 +90,10 @@ async def _main(folder: str, url: str) -> None:
         await behave(call.body["input"]["query"])
 
     async def talk(call: Call[Any, Any], stream: Stream) -> None:
-        await stream.send("token", {"text": "first"})
-        await behave(call.body["input"]["messages"][0]["content"])
+        what = call.body["input"]["messages"][0]["content"]
+        if what != "silence":
+            await stream.send("token", {"text": "first"})
+        await behave(what)
 
     service.answer, service.talk = answer, talk
     bus = await Bus.join(home, url, service.name)

@@ -17,11 +17,20 @@ from typing import Any
 import pytest
 
 from hearthnet import ids
+from hearthnet.bus.keyring import load_identity
 from hearthnet.cli.run import run
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.trust import invite as invites
 from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.up.guest import guest_server
+from hearthnet.up.join import redeem
+from hearthnet.up.newcomer import Newcomer
+from hearthnet.up.upstream import Upstream
 from tests.helpers.household import make_home
 from tests.helpers.shell import Shell
-from tests.helpers.waiting import wait_for_sync
+from tests.helpers.waiting import wait_for, wait_for_sync
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 CUT_SECONDS = 2.0
@@ -197,6 +206,32 @@ def test_an_invite_on_a_terminal_and_in_a_pipe(homes: Homes) -> None:
         screen.expect("\u2580")
         screen.expect("hearthnet invite withdraw ")
         assert screen.end() == 0
+
+
+@pytest.mark.req("JOIN-7")
+def test_a_new_home_that_is_let_in_and_cut_off_comes_in_by_its_own_key(
+    homes: Homes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a slow machine, where the used invite's connection ends before its answer is there."""
+    text, home, asked = homes.invite("--name", "Porch"), Home.resolve(tmp_path / "porch"), Newcomer.join
+
+    async def cut_off(newcomer: Newcomer, *given: Any) -> Roster:
+        await asked(newcomer, *given)
+        way = Upstream(invites.decode(text).address)
+
+        async def opens() -> bool:
+            with contextlib.suppress(HearthNetError):
+                async with guest_server(tmp_path / "look", load_identity(home.device_key), way):
+                    return True
+            return False
+
+        await wait_for(opens, 10.0, "the door to open for the new member")
+        raise HearthNetError("unauthorized", "the home does not accept this invite: it was used")
+
+    monkeypatch.setattr(Newcomer, "join", cut_off)
+    joined = redeem(home, text, print)
+    assert (joined.display_name, joined.members) == ("Porch", len(names(homes.hearth)))
+    assert home.roster.exists()
 
 
 @pytest.mark.req("JOIN-7", "JOIN-9")

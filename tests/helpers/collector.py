@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple, Self
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from tests.helpers.loopback import Loopback
 
 
 class Span(NamedTuple):
@@ -39,7 +40,7 @@ class Point(NamedTuple):
 
 
 @dataclass
-class Collector:
+class Collector(Loopback):
     """A context manager. `silent`: it accepts connections and never answers."""
 
     silent: bool = False
@@ -49,24 +50,21 @@ class Collector:
     headers: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"owner": self})
         self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
+        return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *end: Any) -> None:
         self._released.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(*end)
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Takes what is exported."""
+        return _Handler
 
     @property
     def url(self) -> str:
         """What stands in a node's settings."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def take(self, path: str, body: bytes) -> None:
         """One request of an exporter."""

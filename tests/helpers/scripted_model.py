@@ -6,12 +6,12 @@ Real for everything but the thinking: the node's `llm` service speaks to it over
 from __future__ import annotations
 
 import json
-import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.helpers.loopback import Loopback
 
 NAME = "scripted"
 
@@ -26,31 +26,19 @@ class Say:
 
 
 @dataclass
-class ScriptedModel:
+class ScriptedModel(Loopback):
     """Answers each question with the turns that were written for it, one a request. A context manager."""
 
     turns: dict[str, list[Say]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    port: int = 0
-    """Where it is; 0 for anywhere. One that ended can be entered again, at the same place."""
     hangs_up: bool = False
     """It lists its models, and ends the connection where one of them is asked."""
     stopped_at: float = 0.0
     """When, on the monotonic clock, somebody stopped listening to a turn without end."""
 
-    def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"owner": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
-        self.port = self._server.server_port
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        """Speaks OpenAI's wire."""
+        return _Handler
 
     @property
     def config(self) -> str:

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+import pytest_asyncio
 
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
@@ -21,6 +22,7 @@ from hearthnet.node_state import NodeState, ServiceState, read_node_state
 from hearthnet.up.first_run import Prepared, make_folders, prepare
 from tests.helpers.processes import child_environment, processes_of
 from tests.helpers.waiting import wait_for_sync
+from tests.up.houses import Callers
 
 SCRIPT = Path(__file__).with_name("node.py")
 ROOT = SCRIPT.parents[2]
@@ -113,6 +115,14 @@ def prepared(place: Home) -> Prepared:
     """A complete home in which nothing runs."""
     make_folders(place)
     return prepare(place, lambda line: None)
+
+
+@pytest_asyncio.fixture
+async def callers() -> AsyncIterator[Callers]:
+    """Raw clients."""
+    found = Callers()
+    yield found
+    await found.leave()
 
 
 @pytest.fixture

@@ -31,14 +31,6 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         yield opened
 
 
-@pytest_asyncio.fixture
-async def callers() -> AsyncIterator[Callers]:
-    """Raw clients."""
-    found = Callers()
-    yield found
-    await found.leave()
-
-
 @pytest.mark.req("UP-30")
 async def test_whoever_is_revoked_is_cut_and_nobody_else_notices(house: House, callers: Callers) -> None:
     me, friend, foe = house.identity, Identity.generate(), Identity.generate()

@@ -57,14 +57,6 @@ async def bob(street: Street, founder: House) -> AsyncIterator[House]:
 
 
 @pytest_asyncio.fixture
-async def callers() -> AsyncIterator[Callers]:
-    """Raw clients."""
-    found = Callers()
-    yield found
-    await found.leave()
-
-
-@pytest_asyncio.fixture
 async def link(founder: House) -> AsyncIterator[Link]:
     """Makes links to the founder's server by hand."""
     made: list[RawLeaf] = []

@@ -164,14 +164,6 @@ async def founder(street: Street) -> AsyncIterator[House]:
         yield house
 
 
-@pytest_asyncio.fixture
-async def callers() -> AsyncIterator[Callers]:
-    """Raw clients."""
-    found = Callers()
-    yield found
-    await found.leave()
-
-
 def let_in(house: House, *identities: Any) -> tuple[Login, Any]:
     """A new operator, and who may log in with it there."""
     login = Login(os.urandom(32))

@@ -127,24 +127,23 @@ def test_no_two_boxes_are_alike() -> None:
 @pytest.mark.req("WIRE-6")
 def test_derived_keys_are_kept_and_the_keeping_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame, "_KEYS_KEPT", 4)
-    derived: list[tuple[str, str]] = []
-    box_key = Identity.box_key
+    derived: list[str] = []
+    box_keys = Identity.box_keys
 
-    def counted(self: Identity, sender: str, receiver: str) -> bytes:
-        derived.append((sender, receiver))
-        return box_key(self, sender, receiver)
+    def counted(self: Identity, peer: str) -> tuple[bytes, bytes]:
+        derived.append(peer)
+        return box_keys(self, peer)
 
-    monkeypatch.setattr(Identity, "box_key", counted)
+    monkeypatch.setattr(Identity, "box_keys", counted)
     keys = BoxKeys(ANNA)
     first = keys.to(BERTA.node_id)
     assert keys.to(BERTA.node_id) == first
-    assert derived == [(ANNA.node_id, BERTA.node_id)]
-    others = [Identity(bytes([number]) * 32).node_id for number in range(10, 15)]
-    assert len({keys.of(node) for node in others}) == 5
+    assert keys.of(BERTA.node_id) != first, "each direction has its own"
+    assert derived == [BERTA.node_id], "both come from one derivation"
+    others = [Identity(bytes([number]) * 32).node_id for number in range(10, 14)]
+    assert len({keys.of(node) for node in others}) == 4
     assert keys.to(BERTA.node_id) == first
     assert len(derived) == 6
-    keys.of(others[0])
-    assert len(derived) == 7
 
 
 @pytest.mark.req("WIRE-7")
@@ -194,7 +193,7 @@ def test_opening_comes_before_parsing() -> None:
         (b"HN1 s ?\n{}\n", "malformed signature"),
         (b"HN1 s \xff\n{}\n", "malformed signature"),
         (signed_line(b""), "unreadable"),
-        (signed_line(b"[" * 100_000), "longer than 65536"),
+        (signed_line(b"[" * 60_000), "unreadable"),
     ],
     ids=range(9),
 )

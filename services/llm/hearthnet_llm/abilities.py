@@ -23,6 +23,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
         aliases=(config.model,) if config.model != config.name else (),
         tool_mode="native" if tools else "none",
         modalities=("text", "vision") if vision else ("text",),
+        continues=True,
         requires_internet=not addresses.is_near(config.url),
     )
 

@@ -223,7 +223,7 @@ def _outcome(profile: Profile, called: bool, answered: bool, problem: str, start
         answered=answered,
         ms=int((time.monotonic() - started) * 1000),
         ctx=profile.ctx,
-        tools=profile.tool_mode != "none",
+        tools=profile.supports_tools(),
         vision="vision" in profile.modalities,
         requires_internet=profile.requires_internet,
         problem="" if called else problem,

@@ -7,7 +7,8 @@ Rules, in the order in which they are checked; the first that is broken is named
 2. `system` comes first or not at all.
 3. Only an assistant calls tools, and their ids differ.
 4. A tool message answers a call that is still open; each call is answered before anyone else speaks.
-5. The last message leaves something to say: it is a user's or a tool's.
+5. The last message leaves something to say: it is a user's or a tool's, or the beginning of the answer where
+   the model takes one.
 6. The tools are few enough, their names differ, and a demanded tool is among them.
 """
 
@@ -71,10 +72,18 @@ def _called(index: int, message: Message) -> set[str]:
     return ids
 
 
-def _something_to_say(request: ChatRequest, _profile: Profile) -> None:
+def _something_to_say(request: ChatRequest, profile: Profile) -> None:
     last = len(request.messages) - 1
-    if request.messages[last].role not in ("user", "tool"):
+    message = request.messages[last]
+    if message.role in ("user", "tool"):
+        return
+    begun = message.role == "assistant" and message.prefix
+    if not begun:
         _refuse(_at(last), "the last message must be a user's or a tool's")
+    if not profile.continues:
+        _refuse(
+            _at(last), f"{profile.model} cannot continue the beginning of an answer; leave the message out"
+        )
 
 
 def _tools(request: ChatRequest, profile: Profile) -> None:

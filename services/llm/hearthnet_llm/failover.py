@@ -87,7 +87,7 @@ def _demands_tool(request: ChatRequest) -> bool:
 
 def _clumsy(profile: Profile, request: ChatRequest) -> int:
     """How far the model is from calling the tools as is asked: 0 can, 1 cannot choose, 2 cannot call any."""
-    if profile.tool_mode == "none" or len(request.tools or ()) > profile.max_tools:
+    if not profile.supports_tools() or len(request.tools or ()) > profile.max_tools:
         return 2
     choice = request.tool_choice
     alone = isinstance(choice, Named) or (choice == "required" and len(request.tools or ()) == 1)
@@ -143,9 +143,11 @@ class Failover:
         raise _together(problems)
 
     async def _asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """One model's answer; without tools where it has none, or turns out to have none."""
+        """One model's answer; without tools where it has none, or turns out to have none. A notice says so,
+        unless none was to be called.
+        """
         tools = bool(request.tools) and request.tool_choice != "none"
-        if backend.profile.tool_mode != "none" or not tools:
+        if backend.profile.supports_tools():
             heard = False
             try:
                 async with aclosing(self._ask(backend, request)) as frames:
@@ -158,7 +160,8 @@ class Failover:
                     raise
         model = backend.profile.model
         single = without_tools(request, model)
-        yield notice(model)
+        if tools:
+            yield notice(model)
         async with aclosing(self._ask(backend, single)) as frames:
             async for frame in frames:
                 yield frame

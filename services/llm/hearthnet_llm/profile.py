@@ -17,6 +17,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     `ctx` counts tokens of prompt and answer together; not `ctx_known`: it is a guess, and nobody is refused
     for it. `most_result`: so many tokens of a tool's result are shown to the model at most; 0: all of it.
+    `continues`: it can be given the beginning of its answer (`Message.prefix`).
     `tools_by_name_only`: a tool call is only obtained when the caller demands one tool. An empty `languages`
     promises none in particular. `advice` is one line for people.
     """
@@ -34,16 +35,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     modalities: tuple[Literal["text", "vision"], ...] = ("text",)
     requires_internet: bool = False
     quotes: bool = False
+    continues: bool = False
     advice: str = ""
     max_concurrent: int = 4
+
+    def supports_tools(self) -> bool:
+        """Whether the model calls tools: as the config says, else as was seen when it was asked to, else as
+        its server or its kind says (abilities.py).
+        """
+        return self.tool_mode != "none"
 
     def chat_params(self) -> dict[str, Any]:
         """The params of this model's llm.chat offer."""
         return {
             **self.complete_params(),
             "modalities": list(self.modalities),
-            "tools_supported": self.tool_mode != "none",
-            "max_tools_per_call": 0 if self.tool_mode == "none" else self.max_tools,
+            "tools_supported": self.supports_tools(),
+            "max_tools_per_call": self.max_tools if self.supports_tools() else 0,
             "tool_mode": self.tool_mode,
             "tools_by_name_only": self.tools_by_name_only,
         }

@@ -9,7 +9,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.frames import Notice
-from hearthnet_llm.parts import JsonPart
+from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.request import ChatRequest, Message, Named
 
 DROPPED: Final = "tools_ignored"
@@ -40,7 +40,9 @@ def notice(model: str) -> Notice:
 
 def _plain(message: Message) -> Message:
     if message.role == "tool":
-        return Message("user", f"[result of {message.name or 'a tool'}]\n{_text(message)}")
+        said = f"[result of {message.name or 'a tool'}]\n{_text(message)}"
+        shown = [part for part in message.content or () if isinstance(part, ImagePart)]
+        return Message("user", [TextPart(said), *shown] if shown else said)
     if message.tool_calls:
         asked = ", ".join(call.name for call in message.tool_calls)
         return Message("assistant", "\n".join(part for part in (message.text, f"[asked {asked}]") if part))

@@ -158,8 +158,7 @@ async def test_what_a_vendor_does_wrong_ends_the_stream_with_a_code_and_what_to_
         for case, (code, says) in TABLE.items():
             server.routes |= {vendor.path: answer(case, name) for name, vendor in ALL.items()}
             fields = {"tools": [tool("search")]} if case == "schema" else {}
-            caller = await mesh.bus()  # who has seen no failure yet
-            outcomes = await asyncio.gather(*(outcome(caller, name, **fields) for name in ALL))
+            outcomes = await asyncio.gather(*(outcome(bus, name, **fields) for name in ALL))
             for name, (heard, error) in zip(ALL, outcomes, strict=True):
                 expected = code or INSIDE[name]
                 spoken = case in ("closes", "inside")
@@ -173,7 +172,6 @@ async def test_what_a_vendor_does_wrong_ends_the_stream_with_a_code_and_what_to_
                     wrong.append(f"{case} of {name} waits {error.retry_after_ms}")
                 elif KEY in json.dumps(error.to_body()):
                     wrong.append(f"{case} of {name} tells the key")
-            await caller.close()
         offers = json.dumps([offer.params for offer in await bus.offers()])
     assert wrong == []
     assert KEY not in caplog.text

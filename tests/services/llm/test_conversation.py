@@ -11,6 +11,7 @@ from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.conversation import check
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import ImagePart, TextPart
+from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, Message, Named, Tool
 
 pytestmark = pytest.mark.req("LLM-6")
@@ -27,7 +28,7 @@ TOOL = Tool("t", "T.", {"type": "object"})
 @pytest.mark.parametrize(
     "messages",
     [[USER], [SYSTEM, SYSTEM, USER], [USER, ASSISTANT, USER], [USER, CALLING, SECOND, FIRST],
-     [USER, CALLING, FIRST, SECOND, ASSISTANT, USER]],
+     [USER, CALLING, FIRST, SECOND, ASSISTANT, USER], [CALLING, FIRST, SECOND]],
 )  # fmt: skip
 def test_a_conversation_in_order(messages: list[Message]) -> None:
     check(ChatRequest(messages=messages), BUILT_IN)
@@ -52,6 +53,14 @@ def test_what_is_out_of_order_is_named_with_its_place(messages: list[Message], p
         check(ChatRequest(messages=messages), BUILT_IN)
     assert refused.value.code == "bad_request"
     assert refused.value.details["path"] == path
+
+
+def test_the_beginning_of_an_answer_is_for_models_that_take_one() -> None:
+    begun = ChatRequest(messages=[USER, Message(role="assistant", content="{", prefix=True)])
+    check(begun, Profile(model="m", backend="openai", ctx=100, continues=True))
+    with pytest.raises(HearthNetError, match="cannot continue the beginning of an answer") as refused:
+        check(begun, BUILT_IN)
+    assert (refused.value.code, refused.value.details["path"]) == ("bad_request", "/input/messages/1")
 
 
 @pytest.mark.parametrize(

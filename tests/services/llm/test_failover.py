@@ -12,7 +12,7 @@ from hearthnet_llm.backend import Backend
 from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.failover import Failover, able, named
 from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token, ToolCall
-from hearthnet_llm.parts import ImagePart, JsonPart
+from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ModelParams, Named, Tool
 
@@ -175,6 +175,14 @@ async def test_a_model_without_tools_answers_in_one_go() -> None:
         ("assistant", "I look.\n[asked look]"),
         ("user", '[result of look]\n{"at": "home"}'),
     ]
+    seen = Message("tool", [TextPart("there"), ImagePart(data="aGk=")], tool_call_id="c")
+    sighted = Spoken(END, tool_mode="none", ctx=10_000)
+    shown = ChatRequest(messages=[*REPLAYED.messages[:-1], seen], tools=TOOLS, tool_choice="none")
+    assert (await answer(sighted, request=shown))[0] == [END], "no notice: nothing was to be called"
+    assert sighted.heard[0].tools is None
+    assert sighted.heard[0].messages[-1] == Message(
+        "user", [TextPart("[result of a tool]\nthere"), ImagePart(data="aGk=")]
+    )
     with pytest.raises(HearthNetError, match="a cannot call tools; ask a model whose offer says") as refused:
         await answer(
             single, request=ChatRequest(messages=HELLO.messages, tools=TOOLS, tool_choice="required")
