@@ -87,7 +87,7 @@ async def send(
         call_id,
         to=view.node,
         to_instance=view.offer.instance,
-        capability=str(request.contract.capability),
+        capability=request.contract.id,
         deadline=deadline_ms,
         token=request.token,
         run=request.run,
@@ -107,10 +107,14 @@ async def send(
     if here is not None:
         here.take(local.frame(peer, header, body, signed=signed))
         return
-    inner = frames.signed(header, body, peer.identity) if signed else frames.plain(header, body)
+    key = peer.keys.to(view.node)
+    if signed:
+        data = frames.box(frames.signed(header, body, peer.identity), key)
+    else:
+        data = frames.sealed(header, body, key)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
-    await peer.link.publish(subject, frames.box(inner, peer.keys.to(view.node)), reply=nobody)
+    await peer.link.publish(subject, data, reply=nobody)
 
 
 def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:
@@ -204,11 +208,11 @@ class Answer:
         say by itself that one died which it had handed the call to.
         """
         self._until = until
-        self._timer = self._loop.call_at(self._next_look(), self._due)
+        self._alarm = self._peer.alarms.at(self._next_look(), self)
         try:
             return await self._future
         finally:
-            self._timer.cancel()
+            self._alarm.discard(self)
 
     def _silent_at(self) -> float:
         return self._heard + SILENCE_MS / 1000
@@ -217,7 +221,8 @@ class Answer:
         """When something is to be done, unless the answer comes before."""
         return min(self._until, self._silent_at(), max(self._heard, self._looked) + LOOK_SECONDS)
 
-    def _due(self) -> None:
+    def due(self) -> None:
+        """Gives the answer up, or looks whether it can still come."""
         if self._future.done():
             return
         now = self._loop.time()
@@ -231,7 +236,7 @@ class Answer:
             if now >= self._next_look():
                 self._looked = now
                 self._looking = self._loop.create_task(self._look())
-            self._timer = self._loop.call_at(self._next_look(), self._due)
+            self._alarm = self._peer.alarms.at(self._next_look(), self)
 
     async def _look(self) -> None:
         """Says a word to the process: where it is gone, the server says so."""

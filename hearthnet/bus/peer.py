@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hearthnet import ids
+from hearthnet.bus.alarms import Alarms
 from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
 from hearthnet.bus.local import Inside
@@ -43,6 +44,7 @@ class Peer:
         self.proved = Proved(identity, home.run / "proved")
         self.replay = ReplayWindow()
         self.clocks = Clocks()
+        self.alarms = Alarms()
         self.tokens = Verified()
         self.replies = Replies(
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member

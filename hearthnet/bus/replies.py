@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
+from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
@@ -13,6 +14,10 @@ from hearthnet.wire.frame import BoxKeys, Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS
 
 _log = logging.getLogger(__name__)
+_ULID: Final = 26
+_SENDER: Final = slice(len("hn.rep."), len("hn.rep.") + 43)
+"""Where a reply subject names who answers."""
+_KINDS: Final = SUBJECT_KINDS["rep"]
 
 
 class Waiter(Protocol):
@@ -57,7 +62,7 @@ class Replies:
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """One message on a reply subject of this process."""
-        waiter = self._waiting.get(subject.rpartition(".")[2])
+        waiter = self._waiting.get(subject[-_ULID:])
         if waiter is None:
             return
         if absent:
@@ -81,16 +86,16 @@ class Replies:
             waiter.on_lost()
 
     def _open(self, subject: str, data: bytes) -> Frame:
-        route = subjects.directed(subject)
-        if not self._is_member(route.sender):
+        sender = ids.from_token_form(subject[_SENDER])
+        if not self._is_member(sender):
             raise FrameError("the answer is not a member's")
-        frame = frames.read(frames.unbox(data, self._keys.of(route.sender)), route.sender)
+        frame = frames.opened(data, self._keys.of(sender), sender)
         header = frame.header
         if (
             header.to != self._node
             or header.community != self._community
-            or header.kind not in SUBJECT_KINDS["rep"]
-            or not subject.endswith(f".{self._instance}.{header.id}")
+            or header.kind not in _KINDS
+            or subject != subjects.reply(sender, self._node, self._instance, header.id)
         ):
             raise FrameError("the reply is for another call than its subject says")
         return frame

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 
 from hearthnet.canonical import digest
 from hearthnet.contracts.flat import Flat
-from hearthnet.contracts.match import MatchRule, fits
+from hearthnet.contracts.match import MatchRule, fits, matcher
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.errors import HearthNetError
 from hearthnet.types import Capability, parse_capability
@@ -52,7 +52,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """Name and version."""
         return parse_capability(f"{self.name}@{self.version}")
 
-    @property
+    @cached_property
     def id(self) -> str:
         """`name@major.minor`."""
         return f"{self.name}@{self.version}"
@@ -75,15 +75,18 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     def check_request(self, body: Any) -> None:
         """Raise `bad_request` naming path and rule unless `body` is a request; unknown fields pass."""
-        self._demand(self._request, body)
+        if not self._request.accepts(body):
+            self._refuse(self._request, body)
 
     def check_reply(self, body: Any) -> None:
         """Raise `bad_request` naming path and rule unless `body` is a reply; unknown fields pass."""
-        self._demand(self._response, body)
+        if not self._response.accepts(body):
+            self._refuse(self._response, body)
 
     def check_offer(self, params: Any) -> None:
         """Raise `bad_request` naming path and rule unless an offer may carry `params`."""
-        self._demand(self._offer, params)
+        if not self._offer.accepts(params):
+            self._refuse(self._offer, params)
 
     def check_frame(self, event: str, data: Any) -> None:
         """Raise `bad_request` unless `event` is one of this stream's and `data` fits it.
@@ -94,7 +97,9 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
             raise HearthNetError(
                 "bad_request", f"{self.id} has no frame {event!r}", details={"path": "/event", "rule": "enum"}
             )
-        self._demand(self._frames[event], data)
+        check = self._frames[event]
+        if not check.accepts(data):
+            self._refuse(check, data)
 
     def has_event(self, event: str) -> bool:
         """Whether frames of this event belong to the stream."""
@@ -108,6 +113,10 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """Whether an offer with these params can answer this valid request."""
         return fits(self.match, body, offer_params)
 
+    def matcher(self, offer_params: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
+        """As `fits`, for an offer that many requests are held against."""
+        return matcher(self.match, offer_params)
+
     def tool_schema(self, bound_params: Mapping[str, Any] | None, hidden: frozenset[str]) -> Schema:
         """One flat closed schema of the fields a model fills in, neither bound to a value nor hidden."""
         return self._flat.tool_schema(frozenset(bound_params or ()) | hidden)
@@ -118,9 +127,8 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """A model's flat arguments and the bound values as `{"params", "input"}`, not yet checked."""
         return self._flat.split(flat, bound_params or {})
 
-    def _demand(self, check: SchemaCheck, value: Any) -> None:
-        if check.accepts(value):
-            return
+    def _refuse(self, check: SchemaCheck, value: Any) -> NoReturn:
+        """Says why `check` does not accept `value`."""
         problems = check.errors(value)
         path, rule, message = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -36,12 +36,32 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
     """Whether an offer with `offer_params` can answer the request `body`."""
     for field, rule in match.items():
         section, _, name = field.partition(".")
-        wanted = body.get(section, {}).get(name)
+        wanted = body.get(section, _NOTHING).get(name)
         if wanted is not None and not _RULES[rule.rule](wanted, rule.offered(offer_params)):
             return False
     return True
 
 
+def matcher(
+    match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]
+) -> Callable[[Mapping[str, Any]], bool]:
+    """`fits` for an offer that many requests are held against: its values are spread out once."""
+    rules = [
+        (*field.partition(".")[::2], _RULES[rule.rule], rule.offered(offer_params))
+        for field, rule in match.items()
+    ]
+
+    def suits(body: Mapping[str, Any]) -> bool:
+        for section, name, holds, offered in rules:
+            wanted = body.get(section, _NOTHING).get(name)
+            if wanted is not None and not holds(wanted, offered):
+                return False
+        return True
+
+    return suits
+
+
+_NOTHING: Final[dict[str, Any]] = {}
 _RULES: Final[dict[RuleName, Callable[[Any, list[Any]], bool]]] = {
     "equal": lambda wanted, offered: offered == [wanted],
     "in": lambda wanted, offered: wanted in offered,

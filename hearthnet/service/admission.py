@@ -46,7 +46,7 @@ from hearthnet.trust import approval as approvals
 from hearthnet.trust import grant as grants
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed
-from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective, refuse_revoked
+from hearthnet.trust.authority import Authority, Standing, Token, effective, refuse_revoked
 from hearthnet.trust.grant import Grant
 from hearthnet.trust.token import Claims
 from hearthnet.types import Capability, parse_capability
@@ -80,7 +80,7 @@ def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
     Raises `FrameError` or `HearthNetError` for what is dropped without an answer.
     """
     route = subjects.directed(subject)
-    frame = frames.read(frames.unbox(data, peer.keys.of(route.sender)), route.sender)
+    frame = frames.opened(data, peer.keys.of(route.sender), route.sender)
     header = frame.header
     if header.kind not in SUBJECT_KINDS[route.family] or header.community != peer.community:
         raise FrameError("the frame is not for this subject or community")
@@ -131,7 +131,7 @@ def admit(
     body = _decode(frame)
     chosen = _choose(contract, body, offered)
     token = None if claims is None else Token(claims, _issuer(peer, claims, caller))
-    authority = effective(caller, token, _demand(peer, contract, chosen), body)
+    authority = effective(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
     if chosen.in_flight >= chosen.offer.max_concurrent:
@@ -166,7 +166,7 @@ def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:
 
 
 def _offered(hosted: list[Hosted], wanted: Capability) -> list[Hosted]:
-    offered = [entry for entry in hosted if parse_capability(entry.offer.capability).serves(wanted)]
+    offered = [entry for entry in hosted if entry.capability.serves(wanted)]
     if not offered:
         raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
     return offered
@@ -194,20 +194,10 @@ def _decode(frame: Frame) -> dict[str, Any]:
 
 
 def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> Hosted:
-    fitting = [entry for entry in offered if contract.fits(body, entry.offer.params)]
+    fitting = [entry for entry in offered if entry.fits(body)]
     if not fitting:
         raise HearthNetError("not_found", f"no offer of {contract.id} here fits these params")
-    return min(fitting, key=lambda entry: entry.in_flight)
-
-
-def _demand(peer: Peer, contract: Contract, chosen: Hosted) -> Demand:
-    return Demand(
-        capability=contract.capability,
-        trust=chosen.offer.trust or contract.trust_required,
-        node=peer.node_id,
-        side_effects=contract.side_effects,
-        own_key=contract.approval == "own_key",
-    )
+    return fitting[0] if len(fitting) == 1 else min(fitting, key=lambda entry: entry.in_flight)
 
 
 def _consent(

@@ -8,7 +8,9 @@ from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Offer
 from hearthnet.times import now_ms
+from hearthnet.trust.authority import Demand
 from hearthnet.trust.roster import RANK
+from hearthnet.types import parse_capability
 from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
 
 _SELF: Final = len(RANK)
@@ -31,7 +33,24 @@ class Hosted:
             max_concurrent=offer.max_concurrent or contract.max_concurrent,
             trust=offer.trust,
         )
+        self.capability = parse_capability(offer.capability)
+        self.fits = contract.matcher(offer.params)
+        """Whether the offer can answer a request body."""
         self.in_flight = 0
+        self._demand: Demand | None = None
+
+    def demand(self, node: str) -> Demand:
+        """What a call of it takes where `node` offers it."""
+        if self._demand is None:
+            contract = self.contract
+            self._demand = Demand(
+                capability=contract.capability,
+                trust=self.offer.trust or contract.trust_required,
+                node=node,
+                side_effects=contract.side_effects,
+                own_key=contract.approval == "own_key",
+            )
+        return self._demand
 
     def record(self, instance: str, service: str, version: str) -> OfferRecord:
         """What is announced of it now."""

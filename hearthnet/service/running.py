@@ -40,6 +40,8 @@ _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again wi
 class Outbox:
     """Answers to one call: where they go follows from the authenticated header alone."""
 
+    __slots__ = ("_inside", "_key", "_last_ms", "_peer", "_signed", "_subject", "_to", "_trace")
+
     def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool) -> None:
         self._peer = peer
         self._trace = trace
@@ -47,45 +49,41 @@ class Outbox:
         self._signed = signed
         self._inside = local.inside(peer, header.sender, header.from_instance) is not None
         self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
+        self._key = peer.keys.to(header.sender)
         self._last_ms = steady_ms()
 
     async def reply(self, body: dict[str, Any], code: str = "") -> None:
         """The one reply to a call."""
-        await self._send("reply", body, code=code, signed=self._signed)
+        await self._send(self._header("reply", code=code), body, signed=self._signed)
 
     async def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
         """One frame of a stream; the terminal `error` carries its code."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
         self._trace.frames = seq
-        await self._send("frame", data, seq=seq, event=event, code=code)
+        await self._send(self._header("frame", seq=seq, event=event, code=code), data)
 
     async def alive_if_due(self) -> None:
         """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
-            await self._send("frame", {}, event=ALIVE)
+            await self._send(self._header("frame", event=ALIVE), {})
 
-    async def _send(
-        self,
-        kind: Kind,
-        body: dict[str, Any],
-        *,
-        signed: bool = False,
-        seq: int = 0,
-        event: str = "",
-        code: str = "",
-    ) -> None:
-        self._last_ms = steady_ms()
-        peer, to = self._peer, self._to
-        header = peer.header(
+    def _header(self, kind: Kind, *, seq: int = 0, event: str = "", code: str = "") -> Header:
+        to = self._to
+        return self._peer.header(
             kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
         )
-        data = _ENCODER.encode(body)
+
+    async def _send(self, header: Header, body: dict[str, Any], *, signed: bool = False) -> None:
+        self._last_ms = steady_ms()
+        peer, data = self._peer, _ENCODER.encode(body)
         self._trace.bytes_out += len(data)
         if self._inside:
             peer.replies.deliver(local.frame(peer, header, data, signed=signed))
-            return
-        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
-        await peer.link.publish(self._subject, frames.box(inner, peer.keys.to(to.sender)))
+        elif signed:
+            inner = frames.signed(header, data, peer.identity)
+            await peer.link.publish(self._subject, frames.box(inner, self._key))
+        else:
+            await peer.link.publish(self._subject, frames.sealed(header, data, self._key))
 
 
 class Running:
@@ -99,6 +97,7 @@ class Running:
         self, peer: Peer, records: Records, budget: Budget, frame: Frame, admitted: Admitted
     ) -> None:
         self.header = frame.header
+        self._peer = peer
         self.task: asyncio.Task[None] | None = None
         self._records = records
         self._budget = budget
@@ -127,14 +126,13 @@ class Running:
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
-        limit = loop.call_at(until, self._expire)
+        until = asyncio.get_running_loop().time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
+        alarm = self._peer.alarms.at(until, self)
         try:
             try:
                 reply = await self._carry_out(self._call(until))
             finally:
-                limit.cancel()
+                alarm.discard(self)
             await self._succeed(reply)
         except asyncio.CancelledError:
             if not self._was_late():
@@ -148,7 +146,7 @@ class Running:
             late = self._was_late()
             await self._fail(self._timeout() if late else as_wire_error(error, self.header.capability))
 
-    def _expire(self) -> None:
+    def due(self) -> None:
         """The caller's deadline has passed: stops the handler."""
         if self.task is not None:
             self._late = True
@@ -224,7 +222,9 @@ class Running:
 
     async def _succeed(self, reply: Reply) -> None:
         endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
-        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000, **self._consent()}
+        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000}
+        if self._admitted.approval is not None or self._admitted.grant is not None:
+            meta |= self._consent()
         output = msgspec.to_builtins(reply.output)
         if self.stream.unary:
             body = {"output": output, "meta": meta}

@@ -87,6 +87,16 @@ def box(inner: bytes, key: bytes) -> bytes:
     return BOXED + nonce + bindings.crypto_secretbox(inner, nonce, key)
 
 
+def sealed(header: Header, body: bytes, key: bytes) -> bytes:
+    """A plain frame in its box: what most frames are."""
+    return box(b"%b%b\n%b" % (PLAIN, headers.encode(header), body), key)
+
+
+def opened(data: bytes, key: bytes, sender: str) -> Frame:
+    """The frame in a box that `sender` closed with `key`; `FrameError` for anything else."""
+    return read(unbox(data, key), sender)
+
+
 def unbox(data: bytes, key: bytes) -> bytes:
     """The inner frame; `FrameError` where this key did not close it."""
     start = len(BOXED)

@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from hearthnet import ids
@@ -34,6 +35,7 @@ def topic(capability: Capability) -> str:
     return f"{capability.name}.v{capability.major}"
 
 
+@lru_cache(maxsize=2048)
 def call(caller: str, provider: str, instance: str, capability: Capability) -> str:
     """Where a call to one process goes."""
     ends = f"{ids.token_form(caller)}.{ids.token_form(provider)}"
@@ -48,8 +50,12 @@ def control(caller: str, provider: str, instance: str, stream: str) -> str:
 
 def reply(provider: str, caller: str, caller_instance: str, call_id: str) -> str:
     """Where a provider answers; every part is authenticated, so it can be led nowhere else."""
-    ends = f"{ids.token_form(provider)}.{ids.token_form(caller)}"
-    return f"hn.rep.{ends}.{_process(caller_instance)}.{_ulid(call_id)}"
+    return f"{_replies(provider, caller, caller_instance)}{_ulid(call_id)}"
+
+
+@lru_cache(maxsize=2048)
+def _replies(provider: str, caller: str, caller_instance: str) -> str:
+    return f"hn.rep.{ids.token_form(provider)}.{ids.token_form(caller)}.{_process(caller_instance)}."
 
 
 def find(caller: str, wanted: str) -> str:
@@ -102,6 +108,7 @@ def events_of(event_type: str) -> str:
     return f"hn.event.*.{_event_type(event_type)}"
 
 
+@lru_cache(maxsize=2048)
 def directed(subject: str) -> Route:
     """What an `hn.call`, `hn.ctl` or `hn.rep` subject says; `bad_request` for another one."""
     parts = subject.split(".", 4)

@@ -11,10 +11,11 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus.link import Link
 from hearthnet.bus.peer import Peer
-from hearthnet.config import Home
+from hearthnet.config import Home, LimitsConfig
 from hearthnet.service import admission
 from hearthnet.service.capability import endpoints
 from hearthnet.service.hosted import Hosted
+from hearthnet.service.peer_rates import PeerRates
 from hearthnet.times import now_ms
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.keys import Identity
@@ -27,6 +28,7 @@ from tests.helpers.members import take_in
 from tests.helpers.probe import QUERY, ProbeService, query
 
 _RUN = ids.new_ulid()
+_RATES = PeerRates(LimitsConfig(0, 0, 0, 0))
 
 
 def figures() -> list[Figure]:
@@ -55,7 +57,9 @@ def _work(home: Home) -> dict[str, Callable[[], object]]:
     token = _token(caller, roster.community_id)
 
     def taken(subject: str, data: bytes) -> object:
-        return admission.admit(answering, offered, hosted, admission.open_directed(answering, subject, data))
+        return admission.admit(
+            answering, _RATES, offered, hosted, admission.open_directed(answering, subject, data)
+        )
 
     def taken_anew(subject: str, data: bytes) -> object:
         answering.tokens = Verified()
