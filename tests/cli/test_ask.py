@@ -182,17 +182,17 @@ def test_what_is_not_there_ends_with_5_and_the_nearest_names(
 @pytest.mark.req("ASK-2", "ASK-5")
 def test_approved_on_a_terminal_it_is_posted_once_as_shown(shell: Shell, model: ScriptedModel) -> None:
     question = "I can lend a ladder."
-    model.turns[question] = [Say(calls=(offer("Ladder to lend"),)), Say("Posted.")]
+    model.turns[question] = [Say(calls=(offer("Ladder, approved"),)), Say("Posted.")]
     with shell.terminal("ask", question, "--tool", "market_post") as screen:
         shown = screen.expect(PROMPT)
-        assert '"Ladder to lend"' in shown
+        assert '"Ladder, approved"' in shown
         assert "market.post@1.0" in shown
-        assert titles(shell).count("Ladder to lend") == 0
+        assert titles(shell).count("Ladder, approved") == 0
         screen.type("a\n")
         screen.expect("completed")
         assert screen.end() == 0
         assert "Posted." in screen.shown
-    assert titles(shell).count("Ladder to lend") == 1
+    assert titles(shell).count("Ladder, approved") == 1
 
 
 @pytest.mark.req("ASK-5")

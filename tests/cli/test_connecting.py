@@ -101,7 +101,9 @@ def test_a_script_learns_what_was_connected(lone: Shell, scripted: ScriptedModel
     added = lone.json("models", "add", scripted.url, "--name", "mine", "--json")
     assert (added["name"], added["model"], added["offered"], added["problem"]) == ("mine", NAME, True, "")
     assert (added["tool_call"], added["ctx"], added["requires_internet"]) == (True, 8192, False)
-    assert lone.run("models", "remove", "mine").stdout == f"removed: mine: {NAME} at {scripted.url} (openai)\n"
+    assert (
+        lone.run("models", "remove", "mine").stdout == f"removed: mine: {NAME} at {scripted.url} (openai)\n"
+    )
 
 
 @pytest.mark.e2e

@@ -294,7 +294,13 @@ async def test_a_revoked_home_is_cut_off_and_stays_out(founder: House, bob: Hous
 async def test_a_lost_link_leaves_each_home_working_and_heals(founder: House, bob: House, how: str) -> None:
     async with hosting(founder), hosting(bob):
         at_bob = await Bus.join(bob.home, bob.url, "b")
-        assert await ask(at_bob, founder) == founder.identity.node_id
+
+        async def reached() -> bool:
+            with contextlib.suppress(HearthNetError):
+                return await ask(at_bob, founder) == founder.identity.node_id
+            return False
+
+        await wait_for(reached, 10, "the other home to be reached")
         pid = founder.server.state.pid
         os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
         if how == "silent":
@@ -302,12 +308,6 @@ async def test_a_lost_link_leaves_each_home_working_and_heals(founder: House, bo
         assert await ask(at_bob, bob) == bob.identity.node_id
         if how == "silent":
             os.kill(pid, signal.SIGCONT)
-
-        async def reached() -> bool:
-            with contextlib.suppress(HearthNetError):
-                return await ask(at_bob, founder) == founder.identity.node_id
-            return False
-
         await wait_for(reached, 20, "the other home to be reached again")
         await at_bob.close()
 
