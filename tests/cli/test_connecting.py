@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_written(
 @pytest.mark.e2e
 @pytest.mark.req("CLI-30")
 def test_a_model_that_says_nothing_is_not_connected(lone: Shell) -> None:
-    with ScriptedModel({QUESTION: [Say("")]}) as silent:
+    with ScriptedModel({question: [Say("")] for question in (QUESTION, "Say hello.")}) as silent:
         done = lone.run("models", "add", silent.url)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{NAME} answers with nothing, so it was not connected" in done.stderr
