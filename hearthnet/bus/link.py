@@ -67,18 +67,20 @@ class Link:
         """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
         where the login is refused.
 
-        A server that reads its configuration again closes connections that are just being made: those are
-        made once more.
+        A server that reads its configuration again closes connections that are just being made, or refuses
+        their logins for a moment: those are made once more.
         """
         link = cls(url, login, name, inbox)
-        attempts = 0
+        tries = {ConnectionResetError: _AGAIN, Refused: _REFUSALS - 1}
         while not link.is_connected:
-            attempts += 1
             try:
                 link._take(await link._open())
             except (OSError, TimeoutError, Refused) as error:
-                if not isinstance(error, ConnectionResetError) or attempts > _AGAIN:
+                left = tries.get(type(error), 0)
+                if not left:
                     raise _refused(url, error) from error
+                tries[type(error)] = left - 1
+                await asyncio.sleep(_FIRST_PAUSE)
         return link
 
     @property
