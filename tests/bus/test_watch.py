@@ -7,8 +7,10 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,25 +161,42 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def _hosting_process(mesh: Mesh, lifetime_ms: int) -> tuple[asyncio.subprocess.Process, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        _HOST,
-        str(mesh.home.path),
-        mesh.server.url,
-        str(lifetime_ms),
-        stdout=asyncio.subprocess.PIPE,
-        env=child_environment(PYTHONPATH=os.getcwd()),
-    )
-    assert process.stdout is not None
-    return process, (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+HostingProcess = Callable[[int], Awaitable[tuple[asyncio.subprocess.Process, str]]]
+
+
+@pytest_asyncio.fixture
+async def hosting_process(mesh: Mesh) -> AsyncIterator[HostingProcess]:
+    """Starts processes that host the probe, whose offers live for so many ms; each with its instance."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(lifetime_ms: int) -> tuple[asyncio.subprocess.Process, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _HOST,
+            str(mesh.home.path),
+            mesh.server.url,
+            str(lifetime_ms),
+            stdout=asyncio.subprocess.PIPE,
+            env=child_environment(PYTHONPATH=os.getcwd()),
+        )
+        started.append(process)
+        assert process.stdout is not None
+        return process, (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-29")
-async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(mesh: Mesh) -> None:
-    process, instance = await _hosting_process(mesh, 30_000)
+async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(
+    mesh: Mesh, hosting_process: HostingProcess
+) -> None:
+    process, instance = await hosting_process(30_000)
     async with await mesh.guest_bus() as guest, mesh.hosting(ProbeService(), at=mesh.guest) as near:
         chosen, registry = mesh.identity.node_id, guest._discovery.registry
 
@@ -202,9 +221,11 @@ async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(mesh: Mesh) 
 
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-29")
-async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(mesh: Mesh) -> None:
+async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(
+    mesh: Mesh, hosting_process: HostingProcess
+) -> None:
     """Nobody asks it, and nobody says that it is gone. Its offers say 3 s here, for 30."""
-    process, instance = await _hosting_process(mesh, 3_000)
+    process, instance = await hosting_process(3_000)
     clock = asyncio.get_running_loop().time
     async with await mesh.guest_bus() as guest, guest.watch(QUERY) as changes:
         first = await _next(changes)

@@ -21,6 +21,7 @@ import msgspec
 from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet.service.tasks import end
 from hearthnet_llm import checking
 from hearthnet_llm.answer import Answer
 from hearthnet_llm.backend import Backend, FrameStream
@@ -119,10 +120,8 @@ class LlmService(Service):
 
     async def stop(self) -> None:
         """Lets go of all models."""
-        for task in self._following:
-            task.cancel()
+        await end(set(self._following))
         if self._following:
-            await asyncio.wait(self._following)
             await self._pool.close()
             await self._threads.close()
         if self._boxed is not None:
