@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hearthnet.bus.link import Link
+from hearthnet.bus.store_link import StoreLink
 from hearthnet.errors import HearthNetError
+from hearthnet.trust.keys import Login
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 
@@ -43,6 +45,10 @@ class Doorkeeper:
         self.inside -= 1
 
 
+def _login(mesh: Mesh, kind: type[Link | StoreLink]) -> Login:
+    return mesh.identity.login() if kind is Link else mesh.identity.store_login()
+
+
 async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while data := await source.read(65536):
@@ -62,18 +68,22 @@ async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
 
 
 @pytest.mark.req("BUS-34")
-async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(mesh: Mesh) -> None:
+@pytest.mark.parametrize("kind", [Link, StoreLink])
+async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(
+    mesh: Mesh, kind: type[Link | StoreLink]
+) -> None:
     async with door(mesh, shut=2) as (url, keeper):
-        link = await Link.connect(url, mesh.identity.login(), "test")
+        link = await kind.connect(url, _login(mesh, kind), "test")
         assert keeper.came == 3
-        await link.settle()
+        await link.connected()
         await link.close()
 
 
 @pytest.mark.req("BUS-34")
-async def test_one_that_is_always_closed_is_given_up(mesh: Mesh) -> None:
+@pytest.mark.parametrize("kind", [Link, StoreLink])
+async def test_one_that_is_always_closed_is_given_up(mesh: Mesh, kind: type[Link | StoreLink]) -> None:
     async with door(mesh, shut=100) as (url, keeper):
         with pytest.raises(HearthNetError) as caught:
-            await Link.connect(url, mesh.identity.login(), "test")
+            await kind.connect(url, _login(mesh, kind), "test")
         assert caught.value.code == "partition"
         assert 1 < keeper.came < 10

@@ -13,6 +13,7 @@ from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh, start_mesh
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -63,3 +64,21 @@ async def test_no_server_is_said_with_its_address(mesh: Mesh) -> None:
         await mesh.bus()
     assert caught.value.code == "partition"
     assert mesh.server.url in caught.value.message
+
+
+@pytest.mark.req("STORE-2")
+async def test_a_store_that_was_left_says_so(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
+    store = await mesh.store()
+
+    async def refuse() -> None:
+        raise HearthNetError("internal_error", "not in the mood")
+
+    store.link.on_back(refuse)
+    mesh.restart_server()
+    await wait_for(lambda: "not in the mood" in caplog.text, 10, "the way back")
+    await store.link.connected()
+    await store.close()
+    for late in (store.link.connected(), store.link.subscribe("mk.post.>", lambda: None)):
+        with pytest.raises(HearthNetError) as caught:
+            await late
+        assert caught.value.code == "partition"

@@ -21,7 +21,8 @@ import pytest
 
 from hearthnet.bus import keyring
 from hearthnet.cli.run import run
-from hearthnet.cli.traces import tree
+from hearthnet.cli.traces import only, tree
+from hearthnet.errors import HearthNetError
 from hearthnet.ids import unb64
 from hearthnet.node_state import NodeState
 from hearthnet.times import now_ms
@@ -213,6 +214,9 @@ def test_following_prints_what_comes(chain: Chain) -> None:
         after = json.loads(following.stdout.readline())
     assert after["service"] == "back"
     assert after["at"] > before["at"]
+    with chain.shell.start("trace", "--follow") as following:
+        assert following.stdout is not None
+        assert "this node" in following.stdout.readline()
 
 
 @pytest.mark.req("TRACE-6")
@@ -272,3 +276,15 @@ def test_a_step_stands_under_its_parent_or_at_the_top_whatever_others_say() -> N
         ("c", 1),
         ("e", 0),
     ]
+
+
+@pytest.mark.req("TRACE-6")
+def test_a_beginning_that_several_traces_share_is_refused() -> None:
+    steps = [{"trace": "ab" + "0" * 30}, {"trace": "ab" + "1" * 30}]
+    assert only(steps[:1] * 2, "ab") == steps[:1] * 2
+    with pytest.raises(HearthNetError, match="2 traces begin with ab") as caught:
+        only(steps, "ab")
+    assert caught.value.code == "bad_request"
+    with pytest.raises(HearthNetError) as none:
+        only([], "ab")
+    assert none.value.code == "not_found"

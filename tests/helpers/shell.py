@@ -57,7 +57,7 @@ class Shell:
 
     @contextlib.contextmanager
     def start(self, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-        """A command that runs; it is gone at the end."""
+        """A command that runs; at the end it is told to stop as by Ctrl-C, and is gone."""
         with subprocess.Popen(
             [self.program, *arguments],
             env=self.environ(),
@@ -69,7 +69,11 @@ class Shell:
             try:
                 yield process
             finally:
-                process.kill()
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
     def terminal(self, *arguments: str | Path) -> Terminal:
         """Starts a command with a terminal in front of it."""

@@ -6,6 +6,7 @@ Every method blocks for as long as SQLite does; callers run them in a thread. On
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import sqlite3
 import threading
@@ -166,7 +167,8 @@ class View:
                     raise
                 self._whole = False
                 self._database.close()
-                self._database = _anew(self._path)
+                with _alone(self._path):
+                    self._database = _anew(self._path)
                 raise Damaged(str(error)) from error
 
     @contextlib.contextmanager
@@ -222,12 +224,21 @@ def _unreadable(error: sqlite3.DatabaseError) -> bool:
 
 def _open(path: Path) -> sqlite3.Connection:
     """The view at `path`; one that is damaged or of another version is derived anew from the log."""
-    try:
-        return _connect(path)
-    except sqlite3.DatabaseError as error:
-        if not _unreadable(error):
-            raise
-        return _anew(path)
+    with _alone(path):
+        try:
+            return _connect(path)
+        except sqlite3.DatabaseError as error:
+            if not _unreadable(error):
+                raise
+            return _anew(path)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process of the service after the other: SQLite does not wait where two make the same file."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _anew(path: Path) -> sqlite3.Connection:

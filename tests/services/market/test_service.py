@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from typing import Any
 
@@ -56,10 +57,15 @@ async def test_two_processes_show_each_others_posts(mesh: Mesh) -> None:
         for number in range(6):
             await bus.call("market.post@1.0", _post(f"post {number}"))
 
+        views = await bus.offers("market.list")
+        assert len(views) == 2
+
         async def everywhere() -> bool:
-            replies = [await bus.call("market.list@1.0", _body()) for _ in range(10)]
-            seen = {(reply.instance, reply.output["max_lamport"]) for reply in replies}
-            return len(seen) == 2 and {lamport for _, lamport in seen} == {6}
+            asked = [
+                bus.call("market.list@1.0", _body(), node=view.node, instance=view.offer.instance)
+                for view in views
+            ]
+            return {reply.output["max_lamport"] for reply in await asyncio.gather(*asked)} == {6}
 
         await wait_for(everywhere, 5, "both views to follow")
 
