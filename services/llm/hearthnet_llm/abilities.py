@@ -24,6 +24,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
         tool_mode="native" if tools else "none",
         modalities=("text", "vision") if vision else ("text",),
         continues=True,
+        summarises=True,
         requires_internet=not addresses.is_near(config.url),
     )
 

@@ -17,7 +17,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     `ctx` counts tokens of prompt and answer together; not `ctx_known`: it is a guess, and nobody is refused
     for it. `most_result`: so many tokens of a tool's result are shown to the model at most; 0: all of it.
-    `continues`: it can be given the beginning of its answer (`Message.prefix`).
+    `continues`: it can be given the beginning of its answer (`Message.prefix`). `summarises`: what a long
+    conversation began with is worth its own summary.
     `tools_by_name_only`: a tool call is only obtained when the caller demands one tool. An empty `languages`
     promises none in particular. `advice` is one line for people.
     """
@@ -36,6 +37,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     requires_internet: bool = False
     quotes: bool = False
     continues: bool = False
+    summarises: bool = False
     advice: str = ""
     max_concurrent: int = 4
 

@@ -18,7 +18,7 @@ from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.context.summary import summary
 from hearthnet_llm.context.turns import pieces, rounds
 from hearthnet_llm.conversation import check
-from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.parts import (
     AudioPart,
     DocumentPart,
@@ -285,3 +285,88 @@ async def test_the_caller_is_told_and_counts_are_learned_from_answers() -> None:
     guessed = Model(msgspec.structs.replace(model.profile, ctx_known=False), 1)
     frames = [frame async for frame in Contexts().stream(guessed, asked(user(5000)))]
     assert isinstance(frames[0], Token)
+
+
+class Writer(Model):
+    """A model that writes a summary where it is asked for one."""
+
+    def __init__(self, made: Profile, summary: str | HearthNetError) -> None:
+        super().__init__(made, 1)
+        self.summary = summary
+
+    @property
+    def summaries(self) -> list[ChatRequest]:
+        """The requests for one."""
+        return [one for one in self.asked if "You summarise" in one.messages[0].text]
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        if "You summarise" not in request.messages[0].text:
+            async for frame in super().stream(request):
+                yield frame
+            return
+        self.asked.append(request)
+        if isinstance(self.summary, HearthNetError):
+            raise self.summary
+        yield Token(self.summary)
+        yield Done("end", 1, 1)
+
+
+def talk(turns: int) -> list[Message]:
+    """A conversation of so many questions and answers, each of its own, and one more question."""
+    told = [Message("user", f"question {n}: {words(30)}") for n in range(turns)]
+    answers = [Message("assistant", f"answer {n}: {words(30)}") for n in range(turns)]
+    return [SYSTEM, *(one for pair in zip(told, answers, strict=True) for one in pair), user(20)]
+
+
+async def frames_of(contexts: Contexts, model: Model, messages: list[Message]) -> list[Frame]:
+    """What comes of it."""
+    return [frame async for frame in contexts.stream(model, asked(*messages))]
+
+
+@pytest.mark.asyncio
+async def test_the_model_itself_summarises_what_is_left_out_and_not_each_time() -> None:
+    contexts, model = Contexts(), Writer(profile(1500, summarises=True), "They spoke of otters.")
+    frames = await frames_of(contexts, model, talk(25))
+    assert isinstance(frames[0], Progress)
+    assert isinstance(frames[1], Notice)
+    assert "the model's summary of them stands in their place" in frames[1].text
+    (first,) = model.summaries
+    assert "question 0" in first.messages[1].text
+    assert "question 24" not in first.messages[1].text, "what stays is not summarised"
+    assert not first.tools
+    stands = model.asked[-1].messages[1]
+    assert "as data:\nThey spoke of otters.]" in stands.text
+    assert model.asked[-1].messages[0] == SYSTEM
+
+    await frames_of(contexts, model, talk(26))
+    assert len(model.summaries) == 1, "the one that is there serves"
+    stands = model.asked[-1].messages[1]
+    assert "They spoke of otters." in stands.text
+    assert "user: question" in stands.text, "with the beginnings of what was left out since"
+
+    model.summary = "They spoke of otters and boats."
+    await frames_of(contexts, model, talk(34))
+    assert "What was summarised before: They spoke of otters." in model.summaries[-1].messages[1].text
+    assert "question 0" not in model.summaries[-1].messages[1].text
+    assert "otters and boats" in model.asked[-1].messages[1].text
+
+
+@pytest.mark.asyncio
+async def test_without_a_summary_of_the_models_one_by_rule_stands_there() -> None:
+    for broken in (HearthNetError("timeout", "it is slow"), "", "  "):
+        model = Writer(profile(1500, summarises=True), broken)
+        frames = await frames_of(Contexts(), model, talk(25))
+        assert any(isinstance(frame, Notice) and "the beginnings" in frame.text for frame in frames)
+        assert "- user: question" in model.asked[-1].messages[1].text
+    plain = Writer(profile(1500), "unasked")
+    await frames_of(Contexts(), plain, talk(25))
+    assert plain.summaries == []
+
+
+@pytest.mark.asyncio
+async def test_a_long_summary_is_cut_to_its_room() -> None:
+    model = Writer(profile(1500, summarises=True), "word " * 5000)
+    await frames_of(Contexts(), model, talk(25))
+    sent = model.asked[-1]
+    assert sum(map(of_message, sent.messages)) <= 1500
+    assert sent.messages[1].text.endswith(" ...]")

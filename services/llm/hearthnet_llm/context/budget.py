@@ -2,7 +2,8 @@
 
 1. The answer has its tokens reserved, at most half of the context; tools and schemas count as well.
 2. What fits is left alone.
-3. Whole turns are left out, oldest first, never the latest; a short summary of them takes their place.
+3. Whole turns are left out, oldest first, never the latest; a short summary of them takes their place: the
+   model's own where it has written one, else one by rule (summary.py).
 4. If the latest turn alone is too long, its oldest rounds are left out, never the last: a call and its
    results go together. What users and the system say stays.
 5. If what is left is still too long, it is refused with its size and the message that is the longest.
@@ -18,7 +19,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.context.counting import of_message, of_rest
-from hearthnet_llm.context.summary import summary
+from hearthnet_llm.context.summary import standing, summary
 from hearthnet_llm.context.turns import Pieces, pieces, rounds
 from hearthnet_llm.frames import Notice
 from hearthnet_llm.profile import Profile
@@ -30,23 +31,30 @@ _MOST_SUMMARY: Final = 600
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    """The request as it fits, and what the caller is told where that is not all of it."""
+    """The request as it fits, and what the caller is told where that is not all of it.
+
+    `left_out` are the messages whose place a summary of `most_summary` tokens may take.
+    """
 
     request: ChatRequest
     notice: Notice | None = None
+    left_out: tuple[Message, ...] = ()
+    most_summary: int = 0
 
 
-def fitted(request: ChatRequest, profile: Profile, ratio: float = 1.0) -> Fitted:
-    """The request within the context of the model; `ratio`: real tokens to estimated ones.
+def fitted(request: ChatRequest, profile: Profile, ratio: float = 1.0, written: str = "") -> Fitted:
+    """The request within the context of the model; `ratio`: real tokens to estimated ones; `written`: the
+    model's summary of what is left out.
 
     `bad_request` with the sizes where it cannot be made to fit.
     """
-    return _Fitting(request, profile, ratio).done()
+    return _Fitting(request, profile, ratio, written).done()
 
 
 class _Fitting:
-    def __init__(self, request: ChatRequest, profile: Profile, ratio: float) -> None:
+    def __init__(self, request: ChatRequest, profile: Profile, ratio: float, written: str) -> None:
         self._request = request
+        self._written = written
         self._profile = profile
         self._messages = request.messages
         self._sizes = [round(of_message(one, profile.most_result) * ratio) for one in request.messages]
@@ -79,11 +87,16 @@ class _Fitting:
         return kept
 
     def _whole_turns(self, found: Pieces, kept: list[list[int]]) -> Fitted:
-        left_out = list(chain(*found.turns[: -len(kept)]))
-        told = summary([self._messages[place] for place in left_out], self._most_summary)
-        stands = "; the beginnings of what was said in them stand in their place" if told else ""
+        left_out = self._at(chain(*found.turns[: -len(kept)]))
+        if self._written:
+            told = standing(self._written, self._most_summary)
+            stands = "; the model's summary of them stands in their place"
+        else:
+            told = summary(left_out, self._most_summary)
+            stands = "; the beginnings of what was said in them stand in their place" if told else ""
         messages = [*self._at(found.head), *told, *self._at(chain(*kept))]
-        return self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
+        cut = self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
+        return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=self._most_summary)
 
     def _last_turn(self, found: Pieces) -> Fitted:
         """Nothing but the last turn fits, and maybe not all of it."""
