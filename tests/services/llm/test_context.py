@@ -342,7 +342,7 @@ async def test_the_model_itself_summarises_what_is_left_out_and_not_each_time() 
     assert len(model.summaries) == 1, "the one that is there serves"
     stands = model.asked[-1].messages[1]
     assert "They spoke of otters." in stands.text
-    assert "user: question" in stands.text, "with the beginnings of what was left out since"
+    assert "- assistant: answer" in stands.text, "with the beginnings of what was left out since"
 
     model.summary = "They spoke of otters and boats."
     await frames_of(contexts, model, talk(34))
