@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Chunk = dict[str, Any]
 _BATCH: Final = 4
 _UNREAD: Final = 64
-WAKE_SECONDS: Final = 0.03
+WAKE_SECONDS: Final = 0.06
 _PROMPTS_KEPT_MIB: Final = 64
 _MOST_CORES: Final = 2
 _READ_BYTES: Final = 1 << 20
