@@ -61,10 +61,10 @@ layers: dev
 	@echo "== layers"
 	@$(BIN)/lint-imports --no-logo
 
-pytest: dev  ## the tests alone, with coverage data; ARGS selects
+pytest: dev  ## the tests alone, with coverage data, failures once more alone; ARGS selects
 	@echo "== tests"
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
+	@$(BIN)/python tools/run_tests.py $(ARGS)
 
 floors: dev  ## coverage of the last `make pytest` against its floors
 	@echo "== coverage"

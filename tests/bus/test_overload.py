@@ -112,6 +112,7 @@ async def test_what_fails_is_left_alone_for_one_that_works(mesh: Mesh) -> None:
         assert codes == ["internal_error"] * FEWEST + ["partition"] * 2
         assert len(bad.calls) == FEWEST
         async with mesh.hosting(good):
+            await wait_for(lambda: len(guest._discovery.registry) == 2, 20, "the announcement")
             for _ in range(5):
                 assert (await guest.call(QUERY, query())).provider == mesh.identity.node_id
     assert len(bad.calls) == FEWEST
