@@ -197,6 +197,23 @@ class Calls:
             elif state.now >= call.shown_at + state.limits.patience_ms:
                 call.undecided = True
 
+    def take_up(self) -> None:
+        """Goes on with the open calls of a saved run (docs/decisions/0070).
+
+        What was under way is sent again: a read as it is, an effect under its key, by which a provider knows
+        it. An effect without one is never sent twice; nobody can say what became of it.
+        """
+        for call in self._state.calls:
+            if call.phase is CallPhase.PENDING:
+                self._show(call)
+            elif call.phase is CallPhase.RUNNING and self._repeatable(call):
+                call.step(CallStep.REPEATED)
+            elif call.phase is CallPhase.RUNNING:
+                self.abandon(call, "the process that had sent it ended before it was answered")
+
+    def _repeatable(self, call: CallState) -> bool:
+        return not call.effect or self._toolbox[call.name].repeatable_effect
+
     # --- to and from the tools
 
     def dispatch_queued(self) -> None:

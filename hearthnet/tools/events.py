@@ -117,6 +117,15 @@ class Decided(_Event, frozen=True, kw_only=True, tag=True):
     decision: Decision
 
 
+class Resume(_Event, frozen=True, kw_only=True, tag=True):
+    """The run was saved, by this process or another one, and goes on here.
+
+    `decisions` were made meanwhile, each at its own time.
+    """
+
+    decisions: tuple[Decided, ...] = ()
+
+
 class Undecided(_Event, frozen=True, kw_only=True, tag=True):
     """Nobody is there to ask, or nobody answered."""
 
@@ -133,7 +142,7 @@ class Cancel(_Event, frozen=True, kw_only=True, tag=True):
 
 CallEvent = ToolProgress | ToolReturned | ToolFailed
 PersonEvent = Decided | Undecided
-Event = ModelEvent | CallEvent | PersonEvent | Start | Tick | Cancel
+Event = ModelEvent | CallEvent | PersonEvent | Start | Resume | Tick | Cancel
 
 
 # --- actions ------------------------------------------------------------------------------------------------

@@ -21,6 +21,10 @@ happens to a single call is in calls.py.
   yes is not taken back by a clock, and a call that waits for a person costs no time.
 - When all that is open waits for people whom nobody here can ask, the run is *suspended*: its state holds
   everything.
+- A run that was saved is *resumed*, in this process or another one, with the decisions made meanwhile. A
+  turn of the model that broke off before it called anything is asked for again; one that called something
+  ends there, since the model, asked again, would call for the same effect under another id. The time in
+  which nobody drove the run costs nothing.
 - Cancel and a broken model end the run from anywhere. Each open call gets a result even then, so that the
   transcript can be continued; of an effect that was under way it says that its outcome is unknown.
 
@@ -52,6 +56,7 @@ from hearthnet.tools.events import (
     ModelDone,
     ModelEvent,
     ModelFailed,
+    Resume,
     Start,
     Suspend,
     Tick,
@@ -81,14 +86,19 @@ class ToolLoop:
 
     def feed(self, event: Event) -> list[Action]:
         """What has to be done because of `event`, in this order. Never raises."""
-        if self.state.phase in (Phase.SUSPENDED, Phase.ENDED):
+        if not self._heeds(event):
             return []
-        self._pass_time(event.now)
+        self._pass_time(event)
         self._take(event)
         self._go_on()
         actions = self._out[:]
         self._out.clear()
         return actions
+
+    def _heeds(self, event: Event) -> bool:
+        if self.state.phase is Phase.SUSPENDED:
+            return isinstance(event, Resume | Cancel)
+        return self.state.phase is not Phase.ENDED
 
     def next_deadline(self) -> int | None:
         """When a `Tick` is due, in milliseconds since the epoch; None where only events move the run on."""
@@ -116,6 +126,8 @@ class ToolLoop:
             case Start():
                 if self.state.phase is Phase.READY:
                     self._ask_model(Step.STARTED)
+            case Resume():
+                self._resume(event)
             case Cancel():
                 self._cancel()
             case _:
@@ -126,16 +138,22 @@ class ToolLoop:
     def _ask_model(self, step: Step) -> None:
         state = self.state
         state.step(step)
-        choice: ToolChoice = state.tool_choice if state.iteration == 0 else "auto"
-        state.closing = bool(state.limit) or choice == "none"
         state.iteration += 1
-        state.calls, state.text, state.aliases = [], [], {}
-        state.thoughts, state.served = [], []
+        state.closing = bool(state.limit) or self._choice() == "none"
         if state.limit:
             state.messages.append(transcript.limit_note(state.limit, state.limits))
+        self._request_turn()
+
+    def _choice(self) -> ToolChoice:
+        return self.state.tool_choice if self.state.iteration == 1 else "auto"
+
+    def _request_turn(self) -> None:
+        state = self.state
+        state.calls, state.text, state.aliases = [], [], {}
+        state.thoughts, state.served = [], []
         count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
         self._emit("iteration", {**count, "final": state.closing})
-        choice = "none" if state.closing else choice
+        choice = "none" if state.closing else self._choice()
         self._out.append(
             AskModel(messages=list(state.messages), tool_choice=choice, iteration=state.iteration)
         )
@@ -181,14 +199,32 @@ class ToolLoop:
             state.step(Step.ANSWERED)
             self._finish(str(meta.get("stop_reason", "end")))
 
+    # --- a saved run
+
+    def _resume(self, event: Resume) -> None:
+        state = self.state
+        if state.phase is Phase.READY:
+            self._ask_model(Step.STARTED)
+            return
+        if state.phase is Phase.ASKING and state.calls:
+            state.step(Step.CALLED)
+        state.step(Step.RESUMED)
+        for decided in event.decisions:
+            self._calls.hear_person(decided)
+        if state.phase is Phase.ASKING:
+            self._request_turn()
+        else:
+            self._calls.lose_patience()
+            self._calls.take_up()
+
     # --- time
 
-    def _pass_time(self, now: int) -> None:
+    def _pass_time(self, event: Event) -> None:
         """Counts the time in which a machine was at work; a clock that jumps back stands still."""
         state = self.state
-        if state.busy:
-            state.spent_ms += max(0, now - state.now)
-        state.now = max(state.now, now)
+        if state.busy and not isinstance(event, Resume):
+            state.spent_ms += max(0, event.now - state.now)
+        state.now = max(state.now, event.now)
 
     def _enforce_clock(self) -> None:
         state = self.state

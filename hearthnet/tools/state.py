@@ -29,6 +29,7 @@ class Step(StrEnum):
     """What moves a run on."""
 
     STARTED = "started"
+    RESUMED = "resumed"
     ANSWERED = "answered"
     CALLED = "called"
     SETTLED = "settled"
@@ -40,17 +41,19 @@ class Step(StrEnum):
 TRANSITIONS: Final[dict[Phase, dict[Step, Phase]]] = {
     Phase.READY: {Step.STARTED: Phase.ASKING, Step.CANCELLED: Phase.ENDED},
     Phase.ASKING: {
+        Step.RESUMED: Phase.ASKING,
         Step.CALLED: Phase.WORKING,
         Step.ANSWERED: Phase.ENDED,
         Step.FAILED: Phase.ENDED,
         Step.CANCELLED: Phase.ENDED,
     },
     Phase.WORKING: {
+        Step.RESUMED: Phase.WORKING,
         Step.SETTLED: Phase.ASKING,
         Step.PARKED: Phase.SUSPENDED,
         Step.CANCELLED: Phase.ENDED,
     },
-    Phase.SUSPENDED: {},
+    Phase.SUSPENDED: {Step.RESUMED: Phase.WORKING, Step.CANCELLED: Phase.ENDED},
     Phase.ENDED: {},
 }
 
@@ -75,6 +78,7 @@ class CallStep(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     DISPATCHED = "dispatched"
+    REPEATED = "repeated"
     RETURNED = "returned"
     ABANDONED = "abandoned"
 
@@ -92,7 +96,11 @@ CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
         CallStep.ABANDONED: CallPhase.SETTLED,
     },
     CallPhase.QUEUED: {CallStep.DISPATCHED: CallPhase.RUNNING, CallStep.ABANDONED: CallPhase.SETTLED},
-    CallPhase.RUNNING: {CallStep.RETURNED: CallPhase.SETTLED, CallStep.ABANDONED: CallPhase.SETTLED},
+    CallPhase.RUNNING: {
+        CallStep.REPEATED: CallPhase.QUEUED,
+        CallStep.RETURNED: CallPhase.SETTLED,
+        CallStep.ABANDONED: CallPhase.SETTLED,
+    },
     CallPhase.SETTLED: {},
 }
 
