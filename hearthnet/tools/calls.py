@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from hearthnet.tools import derive
+from hearthnet.tools import budget, derive
 from hearthnet.tools.events import (
     Abort,
     Action,
@@ -27,14 +27,18 @@ from hearthnet.tools.events import (
     ToolReturned,
     Undecided,
 )
+from hearthnet.tools.memory import Memory, fingerprint
 from hearthnet.tools.names import is_safe, presentable
-from hearthnet.tools.state import CallPhase, CallState, CallStep, RunState
+from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, RunState
+from hearthnet.tools.statuses import status_frame
 from hearthnet.tools.toolbox import BoundTool, Prepared, Toolbox
 from hearthnet.tools.transcript import error_text, fit, json_text
-from hearthnet.tools.types import CallStatus, Deny, Edit, Pending
+from hearthnet.tools.types import CallStanding, CallStatus, Deny, Edit, Pending
 
 MAX_EDITS: Final = 5
 MAX_ID_LENGTH: Final = 64
+MOST_OF_A_TURN: Final = 128
+"""Calls of one turn that are taken up, and ids of which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"
 LOST: Final = frozenset({"timeout", "partition"})
 """Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
@@ -50,6 +54,7 @@ class Calls:
         self._toolbox = toolbox
         self._per_tool_seconds = per_tool_seconds
         self._out = out
+        self._memory = Memory(state)
 
     # --- from the model
 
@@ -57,6 +62,8 @@ class Calls:
         """Passes a piece of a call on, under the id that the call will have."""
         aliases = self._state.aliases
         if event.id not in aliases:
+            if len(aliases) >= MOST_OF_A_TURN:
+                return
             aliases[event.id] = self._fresh_id(event.id)
         data = {"id": aliases[event.id], "arguments_delta": event.arguments_delta}
         if event.name:
@@ -67,6 +74,9 @@ class Calls:
     def take(self, event: CallComplete) -> None:
         """Takes up a complete call: refused, shown to a person, or queued."""
         state, tool = self._state, self._toolbox.find(event.name)
+        if len(state.calls) >= MOST_OF_A_TURN:
+            self._ignore(event)
+            return
         call = CallState(
             id=state.aliases.pop(event.id, "") or self._fresh_id(event.id),
             name=event.name if tool is None else tool.definition.name,
@@ -77,6 +87,7 @@ class Calls:
         state.calls.append(call)
         state.call_count += 1
         self._emit("tool_call", {"id": call.id, "name": call.name, "arguments": event.arguments})
+        self._tell(call, "pending")
         if wrong := self._judge(call, tool, event.arguments):
             self._settle(call, CallStep.REFUSED, "refused", wrong)
         elif call.effect:
@@ -91,7 +102,10 @@ class Calls:
         if not state.limit and state.call_count > state.limits.max_calls:
             state.limit = "max_calls"
         if state.limit:
-            return over(state)
+            return budget.over(state)
+        call.excessive = self._memory.count(call.name, arguments) > state.limits.max_equal_calls
+        if call.excessive:
+            return budget.repeated(state.limits)
         if tool is None:
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
         call.capability, call.effect = tool.capability, tool.effect
@@ -102,7 +116,16 @@ class Calls:
         if isinstance(prepared, str):
             return prepared
         call.body, call.arguments_digest = prepared.body, prepared.arguments_digest
+        call.memory_key = fingerprint(tool.capability, prepared.body) if tool.memorable else ""
         return ""
+
+    def _ignore(self, event: CallComplete) -> None:
+        """Of more calls than any turn needs the first is told, and none is kept."""
+        state = self._state
+        if not state.flooded:
+            state.flooded = True
+            text = f"the model called more than {MOST_OF_A_TURN} tools in one turn; the rest is ignored"
+            self._emit("notice", {"code": "tool_call_ignored", "text": text})
 
     def _fresh_id(self, given: str) -> str:
         """An id that no other call of the run has: the model's own if it will do, else `call_<n>`."""
@@ -124,6 +147,7 @@ class Calls:
         call.shown_at, call.undecided = state.now, False
         call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
         pending = self.pending(call)
+        self._tell(call, "waiting")
         self._emit("confirmation_required", msgspec.to_builtins(pending))
         self._out.append(AskPerson(pending))
 
@@ -217,17 +241,34 @@ class Calls:
     # --- to and from the tools
 
     def dispatch_queued(self) -> None:
-        """Sends as many queued calls as there are places, in the order of the calls."""
+        """Sends as many queued calls as there are places, in the order of the calls.
+
+        What is remembered needs no place, and what an equal call is being asked for waits for that.
+        """
         state = self._state
         places = state.limits.max_parallel - sum(call.phase is CallPhase.RUNNING for call in state.calls)
-        queued = [call for call in state.calls if call.phase is CallPhase.QUEUED]
-        for call in queued[: max(0, places)]:
-            self._dispatch(call)
+        for call in state.calls:
+            if call.phase is not CallPhase.QUEUED:
+                continue
+            if (remembered := self._memory.recall(call)) is not None:
+                self._recall(call, remembered)
+            elif places > 0 and not self._memory.under_way(call):
+                places -= 1
+                self._dispatch(call)
+
+    def _recall(self, call: CallState, remembered: Remembered) -> None:
+        call.content = remembered.content
+        output = msgspec.json.decode(remembered.content)
+        data = {"content": output, "meta": {}, "truncated": remembered.truncated}
+        self._close(call, CallStep.RECALLED, "cached", remembered.size, data)
 
     def _dispatch(self, call: CallState) -> None:
         state = self._state
         call.step(CallStep.DISPATCHED)
         call.dispatched_at = state.now
+        if call.effect:
+            self._memory.forget()
+        call.epoch = state.epoch
         # What was confirmed has its full time; a read gets no more than the run has left.
         left = call.timeout_ms if call.effect else state.limits.wall_clock_ms - state.spent_ms
         self._out.append(
@@ -242,6 +283,7 @@ class Calls:
             )
         )
         data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}
+        self._tell(call, "running")
         self._emit("tool_started", {**data, "arguments": call.arguments})
 
     def hear_tool(self, event: CallEvent) -> None:
@@ -263,8 +305,10 @@ class Calls:
     def _return(self, call: CallState, output: Any, meta: dict[str, Any]) -> None:
         full = json_text(output)
         call.content = fit(full, self._state.limits.max_result_bytes)
-        data = {"content": output, "meta": meta, "truncated": call.content != full}
-        self._close(call, CallStep.RETURNED, "completed", len(full.encode("utf-8")), data)
+        size, truncated = len(full.encode("utf-8")), call.content != full
+        self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
+        data = {"content": output, "meta": meta, "truncated": truncated}
+        self._close(call, CallStep.RETURNED, "completed", size, data)
 
     def abandon(self, call: CallState, text: str) -> None:
         """Gives `call` up: the outcome of an effect under way is unknown, all else never happened."""
@@ -282,9 +326,15 @@ class Calls:
     def _close(
         self, call: CallState, step: CallStep, status: CallStatus, size: int, data: dict[str, Any]
     ) -> None:
+        if call.effect and call.phase is CallPhase.RUNNING:
+            self._memory.forget()
         call.step(step)
         record = self._state.record(call, status, size)
+        self._tell(call, status)
         self._emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
+
+    def _tell(self, call: CallState, status: CallStanding) -> None:
+        self._emit("tool_status", status_frame(call, status))
 
     def _emit(self, event: str, data: dict[str, Any]) -> None:
         self._out.append(Emit(event, data))
@@ -295,11 +345,6 @@ def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
     if effect and code in UNSURE:
         return "outcome_unknown", _unknown_outcome(message)
     return "failed", error_text(code, message)
-
-
-def over(state: RunState) -> str:
-    """What is said of a call that a limit forbids."""
-    return error_text("budget_exhausted", f"not run; the limit {state.limit} is reached")
 
 
 def _model_name(called: str, tool: BoundTool | None) -> str:

@@ -5,8 +5,9 @@ happens to a single call is in calls.py.
 
 - A run *asks* the model. While it talks, its text passes upstream, and each complete tool call is taken up
   at once.
-- A call is judged in this order, and the first failure is its result: the budget allows it; the tool is
-  declared; the arguments fit. A call without side effects then waits for one of the `max_parallel` places.
+- A call is judged in this order, and the first failure is its result: the budget allows it; it was not made
+  too often; the tool is declared; the arguments fit. A call without side effects then waits for one of the
+  `max_parallel` places; an equal one that only reads is answered from memory.
   One with side effects is first shown to a person, with the exact body and its digest; only a yes puts it
   in the queue. A no, an edit, a yes: each concerns one call, in any order, while others run. An edit is a
   yes to other arguments, which must be valid; if they are not, the question comes again and says why, at
@@ -15,10 +16,11 @@ happens to a single call is in calls.py.
   *works* until every call of the turn has exactly one result; these go back together, in the order of the
   calls, and the model is asked again, from now on free to choose (a tool that stayed demanded would be
   called for ever).
-- When the rounds, the calls or the time are used up, what has not started is refused, reads that run are
-  stopped, the model is told so and asked once more, with tools forbidden. If it calls one nevertheless,
-  that call is ignored and its text is the answer. What a person confirmed is carried out all the same: a
-  yes is not taken back by a clock, and a call that waits for a person costs no time.
+- When the rounds, the calls, the tokens or the time are used up, or all that a turn wanted was repetition,
+  what has not started is refused, reads that run are stopped, the model is told so and asked once more, with
+  tools forbidden. If it calls one nevertheless, that call is ignored and its text is the answer. What a
+  person confirmed is carried out all the same: a yes is not taken back by a clock, and a call that waits
+  for a person costs no time.
 - When all that is open waits for people whom nobody here can ask, the run is *suspended*: its state holds
   everything.
 - A run that was saved is *resumed*, in this process or another one, with the decisions made meanwhile. A
@@ -38,8 +40,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from hearthnet.tools import transcript
-from hearthnet.tools.calls import Calls, over
+from hearthnet.tools import budget, transcript
+from hearthnet.tools.calls import Calls
 from hearthnet.tools.events import (
     Action,
     AskModel,
@@ -141,7 +143,7 @@ class ToolLoop:
         state.iteration += 1
         state.closing = bool(state.limit) or self._choice() == "none"
         if state.limit:
-            state.messages.append(transcript.limit_note(state.limit, state.limits))
+            state.messages.append(transcript.limit_note(budget.told(state.limit, state.limits)))
         self._request_turn()
 
     def _choice(self) -> ToolChoice:
@@ -150,7 +152,7 @@ class ToolLoop:
     def _request_turn(self) -> None:
         state = self.state
         state.calls, state.text, state.aliases = [], [], {}
-        state.thoughts, state.served = [], []
+        state.thoughts, state.served, state.flooded = [], [], False
         count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
         self._emit("iteration", {**count, "final": state.closing})
         choice = "none" if state.closing else self._choice()
@@ -233,7 +235,7 @@ class ToolLoop:
         state.limit = "wall_clock"
         for call in state.calls:
             if not call.effect and call.phase in (CallPhase.QUEUED, CallPhase.RUNNING):
-                self._calls.abandon(call, over(state))
+                self._calls.abandon(call, budget.over(state))
 
     # --- what follows
 
@@ -254,8 +256,7 @@ class ToolLoop:
     def _next_turn(self) -> None:
         state = self.state
         self._keep_turn()
-        if not state.limit and state.iteration >= state.limits.max_iterations:
-            state.limit = "max_iterations"
+        state.limit = budget.reached(state)
         self._ask_model(Step.SETTLED)
 
     def _suspend(self, unsettled: list[CallState]) -> None:

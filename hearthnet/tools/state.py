@@ -81,6 +81,7 @@ class CallStep(StrEnum):
     REPEATED = "repeated"
     RETURNED = "returned"
     ABANDONED = "abandoned"
+    RECALLED = "recalled"
 
 
 CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
@@ -95,7 +96,11 @@ CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
         CallStep.EXPIRED: CallPhase.SETTLED,
         CallStep.ABANDONED: CallPhase.SETTLED,
     },
-    CallPhase.QUEUED: {CallStep.DISPATCHED: CallPhase.RUNNING, CallStep.ABANDONED: CallPhase.SETTLED},
+    CallPhase.QUEUED: {
+        CallStep.DISPATCHED: CallPhase.RUNNING,
+        CallStep.RECALLED: CallPhase.SETTLED,
+        CallStep.ABANDONED: CallPhase.SETTLED,
+    },
     CallPhase.RUNNING: {
         CallStep.REPEATED: CallPhase.QUEUED,
         CallStep.RETURNED: CallPhase.SETTLED,
@@ -108,11 +113,14 @@ CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a run may use.
 
-    Times are in milliseconds; waiting for a person alone does not count as `wall_clock_ms`.
+    Times are in milliseconds; waiting for a person alone does not count as `wall_clock_ms`. `max_tokens` are
+    those the model reports, in and out together; the turn in which they are used up is the last but one.
     """
 
     max_iterations: int = 6
     max_calls: int = 24
+    max_equal_calls: int = 3
+    max_tokens: int = 1_000_000
     max_parallel: int = 4
     max_result_bytes: int = 32_768
     wall_clock_ms: int = 300_000
@@ -120,10 +128,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     confirmation_ttl_ms: int = 86_400_000
 
 
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a read, as the model got it; `size` in bytes before it was cut."""
+
+    content: str
+    size: int
+    truncated: bool
+
+
 class CallState(msgspec.Struct, kw_only=True):
     """One tool call of the current turn.
 
     `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
+    `memory_key` is set where an equal call has the same result, `excessive` where it was made too often.
     """
 
     id: str
@@ -145,6 +162,9 @@ class CallState(msgspec.Struct, kw_only=True):
     edits: int = 0
     problem: str = ""
     dispatched_at: int = 0
+    memory_key: str = ""
+    epoch: int = 0
+    excessive: bool = False
     content: str = ""
     is_error: bool = False
 
@@ -162,7 +182,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """All of a run.
 
     `messages` is the transcript so far; `calls`, `text`, `thoughts`, `served` (each with how many pieces of
-    text came before it) and `aliases` belong to the current turn.
+    text came before it) and `aliases` belong to the current turn. `repeats` counts equal calls, `memory`
+    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends.
     """
 
     run: str
@@ -178,8 +199,12 @@ class RunState(msgspec.Struct, kw_only=True):
     thoughts: list[dict[str, Any]] = []
     served: list[tuple[int, dict[str, Any]]] = []
     aliases: dict[str, str] = {}
+    flooded: bool = False
     used_ids: set[str] = set()
     call_count: int = 0
+    repeats: dict[str, int] = {}
+    memory: dict[str, Remembered] = {}
+    epoch: int = 0
     records: list[CallRecord] = []
     tokens_in: int = 0
     tokens_out: int = 0

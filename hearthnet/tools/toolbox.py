@@ -41,6 +41,7 @@ class BoundTool:
         self.effect: Final = definition.side_effects or contract.side_effects
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
+        self.memorable: Final = contract.idempotent == "pure" and not self.effect
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:

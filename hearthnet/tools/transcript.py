@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.tools.state import Limits, RunState
+from hearthnet.tools.state import RunState
 
 MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
@@ -84,15 +84,10 @@ def _content(state: RunState) -> str | list[dict[str, Any]]:
     return parts
 
 
-def limit_note(limit: str, limits: Limits) -> dict[str, Any]:
-    """What the model is told, as a user, when it may call no more tools (resolution 16)."""
-    reasons = {
-        "max_iterations": f"{limits.max_iterations} rounds of tool calls",
-        "max_calls": f"{limits.max_calls} tool calls",
-        "wall_clock": f"{limits.wall_clock_ms // 1000} seconds",
-    }
+def limit_note(told: str) -> dict[str, Any]:
+    """What the model is told, as a user, when `told`, a limit in words, is reached (resolution 16)."""
     text = (
-        f"[The limit of {reasons[limit]} for this question is reached. No further tool can be called. "
+        f"[The limit of {told} for this question is reached. No further tool can be called. "
         "Finish now: answer with what the results above say, and say what is missing.]"
     )
     return {"role": "user", "content": text}

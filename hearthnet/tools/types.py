@@ -90,10 +90,16 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-CallStatus = Literal["completed", "failed", "refused", "denied", "expired", "cancelled", "outcome_unknown"]
-"""How a call ended: it ran; it ran and failed; it was not valid or over budget; a person said no; nobody
-said anything in time; it was stopped; it was sent, has a side effect, and no answer came.
+CallStatus = Literal[
+    "completed", "cached", "failed", "refused", "denied", "expired", "cancelled", "outcome_unknown"
+]
+"""How a call ended: it ran; an equal one had run; it ran and failed; it was not valid or over budget; a
+person said no; nobody said anything in time; it was stopped; it was sent, has a side effect, and no
+answer came.
 """
+
+CallStanding = Literal["pending", "waiting", "running"] | CallStatus
+"""Where a call stands: complete and judged next; shown to a person; sent; or how it ended."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):

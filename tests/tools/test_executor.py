@@ -207,7 +207,10 @@ async def test_a_question_is_answered_through_a_tool() -> None:
     assert [frame["event"] for frame in listener.frames if frame["event"] != "token"] == [
         "iteration",
         "tool_call",
+        "tool_status",
+        "tool_status",
         "tool_started",
+        "tool_status",
         "tool_result",
         "iteration",
         "done",

@@ -46,7 +46,7 @@ def test_a_read_starts_while_the_model_still_talks() -> None:
 def test_no_more_than_four_calls_run_at_once() -> None:
     bench = Bench()
     for number in range(6):
-        bench.call("search_corpus", QUERY, f"c{number}")
+        bench.call("search_corpus", {"query": f"water {number}"}, f"c{number}")
     assert dispatched(bench.actions) == ["c0", "c1", "c2", "c3"]
     assert dispatched(bench.returned("c2", {})) == ["c4"]
     assert dispatched(bench.failed("c0", "timeout")) == ["c5"]
@@ -345,7 +345,7 @@ def test_a_demanded_tool_is_demanded_once(choice: ToolChoice) -> None:
 def test_after_the_last_round_the_model_is_told_to_finish() -> None:
     bench = Bench(Limits(max_iterations=2))
     for number in range(2):
-        bench.call("search_corpus", QUERY, f"c{number}")
+        bench.call("search_corpus", {"query": f"water {number}"}, f"c{number}")
         bench.returned(f"c{number}", {"chunks": []})
         bench.model_done("tool_calls")
     request = bench.asked_model()
@@ -368,7 +368,7 @@ def test_after_the_last_round_the_model_is_told_to_finish() -> None:
 def test_calls_beyond_the_budget_get_an_error_and_the_model_finishes() -> None:
     bench = Bench(Limits(max_calls=2))
     for number in range(50):
-        bench.call("search_corpus", QUERY, f"c{number}")
+        bench.call("search_corpus", {"query": f"water {number}"}, f"c{number}")
     assert dispatched(bench.actions) == ["c0", "c1"]
     bench.returned("c0", {})
     bench.returned("c1", {})

@@ -24,19 +24,22 @@ from hearthnet.tools.events import (
     Suspend,
 )
 from hearthnet.tools.loop import ToolLoop
-from hearthnet.tools.state import CallPhase, Limits, Phase, RunState
+from hearthnet.tools.state import CallPhase, CallState, Limits, Phase, RunState
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
 from tests.tools.bench import POST, QUERY, RUN, TOOLBOX, Bench, of, paired
 
 LIMITS = Limits(
     max_iterations=3,
     max_calls=7,
+    max_equal_calls=2,
+    max_tokens=9,
     max_parallel=2,
     max_result_bytes=400,
     wall_clock_ms=20_000,
     patience_ms=8_000,
     confirmation_ttl_ms=15_000,
 )
+STANDING = {"pending", "waiting", "running"}
 EFFECTS = {"market.post@1.0", "market.expire@1.0"}
 
 
@@ -49,6 +52,10 @@ class Watched(Bench):
         self.agreed: dict[str, set[str]] = {}
         self.running: set[str] = set()
         self.sent: list[str] = []
+        self.since_effect: set[str] = set()
+        self.turn: dict[str, CallState] = {}
+        self.standings: dict[str, list[str]] = {}
+        self.fresh: set[str] = set()
         self.settled: list[str] = []
         super().__init__(LIMITS, start=False)
         self.feed(Start(now=self.now))
@@ -58,7 +65,9 @@ class Watched(Bench):
         twin = self._twin().feed(event)
         if isinstance(event, Decided):
             self._note_decision(event)
+        turn = self.loop.state.calls
         actions = super().feed(event)
+        self.turn = {call.id: call for call in [*turn, *self.loop.state.calls]}
         assert actions == twin, "a saved and restored run behaves differently"
         assert not (over_before and actions), "something was done after the end"
         for action in actions:
@@ -92,11 +101,25 @@ class Watched(Bench):
             case AskModel(messages=messages):
                 paired(messages)
                 assert not self.running, "the model is asked while calls run"
+            case Emit(event="tool_status", data=data):
+                self.standings.setdefault(data["tool_call_id"], []).append(data["status"])
             case Emit(event="tool_result", data=data):
+                self._note_result(data)
                 self.settled.append(data["tool_call_id"])
                 self.running.discard(data["tool_call_id"])
             case _:
                 pass
+
+    def _note_result(self, data: dict[str, Any]) -> None:
+        """Reads with a result since the last effect are known, and only these may be answered from memory."""
+        call = self.turn[data["tool_call_id"]]
+        read = digest({"capability": call.capability, "body": call.body})
+        if call.effect and call.dispatched_at:
+            self.since_effect.clear()
+            self.fresh.clear()
+        elif data["status"] == "completed" and call.id in self.fresh:
+            self.since_effect.add(read)
+        assert data["status"] != "cached" or read in self.since_effect, "answered from an old memory"
 
     def _check_dispatch(self, call: Dispatch) -> None:
         assert call.tool_call_id not in self.sent, "sent twice"
@@ -106,8 +129,13 @@ class Watched(Bench):
             assert call.arguments_digest in self.agreed.get(call.tool_call_id, set()), (
                 "sent without a yes to it"
             )
+            self.since_effect.clear()
+            self.fresh.clear()
         else:
-            assert not self.loop.state.limit, "a read was sent over a limit"
+            self.fresh.add(call.tool_call_id)
+            assert self.loop.state.limit in ("", "max_calls"), "a read was sent over a limit"
+            read = digest({"capability": call.capability, "body": call.body})
+            assert read not in self.since_effect, "a read was sent again although its result is known"
         self.sent.append(call.tool_call_id)
         self.running.add(call.tool_call_id)
         assert len(self.running) <= LIMITS.max_parallel
@@ -120,6 +148,10 @@ class Watched(Bench):
         called = [frame["id"] for frame in self.frames("tool_call")]
         assert len(set(called)) == len(called), "an id was used twice"
         assert len(set(self.settled)) == len(self.settled), "a call has two results"
+        for call_id, standings in self.standings.items():
+            assert standings[0] == "pending"
+            assert [standing in STANDING for standing in standings].count(False) == (call_id in self.settled)
+            assert (standings[-1] in STANDING) == (call_id not in self.settled), "a standing after the end"
         waiting = [one.tool_call_id for one in self.ended.pending] if isinstance(self.ended, Suspend) else []
         assert sorted(self.settled + waiting) == sorted(called), "a call lacks its result"
         if not waiting:

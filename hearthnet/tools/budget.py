@@ -1,0 +1,51 @@
+"""What a run may use, and what is said when it has used it (tools.md, "One turn" 8)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet.tools.state import Limits, RunState
+from hearthnet.tools.transcript import error_text
+
+REPEATED: Final = "repeated_call"
+
+
+def reached(state: RunState) -> str:
+    """The limit that ends the calling of tools after this turn, or nothing.
+
+    `max_calls` and `wall_clock` are found where they are exceeded, in the middle of a turn.
+    """
+    limits = state.limits
+    if state.limit:
+        return state.limit
+    if state.iteration >= limits.max_iterations:
+        return "max_iterations"
+    if state.tokens_in + state.tokens_out >= limits.max_tokens:
+        return "max_tokens"
+    if state.calls and all(call.excessive for call in state.calls):
+        return "max_equal_calls"
+    return ""
+
+
+def told(limit: str, limits: Limits) -> str:
+    """A limit in words, after "the limit of"."""
+    words = {
+        "max_iterations": f"{limits.max_iterations} rounds of tool calls",
+        "max_calls": f"{limits.max_calls} tool calls",
+        "max_tokens": f"{limits.max_tokens} tokens",
+        "max_equal_calls": f"{limits.max_equal_calls} equal tool calls",
+        "wall_clock": f"{limits.wall_clock_ms // 1000} seconds",
+    }
+    return words[limit]
+
+
+def over(state: RunState) -> str:
+    """What is said of a call that a limit forbids."""
+    return error_text("budget_exhausted", f"not run; the limit {state.limit} is reached")
+
+
+def repeated(limits: Limits) -> str:
+    """What is said of a call that was made too often."""
+    return error_text(
+        REPEATED, f"not run; the same call was made {limits.max_equal_calls} times: use the result it had"
+    )
