@@ -207,7 +207,9 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda ms: lambda b: b.later(ms), st.sampled_from([0, 1, 900, 5_000, 9_000, -400])),
 )
 ENDS: st.SearchStrategy[Move] = st.one_of(
-    st.just(lambda b: b.cancel()), st.just(lambda b: b.model_failed()), st.just(lambda b: b.later(0))
+    st.just(lambda b: b.ended or b.cancel()),
+    st.just(lambda b: b.model_failed()),
+    st.just(lambda b: b.later(0)),
 )
 
 
