@@ -13,6 +13,8 @@ from hearthnet.errors import HearthNetError
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 """A number or a time as it is read from outside: not negative, and exact for every reader of JSON."""
 
+LONGEST_CAPABILITY: Final = 140
+"""Characters of a capability with its version: what is longer is none, and is not kept in mind."""
 _FORM: Final = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)"
     r"(?:@(?P<major>0|[1-9][0-9]{0,3})\.(?P<minor>0|[1-9][0-9]{0,3}))?"
@@ -38,7 +40,7 @@ class Capability(NamedTuple):
 
 def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
     """`rag.query` or `rag.query@1.0` as name and version, the version None where none is given."""
-    found = _FORM.fullmatch(text)
+    found = _FORM.fullmatch(text) if len(text) <= LONGEST_CAPABILITY else None
     if found is None:
         raise HearthNetError(
             "bad_request",

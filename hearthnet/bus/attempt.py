@@ -190,9 +190,9 @@ class Answer:
         if from_it and frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
 
-    def on_nobody(self) -> None:
+    def on_nobody(self, node: str) -> None:
         """The process is gone: it was when it was asked, or went since."""
-        if not self._future.done():
+        if node == self._view.node and not self._future.done():
             gone = NobodyThere if self._looking is None else Gone
             self._future.set_exception(gone(self._view.node))
 

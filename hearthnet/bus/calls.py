@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.attempt import Answer, Gone, Request, blame, control, deadline, left_ms, parse_body, send
-from hearthnet.bus.candidates import Candidates, repeatable
+from hearthnet.bus.attempt import (
+    Answer,
+    Gone,
+    NobodyThere,
+    Request,
+    blame,
+    control,
+    deadline,
+    left_ms,
+    parse_body,
+    send,
+)
+from hearthnet.bus.candidates import Candidates, Starting, repeatable
 from hearthnet.bus.discovery import Discovery
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
@@ -19,6 +30,8 @@ from hearthnet.bus.trace import code_of
 from hearthnet.errors import HearthNetError
 from hearthnet.telemetry.entry import Entry
 from hearthnet.times import steady_ms
+
+_UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -59,6 +72,7 @@ async def _until_answered(
 ) -> Reply:
     candidates = Candidates(peer, discovery, request)
     discovery.retries.earn()
+    lost: HearthNetError | None = None
     while True:
         listing = None
         try:
@@ -68,8 +82,26 @@ async def _until_answered(
             if candidates.clock_corrected(listing, error):
                 continue
             if not (repeatable(request, error) and candidates.mark(listing, error)):
-                raise
+                if lost is None or error.code in _UNSURE:
+                    raise
+                raise _in_doubt(lost, error) from error
+            lost = lost or _lost_effect(request, error)
             await candidates.again(error, until)
+
+
+def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | None:
+    """`error`, where what was asked has an effect that may have happened though its answer did not come."""
+    harmless = isinstance(error, NobodyThere | Starting)
+    return error if request.contract.side_effects and error.code == "partition" and not harmless else None
+
+
+def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
+    """What is raised at the end: a later refusal says nothing of an effect whose answer was lost before."""
+    return HearthNetError(
+        "outcome_unknown",
+        f"it may have happened: {lost.message}; asked again: {error.message}; "
+        "ask once more with the same client_id",
+    )
 
 
 async def _ask(

@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         try:
             await connection._opened
         except BaseException:
+            connection._gone = _nothing
             connection.abort()
             raise
         return connection

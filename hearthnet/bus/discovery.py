@@ -53,7 +53,8 @@ class Finding:
     not: such a one is busy (a model that loads), and is not said to offer nothing.
     """
 
-    def __init__(self, registry: Registry, silent: Callable[[set[str]], bool]) -> None:
+    def __init__(self, own: str, registry: Registry, silent: Callable[[set[str]], bool]) -> None:
+        self._own = own
         self._registry = registry
         self._silent = silent
         self._loop = asyncio.get_running_loop()
@@ -86,9 +87,12 @@ class Finding:
             self._end_in(GRACE_SECONDS)
         self._wake()
 
-    def on_nobody(self) -> None:
-        """The server says that nobody offers it."""
-        self.end()
+    def on_nobody(self, node: str) -> None:
+        """The server says that nobody offers it. What others write about a find, which all can read, does not
+        count.
+        """
+        if node == self._own:
+            self.end()
 
     def on_lost(self) -> None:
         """The connection broke, and the answers with it."""
@@ -196,7 +200,7 @@ class Discovery:
     async def everything(self) -> list[OfferView]:
         """Every offer in the mesh, asked for now: for those who list, not for those who call."""
         heard = Registry()
-        finding = await self._ask(subjects.EVERYTHING, Finding(heard, self._silent_of(subjects.EVERYTHING)))
+        finding = await self._ask(subjects.EVERYTHING, self._finding(heard, subjects.EVERYTHING))
         await finding.wait(lambda: False)
         return heard.everything(steady_ms())
 
@@ -204,9 +208,12 @@ class Discovery:
         """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
         if finding is None or finding.over:
-            finding = self._findings[topic] = Finding(self.registry, self._silent_of(topic))
+            finding = self._findings[topic] = self._finding(self.registry, topic)
             await self._ask(topic, finding)
         return finding
+
+    def _finding(self, registry: Registry, wanted: str) -> Finding:
+        return Finding(self._peer.node_id, registry, self._silent_of(wanted))
 
     async def _ask(self, wanted: str, finding: Finding) -> Finding:
         peer = self._peer

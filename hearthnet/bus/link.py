@@ -230,7 +230,12 @@ class Link:
     async def _open(self) -> Connection:
         host, port = self._place
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await Connection.open(host, port, self._login, self._name, self._on_message, self._on_gone)
+            connection = await Connection.open(
+                host, port, self._login, self._name, self._on_message, self._on_gone
+            )
+        if not connection.alive:  # it broke before we were woken
+            raise ConnectionResetError("closed by the server")
+        return connection
 
     def _take(self, connection: Connection) -> None:
         """Goes on with `connection`: first what is listened to, then what is waiting to be sent."""
@@ -253,7 +258,10 @@ class Link:
 
     def _tell_lost(self) -> None:
         for callback in self._lost:
-            callback()
+            try:
+                callback()
+            except Exception:
+                _log.exception("after the connection was lost")
 
     async def _come_back(self) -> None:
         pause, refusals = _FIRST_PAUSE, 0
@@ -286,6 +294,9 @@ class Link:
                 await callback()
             except HearthNetError as error:
                 _log.warning("after the connection came back: %s", error)
+            except Exception:
+                # Who chokes on it must not keep the others from hearing it.
+                _log.exception("after the connection came back")
 
     def _end(self) -> None:
         self._closed.set()

@@ -60,7 +60,7 @@ class Reader:
                     raise ProtocolError("a line without an end")
                 return at, size - at + 1
             if data.startswith(b"MSG ", at):
-                fields = data[at + 4 : end].split()
+                fields = _words(data[at + 4 : end])
                 if not 3 <= len(fields) <= 4:
                     raise ProtocolError("a message without its three words")
                 start, length = end + 2, _number(fields[-1])
@@ -72,7 +72,7 @@ class Reader:
                 self._message(_number(fields[1]), subject, reply, data[start : after - 2], False)
                 at = after
             elif data.startswith(b"HMSG ", at):
-                fields = data[at + 5 : end].split()
+                fields = _words(data[at + 5 : end])
                 if not 4 <= len(fields) <= 5:
                     raise ProtocolError("a message with headers without its four words")
                 start, length = end + 2, _number(fields[-1])
@@ -92,6 +92,15 @@ class Reader:
         body = data[head:]
         absent = not body and data.startswith(_NOBODY)
         self._message(_number(fields[1]), str(fields[0], "utf-8", "replace"), reply, body, absent)
+
+
+def _words(line: bytes) -> list[bytes]:
+    """What stands between spaces and tabs. A subject may hold every other byte, also those that Python takes
+    for blanks."""
+    if b"\t" in line:
+        line = line.replace(b"\t", b" ")
+    words = line.split(b" ")
+    return [word for word in words if word] if b"" in words else words
 
 
 def _number(field: bytes) -> int:

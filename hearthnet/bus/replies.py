@@ -29,8 +29,11 @@ class Waiter(Protocol):
     def on_frame(self, frame: Frame) -> None:
         """A frame for this id, opened and from the node that its subject names."""
 
-    def on_nobody(self) -> None:
-        """The server says that nobody listens where this id was sent."""
+    def on_nobody(self, node: str) -> None:
+        """Nobody listens where this id was sent: the server says so on the reply subject that was set, which
+        names `node`, and any client of `node` may say the same there. So it counts for what was asked of
+        that node alone.
+        """
 
     def on_lost(self) -> None:
         """The connection broke; what was on its way may be gone."""
@@ -66,7 +69,7 @@ class Replies:
         if waiter is None:
             return
         if absent:
-            waiter.on_nobody()
+            waiter.on_nobody(ids.PREFIX + subject[_SENDER])
             return
         try:
             waiter.on_frame(self._open(subject, data))

@@ -20,6 +20,7 @@ from hearthnet.bus.attempt import (
     blame,
     control,
     deadline,
+    encode_body,
     left_ms,
     parse_body,
     send,
@@ -122,8 +123,11 @@ class StreamCall:
                     return taken
 
     async def send_input(self, data: dict[str, Any]) -> None:
-        """Sends `data` to the running handler: a tool result, a decision, a chunk."""
-        await self._control("input", msgspec.json.encode(data))
+        """Sends `data` to the running handler: a tool result, a decision, a chunk.
+
+        `bad_request` for text that is no Unicode, `payload_too_large` over the server's limit.
+        """
+        await self._control("input", encode_body(data))
 
     async def cancel(self) -> None:
         """Stops the work at the provider, unless it has ended by itself."""
@@ -151,9 +155,9 @@ class StreamCall:
         self._over = header.event in TERMINAL
         self._queue.put_nowait(frame)
 
-    def on_nobody(self) -> None:
+    def on_nobody(self, node: str) -> None:
         """The process is gone."""
-        if self._view is not None:
+        if self._view is not None and node == self._view.node:
             self._over = True
             gone = Gone if self._spoken else NobodyThere
             self._give_up(gone(self._view.node))

@@ -38,11 +38,15 @@ _spans: Final[list[str]] = []
 os.register_at_fork(after_in_child=_spans.clear)
 
 
-def _more() -> str:
-    """Fills the store of ids and returns one."""
-    digits = os.urandom(_DRAWN_BYTES).hex()
-    _spans.extend(digits[at : at + 16] for at in range(0, len(digits), 16))
-    return _spans.pop()
+def _new_span() -> str:
+    """The id of a span; other threads, with a bus of their own, may take of the same store at any moment."""
+    try:
+        return _spans.pop()
+    except IndexError:
+        digits = os.urandom(_DRAWN_BYTES).hex()
+        first, *others = (digits[at : at + 16] for at in range(0, len(digits), 16))
+        _spans.extend(others)
+        return first
 
 
 class Traces:
@@ -69,7 +73,7 @@ class Traces:
         self._calling += 1
         step = _current.get()
         above = self._root() if step is None else below(step)
-        span = _spans.pop() if _spans else _more()
+        span = _new_span()
         return Entry("caller", capability, above, span, run, self._epoch_ns, perf_counter_ns())
 
     def serving(self, header: Header, bytes_in: int) -> Entry:
@@ -79,7 +83,7 @@ class Traces:
             "provider",
             header.capability[:_LONGEST_NAME],
             (traceparent.read(said) if said else "") or self._root(),
-            _spans.pop() if _spans else _more(),
+            _new_span(),
             header.run[:_LONGEST_NAME],
             self._epoch_ns,
             perf_counter_ns(),
@@ -111,7 +115,7 @@ class Traces:
         """A step that makes calls and is none: what is called inside is one trace. It ends with the block."""
         step = _current.get()
         above = self._root() if step is None else below(step)
-        span = _spans.pop() if _spans else _more()
+        span = _new_span()
         entry = Entry("run", name, above, span, run, self._epoch_ns, perf_counter_ns())
         token = _current.set(entry)
         try:
@@ -131,7 +135,7 @@ class Traces:
 
     def _root(self) -> str:
         """What stands above the first step of a new trace."""
-        trace = (_spans.pop() if _spans else _more()) + (_spans.pop() if _spans else _more())
+        trace = _new_span() + _new_span()
         sampled = self.sampled is None or self.sampled(trace)
         return traceparent.write(trace, NO_SPAN, traceparent.SAMPLED if sampled else traceparent.UNSAMPLED)
 
@@ -147,7 +151,7 @@ def below(step: Entry) -> str:
 def handler_of(step: Entry) -> str:
     """The span of a provider's method; it gets its id when somebody asks for it."""
     if not step.handler:
-        step.handler = _spans.pop() if _spans else _more()
+        step.handler = _new_span()
     return step.handler
 
 

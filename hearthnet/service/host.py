@@ -30,6 +30,7 @@ from hearthnet.wire.frame import Frame, FrameError
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
+_FAREWELL_SECONDS: Final = 1.0
 _MOST_TOLD: Final = 10
 """To so many stale frames of a node the right time is told within a tick; the rest is dropped."""
 
@@ -46,7 +47,7 @@ class Host:
         self._endpoints = endpoints(service) | endpoints(Traced(peer, service.name))
         self._built_in = [self._host(Traced.OFFER)]
         self._loop = asyncio.get_running_loop()
-        self._tasks = TaskSet()
+        self._tasks, self._answers = TaskSet(), TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
         self._hosted: list[Hosted] = []
@@ -104,6 +105,7 @@ class Host:
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
         await end(set(tasks))
+        await self._answers.finish(_FAREWELL_SECONDS)
         await self._tasks.close()
         self.peer.inside = None
 
@@ -143,10 +145,10 @@ class Host:
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
-                self._tasks.start(self._refuse(frame, error), "refusal")
+                self._answers.start(self._refuse(frame, error), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
-            self._tasks.start(self._refuse(frame, wire), "refusal")
+            self._answers.start(self._refuse(frame, wire), "refusal")
         else:
             self._start(Running(self.peer, self._records, self._budget, frame, admitted))
 
@@ -182,6 +184,8 @@ class Host:
     def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
         running.free_place()
         self._running.pop(running.header.id, None)
+        if running.unanswered:
+            self._answers.start(running.missed(), "stopped")
         self.peer.traces.end(running.trace)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the call %s failed", running.header.id, exc_info=error)

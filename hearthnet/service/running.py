@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -105,6 +106,7 @@ class Running:
         self._evidence = frame.evidence
         self._began: tuple[Call[Any, Any], int] | None = None
         self._late = False
+        self._stepped = self._effected = False
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
@@ -119,10 +121,27 @@ class Running:
 
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
+        self._stepped = True
         try:
             await self._work()
         except HearthNetError as error:
             self.trace.code = error.code
+            _log.warning("%s was not answered: %s", self.header.capability, error)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether its task was cancelled before its first step, so that `run` never began."""
+        return self.task is not None and self.task.cancelled() and not self._stepped
+
+    def missed(self) -> Coroutine[Any, Any, None]:
+        """What answers a call whose task was cancelled before its first step."""
+        self.trace.code = "timeout" if self._late else CANCELLED
+        return self._tell_missed()
+
+    async def _tell_missed(self) -> None:
+        try:
+            await (self._fail(self._timeout()) if self._late else self._cancelled())
+        except HearthNetError as error:
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     async def _work(self) -> None:
@@ -131,6 +150,7 @@ class Running:
         try:
             try:
                 reply = await self._carry_out(self._call(until))
+                self._effected = self._admitted.endpoint.contract.side_effects
             finally:
                 alarm.discard(self)
             await self._succeed(reply)
@@ -144,7 +164,17 @@ class Running:
         except BaseException as error:
             # What a handler raises is its own failure; not even SystemExit ends the calls of others.
             late = self._was_late()
-            await self._fail(self._timeout() if late else as_wire_error(error, self.header.capability))
+            await self._fail(self._timeout() if late else self._told(error))
+
+    def _told(self, error: BaseException) -> HearthNetError:
+        """What the caller is told of `error`: an effect that happened has not failed because its answer does.
+
+        Asked again under the same key, it tells its outcome.
+        """
+        told = as_wire_error(error, self.header.capability)
+        if not self._effected or told.code in (UNKNOWN, "partition", "timeout"):
+            return told
+        return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {told.message}")
 
     def due(self) -> None:
         """The caller's deadline has passed: stops the handler."""

@@ -25,6 +25,13 @@ class TaskSet:
         task.add_done_callback(self._ended)
         return task
 
+    async def finish(self, seconds: float) -> None:
+        """Waits for what runs, and cancels what still does after so many seconds."""
+        await asyncio.sleep(0)  # what was done just now has its callbacks still to come, which may start more
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        await self.close()
+
     async def close(self) -> None:
         """Cancels what still runs and waits for it."""
         await end(self._tasks)

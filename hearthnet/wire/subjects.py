@@ -16,6 +16,9 @@ from hearthnet.types import Capability
 
 EVERYTHING: Final = "_all.v0"
 """Asked for in place of a capability by those who list the mesh (docs/decisions/0005)."""
+LONGEST: Final = 320
+"""Characters of a subject: two ends, a process and the longest capability fit into it. What is longer is
+none of ours, and is not kept in mind."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 _EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FOR_ALL: Final = frozenset({"find", "adv", "event"})
@@ -111,7 +114,7 @@ def events_of(event_type: str) -> str:
 @lru_cache(maxsize=2048)
 def directed(subject: str) -> Route:
     """What an `hn.call`, `hn.ctl` or `hn.rep` subject says; `bad_request` for another one."""
-    parts = subject.split(".", 4)
+    parts = subject.split(".", 4) if len(subject) <= LONGEST else []
     if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep") or not parts[4]:
         raise HearthNetError("bad_request", "not a directed subject")
     return Route(parts[1], ids.from_token_form(parts[2]), ids.from_token_form(parts[3]), parts[4])
@@ -119,7 +122,7 @@ def directed(subject: str) -> Route:
 
 def open_sender(subject: str) -> tuple[str, str]:
     """Family and sender of an `hn.find`, `hn.adv` or `hn.event` subject; `bad_request` for another one."""
-    parts = subject.split(".", 3)
+    parts = subject.split(".", 3) if len(subject) <= LONGEST else []
     if len(parts) != 4 or parts[0] != "hn" or parts[1] not in _FOR_ALL or not parts[3]:
         raise HearthNetError("bad_request", "not a subject for all")
     return parts[1], ids.from_token_form(parts[2])

@@ -49,7 +49,7 @@ class Answers:
         self.frames.append(frame)
         self.arrived.set()
 
-    def on_nobody(self) -> None:
+    def on_nobody(self, node: str) -> None:
         """Nobody listens there."""
         self.arrived.set()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -261,3 +262,77 @@ async def test_a_link_that_is_closed_while_the_server_is_away_leaves_nothing_beh
         await one.closed()
     assert told[0] == "lost"
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "reconnect"] == []
+
+
+@pytest.mark.req("BUS-61")
+async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_more(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end may come between the server's word that the login is good and the next turn of the loop."""
+    one, ear, opened = await _join(server), Ear(), connection.Connection.open
+    await one.subscribe("a", ear)
+    broken: list[connection.Connection] = []
+
+    async def open_and_break(*arguments: Any) -> connection.Connection:
+        made = await opened(*arguments)
+        if len(broken) < 3:
+            broken.append(made)
+            made.abort()
+            await asyncio.sleep(0)
+        return made
+
+    monkeypatch.setattr(connection.Connection, "open", open_and_break)
+    assert one._connection is not None
+    one._connection.abort()
+    await wait_for(lambda: len(broken) == 3 and one.is_connected, 20, "the way back")
+    await one.settle()
+    await one.publish("a", b"1")
+    await wait_for(lambda: ear.heard == [b"1"], 20, "what is sent")
+    await one.close()
+
+
+@pytest.mark.req("BUS-61")
+async def test_the_first_connection_may_break_as_soon_as_it_is_made(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = connection.Connection.open
+    broken: list[connection.Connection] = []
+
+    async def open_and_break(*arguments: Any) -> connection.Connection:
+        made = await opened(*arguments)
+        if not broken:
+            broken.append(made)
+            made.abort()
+            await asyncio.sleep(0)
+        return made
+
+    monkeypatch.setattr(connection.Connection, "open", open_and_break)
+    one = await _join(server)
+    await one.settle()
+    await one.close()
+
+
+@pytest.mark.req("BUS-61")
+async def test_who_chokes_on_a_loss_or_a_return_keeps_it_from_nobody(
+    server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, told = await _join(server), list[str]()
+
+    def lost() -> None:
+        raise RuntimeError("not to my taste")
+
+    async def back() -> None:
+        raise TimeoutError("nor this")
+
+    async def hears() -> None:
+        told.append("back")
+
+    one.on_lost(lost)
+    one.on_lost(lambda: told.append("lost"))
+    one.on_back(back)
+    one.on_back(hears)
+    assert one._connection is not None
+    one._connection.abort()
+    await wait_for(lambda: told == ["lost", "back"], 20, "both")
+    assert "after the connection came back" in caplog.text
+    await one.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hearthnet.bus.nats_reader import LONGEST_LINE, ProtocolError, Reader
 
 pytestmark = pytest.mark.req("BUS-60")
-WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-_", min_size=1, max_size=20)
+WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-_\x0b\x0c\x1c\x85\u00a0\u2028", min_size=1, max_size=20)
 Operation = tuple[int, str, str, bytes, bool] | bytes
 
 
@@ -24,7 +24,7 @@ def operations(draw: st.DrawFn) -> tuple[bytes, Operation]:
         return line + b"\r\n", line
     subject, number, data = draw(WORD), draw(st.integers(0, 10**6)), draw(st.binary(max_size=80))
     reply = draw(st.one_of(st.just(""), WORD))
-    ends = f"{subject} {number} {reply}".strip()
+    ends = f"{subject} {number} {reply}".strip(" ")
     if kind == "message":
         return b"MSG %b %d\r\n%b\r\n" % (ends.encode(), len(data), data), (
             number,
@@ -68,12 +68,19 @@ def test_one_byte_at_a_time_is_read_too() -> None:
     ]
 
 
+@pytest.mark.req("BUS-80")
+def test_words_end_at_spaces_and_tabs_alone() -> None:
+    subject = "a\x0b\x0c\x1c\x85\u00a0\u2028\u3000b"
+    assert read([b"MSG \t%b\t 7 \tr 1\r\nx\r\n" % subject.encode()]) == [(7, subject, "r", b"x", False)]
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"MSG a 1 x\r\n",
         b"MSG a x 1\r\nx\r\n",
         b"MSG \r\n",
+        b"MSG a\x0b1\x0b1\r\nx\r\n",
         b"HMSG a 1 -5 3\r\nabc\r\n",
         b"MSG a 1 99999999999\r\n",
         b"HMSG 5\r\nabcde\r\n",

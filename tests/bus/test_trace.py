@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
 
+from hearthnet.bus import trace
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.trace import KEPT, UNTRACED, Traces, handled, handling
 from hearthnet.errors import HearthNetError
@@ -337,3 +339,16 @@ async def test_a_process_that_cannot_send_it_leaves_the_bus_and_says_why(
         await mesh.bus()
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     await (await mesh.bus()).close()
+
+
+@pytest.mark.req("TRACE-1")
+def test_many_threads_take_ids_of_one_store_and_no_two_the_same() -> None:
+    """Each thread with a bus of its own draws from it."""
+
+    def draw(_: int) -> list[str]:
+        return [trace._new_span() for _ in range(3_000)]
+
+    with ThreadPoolExecutor(8) as threads:
+        drawn = [span for spans in threads.map(draw, range(8)) for span in spans]
+    assert len(set(drawn)) == len(drawn) == 24_000
+    assert {len(span) for span in drawn} == {16}

@@ -325,7 +325,7 @@ class _Listener:
     def on_frame(self, frame: Frame) -> None:
         self.heard.append(frame)
 
-    def on_nobody(self) -> None:
+    def on_nobody(self, node: str) -> None:
         raise AssertionError("somebody is there")
 
     def on_lost(self) -> None:

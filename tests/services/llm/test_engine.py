@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.builtin import engine
+from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.engine import Chunk, Engine
+from hearthnet_llm.builtin.loading import Loading
+from hearthnet_llm.request import CompleteRequest
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
 
 LONG = "The river ran past the mill and the old tree. " * 60
 
@@ -168,6 +179,56 @@ def test_the_engine_opens_no_port_and_leaves_no_socket_to_connect_to(model: Path
     assert not Path(address).exists()
     with socket.socket(socket.AF_UNIX) as client, pytest.raises(FileNotFoundError):
         client.connect(address)
+
+
+@pytest.mark.req("LLM-56")
+def test_an_engine_is_there_only_when_it_takes_work(model: Path) -> None:
+    """Its own thread answers this; before, nobody could end it."""
+    server = engine.load(model, slots=1, ctx=256, threads=1)
+    assert "prompt_tokens_total 0" in server.handle_metrics()
+
+
+LET_GO = """
+import sys
+from pathlib import Path
+from hearthnet_llm.builtin import engine
+for _ in range(4):
+    engine.load(Path(sys.argv[1]), slots=2, ctx=512, threads=2)
+"""
+
+
+@pytest.mark.req("LLM-56")
+def test_a_model_that_is_let_go_as_soon_as_it_is_loaded_holds_its_process_for_nobody(model: Path) -> None:
+    """It used to: for ever, and with Python's lock, so that another process has to watch."""
+    arguments = ("nice", sys.executable, "-c", LET_GO, str(model))
+    assert subprocess.run(arguments, timeout=120, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("LLM-56")
+@pytest.mark.parametrize("fails", [False, True], ids=["there", "refused"])
+async def test_a_model_may_be_let_go_while_it_is_loaded(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def load(box: Box, file: Path) -> Server:
+        began.set()
+        go_on.wait(60)
+        if fails:
+            raise HearthNetError("not_implemented", "no model")
+        return server
+
+    monkeypatch.setattr(Box, "load", load)
+    loading = Loading(Box(LlmConfig(), tmp_path / "checked.json"), tmp_path / "none.gguf")
+    asked = asyncio.ensure_future(anext(loading.complete(CompleteRequest(prompt="x"))))
+    work = asyncio.create_task(loading.load())
+    await asyncio.to_thread(began.wait, 60)
+    await asked
+    await loading.close()
+    go_on.set()
+    outcome = await asyncio.gather(work, return_exceptions=True)
+    assert ([str(error) for error in outcome if error], loading.engine) == (["no model"] * fails, None)
 
 
 @pytest.mark.req("LLM-3")

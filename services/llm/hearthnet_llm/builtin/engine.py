@@ -191,10 +191,19 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
         _size(params, slots, ctx, threads or min(os.cpu_count() or 1, _MOST_CORES))
         _guard(params, Path(folder) / "engine.sock")
         try:
-            return xllamacpp.Server(params)
+            server = xllamacpp.Server(params)
         except (RuntimeError, ValueError) as error:
             reason = f"llama.cpp cannot load {file}; it is damaged or of an unknown kind"
             raise HearthNetError("not_implemented", reason) from error
+    _wait_until_it_runs(server)
+    return server
+
+
+def _wait_until_it_runs(server: Server) -> None:
+    """Returns once the engine's own thread takes work. One that is let go before is told to stop before it
+    has begun, does not hear it, and is waited for without end, with Python's lock held.
+    """
+    server.handle_metrics()
 
 
 def _read_ahead(file: Path) -> None:
@@ -225,6 +234,7 @@ def _guard(params: CommonParams, socket: Path) -> None:
     params.n_threads_http = 1
     params.ui = False
     params.endpoint_slots = False
+    params.endpoint_metrics = True
 
 
 def _failure(error: Any, ctx: int) -> HearthNetError:

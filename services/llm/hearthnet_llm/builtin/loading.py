@@ -67,13 +67,18 @@ class Loading:
         await self._asked.wait()
 
     async def load(self) -> None:
-        """Loads the model; `not_implemented` where it cannot be, and then for all who wait."""
+        """Loads the model, unless it is let go meanwhile; `not_implemented` where it cannot be, and then for
+        all who wait.
+        """
         try:
             server = await asyncio.to_thread(self._box.load, self._file)
         except HearthNetError as error:
-            self._there.set_exception(error)
-            self._there.exception()  # seen, also where nobody waits
+            if not self._there.cancelled():
+                self._there.set_exception(error)
+                self._there.exception()  # seen, also where nobody waits
             raise
+        if self._there.cancelled():  # let go meanwhile
+            return
         self.engine = Engine(server, self._profile.max_concurrent, self._profile.ctx)
         self._there.set_result(BuiltinBackend(self.engine, self._profile))
 
