@@ -17,7 +17,7 @@ from hearthnet.cli import terminal
 from hearthnet.cli.fields import Field, fields
 from hearthnet.cli.keyboard import Keyboard
 from hearthnet.cli.text import as_json, one_line
-from hearthnet.tools.toolbox import BoundTool, Prepared, Toolbox
+from hearthnet.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending, ToolDefinition
 
 _QUESTION: Final = "[a]pprove, [e]dit or [r]efuse? "
@@ -65,7 +65,7 @@ class Person:
 class Dialogue:
     """One question: shown, answered, shown again after an edit."""
 
-    def __init__(self, screen: TextIO, keyboard: Keyboard, node: str, tool: BoundTool) -> None:
+    def __init__(self, screen: TextIO, keyboard: Keyboard, node: str, tool: Tool) -> None:
         self._screen = screen
         self._keyboard = keyboard
         self._node = node

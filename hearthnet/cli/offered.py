@@ -13,7 +13,7 @@ from hearthnet.cli.suggest import unknown
 from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.calls import LOST
+from hearthnet.tools.outcomes import LOST
 from hearthnet.tools.types import ToolChoice, ToolDefinition
 
 SEARCH: Final = "search_corpus"

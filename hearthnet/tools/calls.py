@@ -11,50 +11,36 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from hearthnet.tools import budget, derive
+from hearthnet.tools.asking import Asking
 from hearthnet.tools.events import (
-    Abort,
     Action,
-    AskPerson,
     CallComplete,
     CallDelta,
     CallEvent,
-    Decided,
     Dispatch,
-    Emit,
-    PersonEvent,
     ToolFailed,
     ToolProgress,
     ToolReturned,
-    Undecided,
 )
-from hearthnet.tools.memory import Memory, fingerprint
+from hearthnet.tools.memory import fingerprint
 from hearthnet.tools.names import is_safe, presentable
+from hearthnet.tools.outcomes import failure
 from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, RunState
-from hearthnet.tools.statuses import status_frame
-from hearthnet.tools.toolbox import BoundTool, Prepared, Toolbox
-from hearthnet.tools.transcript import error_text, fit, json_text
-from hearthnet.tools.types import CallStanding, CallStatus, Deny, Edit, Pending
+from hearthnet.tools.toolbox import Tool, Toolbox
+from hearthnet.tools.transcript import error_text
 
-MAX_EDITS: Final = 5
 MAX_ID_LENGTH: Final = 64
 MOST_OF_A_TURN: Final = 128
 """Calls of one turn that are taken up, and ids of which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"
-LOST: Final = frozenset({"timeout", "partition"})
-"""Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
-UNSURE: Final = LOST | {"outcome_unknown"}
-"""These, and the code of a provider that cannot say either."""
 
 
-class Calls:
+class Calls(Asking):
     """The calls in `state`; what has to be done about them is appended to `out`."""
 
     def __init__(self, state: RunState, toolbox: Toolbox, per_tool_seconds: float, out: list[Action]) -> None:
-        self._state = state
-        self._toolbox = toolbox
+        super().__init__(state, toolbox, out)
         self._per_tool_seconds = per_tool_seconds
-        self._out = out
-        self._memory = Memory(state)
 
     # --- from the model
 
@@ -96,7 +82,7 @@ class Calls:
         else:
             call.step(CallStep.ADMITTED)
 
-    def _judge(self, call: CallState, tool: BoundTool | None, arguments: Any) -> str:
+    def _judge(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
         """Fills in what would be sent; returns why it must not be, or nothing."""
         state = self._state
         if not state.limit and state.call_count > state.limits.max_calls:
@@ -139,88 +125,6 @@ class Calls:
         used.add(fresh)
         return fresh
 
-    # --- from people
-
-    def _show(self, call: CallState) -> None:
-        state = self._state
-        call.confirmation_id = derive.confirmation_id(state.run, call.id)
-        call.shown_at, call.undecided = state.now, False
-        call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
-        pending = self.pending(call)
-        self._tell(call, "waiting")
-        self._emit("confirmation_required", msgspec.to_builtins(pending))
-        self._out.append(AskPerson(pending))
-
-    def pending(self, call: CallState) -> Pending:
-        """What a person must see of `call`."""
-        return Pending(
-            confirmation_id=call.confirmation_id,
-            run=self._state.run,
-            tool_call_id=call.id,
-            name=call.name,
-            capability=call.capability,
-            arguments=call.arguments,
-            body=call.body,
-            arguments_digest=call.arguments_digest,
-            client_id=call.client_id,
-            expires_at=call.expires_at,
-            problem=call.problem,
-        )
-
-    def hear_person(self, event: PersonEvent) -> None:
-        """A decision about one pending call; about any other call it changes nothing."""
-        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
-        if call is None or call.phase is not CallPhase.PENDING:
-            return
-        if isinstance(event, Undecided):
-            call.undecided = True
-        elif isinstance(event.decision, Deny):
-            reason = event.decision.reason
-            self._deny(call, f"the user said no: {reason}" if reason else "the user said no")
-        else:
-            self._agree(call, event)
-
-    def _agree(self, call: CallState, event: Decided) -> None:
-        if event.now >= call.expires_at:
-            self._expire(call)
-        elif isinstance(event.decision, Edit):
-            self._edit(call, event.decision.arguments)
-        else:
-            call.step(CallStep.APPROVED)
-
-    def _edit(self, call: CallState, arguments: dict[str, Any]) -> None:
-        prepared = self._toolbox[call.name].prepare(arguments, call.client_id)
-        if isinstance(prepared, Prepared):
-            call.arguments, call.body = arguments, prepared.body
-            call.arguments_digest, call.problem = prepared.arguments_digest, ""
-            call.step(CallStep.APPROVED)
-            return
-        call.edits += 1
-        if call.edits > MAX_EDITS:
-            self._deny(call, "the user's changes were not valid")
-        else:
-            call.problem = prepared
-            self._show(call)
-
-    def _deny(self, call: CallState, why: str) -> None:
-        self._settle(call, CallStep.DENIED, "denied", error_text("denied", why))
-
-    def _expire(self, call: CallState) -> None:
-        text = error_text("confirmation_expired", "nobody decided in time; nothing was done")
-        self._settle(call, CallStep.EXPIRED, "expired", text)
-        self._out.append(Abort(call.id))
-
-    def lose_patience(self) -> None:
-        """Closes questions that have expired, and stops waiting where the wait was long enough."""
-        state = self._state
-        for call in state.calls:
-            if call.phase is not CallPhase.PENDING:
-                continue
-            if state.now >= call.expires_at:
-                self._expire(call)
-            elif state.now >= call.shown_at + state.limits.patience_ms:
-                call.undecided = True
-
     def take_up(self) -> None:
         """Goes on with the open calls of a saved run (docs/decisions/0070).
 
@@ -230,6 +134,8 @@ class Calls:
         for call in self._state.calls:
             if call.phase is CallPhase.PENDING:
                 self._show(call)
+            elif call.phase is CallPhase.WANTED:
+                self._want(call)
             elif call.phase is CallPhase.RUNNING and self._repeatable(call):
                 call.step(CallStep.REPEATED)
             elif call.phase is CallPhase.RUNNING:
@@ -250,7 +156,9 @@ class Calls:
         for call in state.calls:
             if call.phase is not CallPhase.QUEUED:
                 continue
-            if (remembered := self._memory.recall(call)) is not None:
+            if self._toolbox[call.name].own:
+                self._hand_out(call)
+            elif (remembered := self._memory.recall(call)) is not None:
                 self._recall(call, remembered)
             elif places > 0 and not self._memory.under_way(call):
                 places -= 1
@@ -302,58 +210,9 @@ class Calls:
             case _:
                 assert_never(event)
 
-    def _return(self, call: CallState, output: Any, meta: dict[str, Any]) -> None:
-        full = json_text(output)
-        call.content = fit(full, self._state.limits.max_result_bytes)
-        size, truncated = len(full.encode("utf-8")), call.content != full
-        self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
-        data = {"content": output, "meta": meta, "truncated": truncated}
-        self._close(call, CallStep.RETURNED, "completed", size, data)
 
-    def abandon(self, call: CallState, text: str) -> None:
-        """Gives `call` up: the outcome of an effect under way is unknown, all else never happened."""
-        self._out.append(Abort(call.id))
-        if call.phase is CallPhase.RUNNING and call.effect:
-            self._settle(call, CallStep.ABANDONED, "outcome_unknown", _unknown_outcome(text))
-        else:
-            self._settle(call, CallStep.ABANDONED, "cancelled", text)
-
-    def _settle(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
-        """Gives `call` the error result `text`."""
-        call.content, call.is_error = text, True
-        self._close(call, step, status, len(text.encode("utf-8")), {"content": text})
-
-    def _close(
-        self, call: CallState, step: CallStep, status: CallStatus, size: int, data: dict[str, Any]
-    ) -> None:
-        if call.effect and call.phase is CallPhase.RUNNING:
-            self._memory.forget()
-        call.step(step)
-        record = self._state.record(call, status, size)
-        self._tell(call, status)
-        self._emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
-
-    def _tell(self, call: CallState, status: CallStanding) -> None:
-        self._emit("tool_status", status_frame(call, status))
-
-    def _emit(self, event: str, data: dict[str, Any]) -> None:
-        self._out.append(Emit(event, data))
-
-
-def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
-    """How a call that was sent and failed has ended, and what is said of it."""
-    if effect and code in UNSURE:
-        return "outcome_unknown", _unknown_outcome(message)
-    return "failed", error_text(code, message)
-
-
-def _model_name(called: str, tool: BoundTool | None) -> str:
+def _model_name(called: str, tool: Tool | None) -> str:
     """The name under which the call goes back to the model: one that every vendor takes."""
     if tool is not None:
         return tool.safe_name
     return called if is_safe(called) else presentable(called)
-
-
-def _unknown_outcome(why: str) -> str:
-    text = f"it may or may not have happened; do not call it again, tell the user to check ({why})"
-    return error_text("outcome_unknown", text)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.authority import RunAuthority
-from hearthnet.tools.calls import LOST
 from hearthnet.tools.events import Dispatch, ToolFailed, ToolReturned
+from hearthnet.tools.outcomes import LOST
 from hearthnet.tools.ports import BusPort, Clock
 from hearthnet.tools.toolbox import BoundTool, Toolbox
 from hearthnet.trust.approval import Approval
@@ -56,7 +56,7 @@ class Dispatcher:
 
     async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
         """Sends `call`; once more where its reply is lost and the provider knows a repetition."""
-        tool = self._toolbox[call.name]
+        tool = self._toolbox.bound(call.name)
         approval = await self._approval(tool, call)
         left = ATTEMPTS_OF_EFFECTS if tool.repeatable_effect else 1
         while True:

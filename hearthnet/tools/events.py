@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.tools.types import Decision, Pending, ToolChoice
+from hearthnet.tools.types import Decision, Pending, ToolChoice, Wanted
 
 _SEALS: Final = ("signature", "called_by", "toolset")
 
@@ -117,13 +117,28 @@ class Decided(_Event, frozen=True, kw_only=True, tag=True):
     decision: Decision
 
 
+class ClientAnswered(_Event, frozen=True, kw_only=True, tag=True):
+    """The client ran a tool of its own: `content` is its result, or with `is_error` what went wrong."""
+
+    tool_call_id: str
+    content: Any
+    is_error: bool = False
+
+
+class Unanswered(_Event, frozen=True, kw_only=True, tag=True):
+    """The client is not there, or did not answer."""
+
+    tool_call_id: str
+
+
 class Resume(_Event, frozen=True, kw_only=True, tag=True):
     """The run was saved, by this process or another one, and goes on here.
 
-    `decisions` were made meanwhile, each at its own time.
+    `decisions` were made and `answers` given meanwhile, each at its own time.
     """
 
     decisions: tuple[Decided, ...] = ()
+    answers: tuple[ClientAnswered, ...] = ()
 
 
 class Undecided(_Event, frozen=True, kw_only=True, tag=True):
@@ -142,7 +157,8 @@ class Cancel(_Event, frozen=True, kw_only=True, tag=True):
 
 CallEvent = ToolProgress | ToolReturned | ToolFailed
 PersonEvent = Decided | Undecided
-Event = ModelEvent | CallEvent | PersonEvent | Start | Resume | Tick | Cancel
+ClientEvent = ClientAnswered | Unanswered
+Event = ModelEvent | CallEvent | PersonEvent | ClientEvent | Start | Resume | Tick | Cancel
 
 
 # --- actions ------------------------------------------------------------------------------------------------
@@ -181,6 +197,12 @@ class AskPerson(msgspec.Struct, frozen=True, tag=True):
     pending: Pending
 
 
+class AskClient(msgspec.Struct, frozen=True, tag=True):
+    """Have the client run this call; its result comes back as `ClientAnswered`, or `Unanswered`."""
+
+    wanted: Wanted
+
+
 class Abort(msgspec.Struct, frozen=True, tag=True):
     """Stop working on this call; an outcome that still comes is ignored."""
 
@@ -195,11 +217,12 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Terminal: the run waits for decisions that nobody here can make."""
+    """Terminal: the run waits for decisions that nobody here can make, or for a client."""
 
     run: str
     text: str
     pending: list[Pending]
+    wanted: list[Wanted] = []
 
 
 class Fail(msgspec.Struct, frozen=True, tag=True):
@@ -209,7 +232,7 @@ class Fail(msgspec.Struct, frozen=True, tag=True):
 
 
 Terminal = Finish | Suspend | Fail
-Action = Emit | AskModel | Dispatch | AskPerson | Abort | Terminal
+Action = Emit | AskModel | Dispatch | AskPerson | AskClient | Abort | Terminal
 
 
 def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None:

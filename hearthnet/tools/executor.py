@@ -17,14 +17,15 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.tools import derive
 from hearthnet.tools.authority import RunAuthority
-from hearthnet.tools.calls import UNKNOWN, failure
+from hearthnet.tools.calls import UNKNOWN
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.loop import ToolLoop
-from hearthnet.tools.ports import BusPort, Clock, Decide, Listener
+from hearthnet.tools.outcomes import failure
+from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
 from hearthnet.tools.run import ToolRun
 from hearthnet.tools.state import Limits, new_run
-from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, ClientTool, Prepared, Toolbox
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
     REQUIRES_CONFIRMATION,
@@ -107,6 +108,8 @@ class ToolExecutor:
         tool = self._toolbox.find(call.name)
         if tool is None:
             return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
+        if isinstance(tool, ClientTool):
+            return _error(call, error_text("bad_request", "only the client can run its own tool"))
         prepared = tool.prepare(arguments, derive.client_id(self._run, call.id))
         if isinstance(prepared, str):
             return _error(call, prepared)
@@ -149,19 +152,25 @@ class ToolExecutor:
         *,
         stream_to: Listener | None = None,
         decide: Decide | None = None,
+        run_tool: RunTool | None = None,
     ) -> dict[str, Any]:
         """Asks the model, runs the tools it calls, asks again, until it answers; returns the last message.
 
         `stream_to` gets each frame `{"event", "data", "seq"}`. `decide` is asked about every call with side
-        effects; without it, or where it gives None, the message is what was said so far, with
-        `requires_follow_up`, `run` and `pending` (tools.md, "One turn" 6). Raises the model's
-        `HearthNetError` where there is no answer at all.
+        effects, `run_tool` has the client run each call of a tool of its own; without them, or where they
+        give None, the message is what was said so far, with `requires_follow_up`, `run`, `pending` and
+        `wanted` (tools.md, "One turn" 6). Raises the model's `HearthNetError` where there is no answer.
         """
-        outcome = await self.open_run(chat_request_body, stream_to=stream_to, decide=decide).drive()
-        if not outcome.pending:
+        outcome = await self.open_run(
+            chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool
+        ).drive()
+        if outcome.done is not None:
             return outcome.message
-        pending = [msgspec.to_builtins(one) for one in outcome.pending]
-        return {**outcome.message, "requires_follow_up": True, "run": outcome.run, "pending": pending}
+        asked = {
+            "pending": msgspec.to_builtins(outcome.pending),
+            "wanted": msgspec.to_builtins(outcome.wanted),
+        }
+        return {**outcome.message, "requires_follow_up": True, "run": outcome.run, **asked}
 
     def open_run(
         self,
@@ -169,6 +178,7 @@ class ToolExecutor:
         *,
         stream_to: Listener | None = None,
         decide: Decide | None = None,
+        run_tool: RunTool | None = None,
     ) -> ToolRun:
         """A run that has not begun: `drive` it for its whole outcome, `cancel` it from elsewhere.
 
@@ -193,6 +203,7 @@ class ToolExecutor:
             {"params": dict(chat_request_body.get("params") or {}), "input": given},
             stream_to=stream_to,
             decide=decide,
+            run_tool=run_tool,
             clock=self._clock,
         )
 

@@ -21,8 +21,10 @@ happens to a single call is in calls.py.
   tools forbidden. If it calls one nevertheless, that call is ignored and its text is the answer. What a
   person confirmed is carried out all the same: a yes is not taken back by a clock, and a call that waits
   for a person costs no time.
-- When all that is open waits for people whom nobody here can ask, the run is *suspended*: its state holds
-  everything.
+- A tool that is bound to no capability is the client's own: the call is handed to it, after a yes where it
+  has side effects, and needs no place.
+- When all that is open waits for people whom nobody here can ask, or for a client that is not there, the run
+  is *suspended*: its state holds everything.
 - A run that was saved is *resumed*, in this process or another one, with the decisions made meanwhile. A
   turn of the model that broke off before it called anything is asked for again; one that called something
   ends there, since the model, asked again, would call for the same effect under another id. The time in
@@ -48,6 +50,8 @@ from hearthnet.tools.events import (
     CallComplete,
     CallDelta,
     Cancel,
+    ClientAnswered,
+    ClientEvent,
     Decided,
     Display,
     Emit,
@@ -58,6 +62,7 @@ from hearthnet.tools.events import (
     ModelDone,
     ModelEvent,
     ModelFailed,
+    PersonEvent,
     Resume,
     Start,
     Suspend,
@@ -66,6 +71,7 @@ from hearthnet.tools.events import (
     ToolFailed,
     ToolProgress,
     ToolReturned,
+    Unanswered,
     Undecided,
 )
 from hearthnet.tools.state import CallPhase, CallState, Phase, RunState, Step
@@ -107,9 +113,9 @@ class ToolLoop:
         state = self.state
         if state.phase not in (Phase.ASKING, Phase.WORKING):
             return None
-        pending = [call for call in state.calls if call.phase is CallPhase.PENDING]
-        due = [call.expires_at for call in pending]
-        due += [call.shown_at + state.limits.patience_ms for call in pending if not call.undecided]
+        waiting = [call for call in state.calls if call.waits]
+        due = [call.expires_at for call in waiting]
+        due += [call.shown_at + state.limits.patience_ms for call in waiting if not call.undecided]
         if state.busy and not state.limit:
             due.append(state.now + state.limits.wall_clock_ms - state.spent_ms)
         return min(due, default=None)
@@ -121,8 +127,8 @@ class ToolLoop:
                     self._hear(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
                 self._calls.hear_tool(event)
-            case Decided() | Undecided():
-                self._calls.hear_person(event)
+            case Decided() | Undecided() | ClientAnswered() | Unanswered():
+                self._calls.hear(event)
             case Tick():
                 self._calls.lose_patience()
             case Start():
@@ -211,8 +217,9 @@ class ToolLoop:
         if state.phase is Phase.ASKING and state.calls:
             state.step(Step.CALLED)
         state.step(Step.RESUMED)
-        for decided in event.decisions:
-            self._calls.hear_person(decided)
+        answers: list[PersonEvent | ClientEvent] = [*event.decisions, *event.answers]
+        for answer in answers:
+            self._calls.hear(answer)
         if state.phase is Phase.ASKING:
             self._request_turn()
         else:
@@ -250,7 +257,7 @@ class ToolLoop:
         unsettled = [call for call in state.calls if call.open]
         if not unsettled:
             self._next_turn()
-        elif all(call.phase is CallPhase.PENDING and call.undecided for call in unsettled):
+        elif all(call.waits and call.undecided for call in unsettled):
             self._suspend(unsettled)
 
     def _next_turn(self) -> None:
@@ -262,10 +269,11 @@ class ToolLoop:
     def _suspend(self, unsettled: list[CallState]) -> None:
         state = self.state
         state.step(Step.PARKED)
-        pending = [self._calls.pending(call) for call in unsettled]
-        shown = [msgspec.to_builtins(one) for one in pending]
-        self._emit("suspended", {"run": state.run, "requires_follow_up": True, "pending": shown})
-        self._out.append(Suspend(run=state.run, text="".join(state.text), pending=pending))
+        pending = [self._calls.pending(call) for call in unsettled if call.phase is CallPhase.PENDING]
+        wanted = [self._calls.wanted(call) for call in unsettled if call.phase is CallPhase.WANTED]
+        asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
+        self._emit("suspended", {"run": state.run, "requires_follow_up": True, **asked})
+        self._out.append(Suspend(run=state.run, text="".join(state.text), pending=pending, wanted=wanted))
 
     def _cancel(self) -> None:
         self._give_up("cancelled: the run was cancelled")

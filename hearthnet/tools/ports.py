@@ -8,12 +8,16 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from hearthnet.bus.registry import OfferView
-from hearthnet.tools.types import Decision, Pending
+from hearthnet.tools.client import ClientResult
+from hearthnet.tools.types import Decision, Pending, Wanted
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.keys import Identity
 
 Decide = Callable[[Pending], Awaitable[Decision | None]]
 """Asks a person; None where nobody is there. Called for several calls at once when a model makes several."""
+
+RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
+"""Has the client run a tool of its own; None where it is not there."""
 
 Listener = Callable[[dict[str, Any]], Awaitable[None]]
 """Takes one frame `{"event", "data", "seq"}`."""

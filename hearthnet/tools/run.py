@@ -20,9 +20,11 @@ from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import (
     Abort,
     Action,
+    AskClient,
     AskModel,
     AskPerson,
     Cancel,
+    ClientAnswered,
     Decided,
     Dispatch,
     Emit,
@@ -37,12 +39,13 @@ from hearthnet.tools.events import (
     Terminal,
     Tick,
     ToolProgress,
+    Unanswered,
     Undecided,
     model_event,
 )
 from hearthnet.tools.loop import ToolLoop
-from hearthnet.tools.ports import BusPort, Clock, Decide, Listener
-from hearthnet.tools.types import Pending
+from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
+from hearthnet.tools.types import Pending, Wanted
 
 CHAT: Final = "llm.chat@2.0"
 _MOST_WAITING: Final = 32
@@ -61,6 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
     done: dict[str, Any] | None = None
     pending: list[Pending] = []
+    wanted: list[Wanted] = []
 
 
 class ToolRun:
@@ -75,6 +79,7 @@ class ToolRun:
         *,
         stream_to: Listener | None,
         decide: Decide | None,
+        run_tool: RunTool | None = None,
         clock: Clock,
     ) -> None:
         """`request` is the body of `llm.chat`; messages and tool choice are the loop's, turn by turn."""
@@ -84,6 +89,7 @@ class ToolRun:
         self._request = request
         self._stream_to = stream_to
         self._decide = decide
+        self._run_tool_of_client = run_tool
         self._clock = clock
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._room = asyncio.Semaphore(_MOST_WAITING)
@@ -132,8 +138,8 @@ class ToolRun:
             match action:
                 case AskModel():
                     self._spawn(self._talk(action), "")
-                case AskPerson(pending=pending):
-                    self._spawn(self._ask(pending), pending.tool_call_id)
+                case AskPerson() | AskClient():
+                    self._ask_for(action)
                 case Dispatch():
                     self._spawn(self._run_tool(action), action.tool_call_id)
                 case Abort(tool_call_id=aborted):
@@ -159,13 +165,21 @@ class ToolRun:
         match ended:
             case Fail(error=error):
                 raise HearthNetError.from_body(error)
-            case Suspend(text=text, pending=pending):
+            case Suspend(text=text, pending=pending, wanted=wanted):
                 message = {"role": "assistant", "content": text}
-                return Outcome(run=self.run, message=message, messages=state.messages, pending=pending)
+                return Outcome(
+                    run=self.run, message=message, messages=state.messages, pending=pending, wanted=wanted
+                )
             case Finish(message=message, done=done):
                 return Outcome(run=self.run, message=message, messages=state.messages, done=done)
             case _:
                 assert_never(ended)
+
+    def _ask_for(self, action: AskPerson | AskClient) -> None:
+        if isinstance(action, AskPerson):
+            self._spawn(self._ask(action.pending), action.pending.tool_call_id)
+        else:
+            self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
 
     # --- work
 
@@ -235,3 +249,20 @@ class ToolRun:
             self._events.put_nowait(Undecided(now=now, confirmation_id=about))
         else:
             self._events.put_nowait(Decided(now=now, confirmation_id=about, decision=decision))
+
+    async def _ask_client(self, wanted: Wanted) -> None:
+        """A client that breaks counts as one that is not there."""
+        result, about = None, wanted.tool_call_id
+        try:
+            if self._run_tool_of_client is not None:
+                result = await self._run_tool_of_client(wanted)
+        except Exception:
+            _log.exception("the client broke at call %s of run %s", about, self.run)
+        now = self._clock.now_ms()
+        if result is None:
+            self._events.put_nowait(Unanswered(now=now, tool_call_id=about))
+        else:
+            answer = ClientAnswered(
+                now=now, tool_call_id=about, content=result.content, is_error=result.is_error
+            )
+            self._events.put_nowait(answer)

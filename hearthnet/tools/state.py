@@ -64,6 +64,7 @@ class CallPhase(StrEnum):
     PROPOSED = "proposed"
     PENDING = "pending"
     QUEUED = "queued"
+    WANTED = "wanted"
     RUNNING = "running"
     SETTLED = "settled"
 
@@ -78,6 +79,7 @@ class CallStep(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     DISPATCHED = "dispatched"
+    HANDED = "handed"
     REPEATED = "repeated"
     RETURNED = "returned"
     ABANDONED = "abandoned"
@@ -98,7 +100,13 @@ CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
     },
     CallPhase.QUEUED: {
         CallStep.DISPATCHED: CallPhase.RUNNING,
+        CallStep.HANDED: CallPhase.WANTED,
         CallStep.RECALLED: CallPhase.SETTLED,
+        CallStep.ABANDONED: CallPhase.SETTLED,
+    },
+    CallPhase.WANTED: {
+        CallStep.RETURNED: CallPhase.SETTLED,
+        CallStep.EXPIRED: CallPhase.SETTLED,
         CallStep.ABANDONED: CallPhase.SETTLED,
     },
     CallPhase.RUNNING: {
@@ -158,6 +166,7 @@ class CallState(msgspec.Struct, kw_only=True):
     confirmation_id: str = ""
     shown_at: int = 0
     expires_at: int = 0
+    wanted_until: int = 0
     undecided: bool = False
     edits: int = 0
     problem: str = ""
@@ -172,6 +181,11 @@ class CallState(msgspec.Struct, kw_only=True):
     def open(self) -> bool:
         """Whether the call still lacks its result."""
         return self.phase is not CallPhase.SETTLED
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody is asked: a person, or the client."""
+        return self.phase in (CallPhase.PENDING, CallPhase.WANTED)
 
     def step(self, step: CallStep) -> None:
         """Moves on, as the table says."""

@@ -10,6 +10,7 @@ from hearthnet.tools.types import CallStanding
 TEXTS: Final[dict[CallStanding, str]] = {
     "pending": "{name} is about to run",
     "waiting": "{name} waits until somebody agrees to it",
+    "wanted": "{name} waits for the device that asked",
     "running": "{name} is running",
     "completed": "{name} is done",
     "cached": "{name} was asked before; its result is used again",

@@ -33,6 +33,8 @@ class Prepared(msgspec.Struct, frozen=True):
 class BoundTool:
     """One tool with its contract, its compiled schema and its safe name."""
 
+    own: Final = False
+
     def __init__(self, definition: ToolDefinition, contract: Contract, safe_name: str) -> None:
         self.definition: Final = definition
         self.contract: Final = contract
@@ -54,10 +56,8 @@ class BoundTool:
 
     def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
         """What would be sent for `arguments`, or what is wrong: `invalid_arguments:`, path and rule."""
-        if not self._schema.accepts(arguments):
-            wrong = self._schema.errors(arguments)[:_MOST_PROBLEMS]
-            found = (f"{path or '/'}: {message} (rule: {rule})" for path, rule, message in wrong)
-            return error_text(INVALID, "; ".join(found))
+        if wrong := _wrong(self._schema, arguments):
+            return wrong
         try:
             body = self.contract.split_arguments(arguments, self.definition.bound_params)
             if self._keyed:
@@ -68,6 +68,37 @@ class BoundTool:
             return error_text(INVALID, error.message)
 
 
+class ClientTool:
+    """A tool of the client's own, bound to no capability: what it is sent are the arguments alone."""
+
+    capability: Final = ""
+    memorable: Final = False
+    repeatable_effect: Final = False
+    own: Final = True
+
+    def __init__(self, definition: ToolDefinition, safe_name: str) -> None:
+        self.definition: Final = definition
+        self.safe_name: Final = safe_name
+        self.effect: Final = definition.side_effects
+        self._schema = _compile(definition)
+
+    def timeout_ms(self, per_tool_seconds: float) -> int:
+        """How long a machine may take for it: none does, the client has the time of a person."""
+        return int(per_tool_seconds * 1000)
+
+    def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
+        """What the client is sent for `arguments`, or what is wrong with them."""
+        if wrong := _wrong(self._schema, arguments):
+            return wrong
+        try:
+            return Prepared(arguments, digest(arguments) if self.effect else "")
+        except HearthNetError as error:
+            return error_text(INVALID, error.message)
+
+
+Tool = BoundTool | ClientTool
+
+
 class Toolbox:
     """The declared tools of one run, by name."""
 
@@ -76,20 +107,25 @@ class Toolbox:
         declared = list(definitions)
         self._names = NameMap(definition.name for definition in declared)
         self._tools = {
-            definition.name: BoundTool(
-                definition, _contract(definition), self._names.to_safe(definition.name)
-            )
+            definition.name: _tool(definition, self._names.to_safe(definition.name))
             for definition in declared
         }
 
-    def __iter__(self) -> Iterator[BoundTool]:
+    def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
     def __len__(self) -> int:
         return len(self._tools)
 
-    def __getitem__(self, declared: str) -> BoundTool:
+    def __getitem__(self, declared: str) -> Tool:
         return self._tools[declared]
+
+    def bound(self, declared: str) -> BoundTool:
+        """The tool `declared`, which is bound to a capability; `bad_request` for one of the client's own."""
+        tool = self._tools[declared]
+        if isinstance(tool, ClientTool):
+            raise HearthNetError("bad_request", f"{declared!r} is bound to no capability; the client runs it")
+        return tool
 
     @property
     def native_definitions(self) -> list[dict[str, Any]]:
@@ -106,7 +142,7 @@ class Toolbox:
             for tool in self._tools.values()
         ]
 
-    def find(self, name: str) -> BoundTool | None:
+    def find(self, name: str) -> Tool | None:
         """The tool that is declared, or shown to the model, as `name`."""
         declared = self._names.to_declared(name)
         return None if declared is None else self._tools[declared]
@@ -116,10 +152,26 @@ class Toolbox:
         return unknown_tool(name, self._tools)
 
 
+def _wrong(schema: SchemaCheck, arguments: Any) -> str:
+    """What is wrong with `arguments`, if anything: path and rule of the first problems."""
+    if schema.accepts(arguments):
+        return ""
+    wrong = schema.errors(arguments)[:_MOST_PROBLEMS]
+    found = (f"{path or '/'}: {message} (rule: {rule})" for path, rule, message in wrong)
+    return error_text(INVALID, "; ".join(found))
+
+
+def _tool(definition: ToolDefinition, safe_name: str) -> Tool:
+    if definition.bound_capability is None and definition.bound_version is None:
+        return ClientTool(definition, safe_name)
+    return BoundTool(definition, _contract(definition), safe_name)
+
+
 def _contract(definition: ToolDefinition) -> Contract:
     if definition.bound_capability is None or definition.bound_version is None:
         raise HearthNetError(
-            "bad_request", f"the tool {definition.name!r} is bound to no capability, so nothing would run it"
+            "bad_request",
+            f"the tool {definition.name!r} names a capability without its version, or the other way round",
         )
     return contracts().find(definition.bound_capability, definition.bound_version)
 

@@ -16,8 +16,9 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     """A tool the model may call.
 
     `parameters_schema` is the JSON Schema of the arguments, closed. `bound_capability` and `bound_version`
-    say what runs when it is called. `side_effects` may tighten what the capability's contract says, never
-    loosen it. `bound_params` are members of the call that the model neither sees nor sets (resolution 9).
+    say what runs when it is called; where both are None, the client runs it. `side_effects` may tighten what
+    the capability's contract says, never loosen it. `bound_params` are members of the call that the model
+    neither sees nor sets (resolution 9).
     """
 
     name: str
@@ -90,6 +91,19 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a tool of the client's own, which only the client can run; the data of `tool_wanted`.
+
+    It is answered with its result before `expires_at`, in milliseconds since the epoch.
+    """
+
+    run: str
+    tool_call_id: str
+    name: str
+    arguments: dict[str, Any]
+    expires_at: int
+
+
 CallStatus = Literal[
     "completed", "cached", "failed", "refused", "denied", "expired", "cancelled", "outcome_unknown"
 ]
@@ -98,8 +112,9 @@ person said no; nobody said anything in time; it was stopped; it was sent, has a
 answer came.
 """
 
-CallStanding = Literal["pending", "waiting", "running"] | CallStatus
-"""Where a call stands: complete and judged next; shown to a person; sent; or how it ended."""
+CallStanding = Literal["pending", "waiting", "wanted", "running"] | CallStatus
+"""Where a call stands: complete and judged next; shown to a person; handed to the client;
+sent; or how it ended."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):

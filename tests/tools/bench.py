@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import msgspec
+
 from hearthnet.tools.builtin import builtin_names, builtin_tools
 from hearthnet.tools.events import (
     Action,
@@ -13,6 +15,7 @@ from hearthnet.tools.events import (
     CallComplete,
     CallDelta,
     Cancel,
+    ClientAnswered,
     Decided,
     Dispatch,
     Display,
@@ -30,20 +33,30 @@ from hearthnet.tools.events import (
     ToolFailed,
     ToolProgress,
     ToolReturned,
+    Unanswered,
     Undecided,
     model_event,
 )
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.state import Limits, new_run
 from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import Decision, ToolChoice
+from hearthnet.tools.types import Decision, ToolChoice, ToolDefinition
 
 RUN = "01JZZZZZZZZZZZZZZZZZZZZZ77"
 EPOCH = 1_790_000_000_000
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "How do I make rainwater safe?"}]
 QUERY = {"query": "rainwater"}
 POST = {"category": "offer", "title": "Water filter", "body": "I can lend it."}
-TOOLBOX = Toolbox(builtin_tools(builtin_names(), {"search_corpus": {"corpus": "system"}}))
+LOOK = ToolDefinition(
+    "look_at_screen",
+    "Says what the user sees.",
+    {"type": "object", "properties": {"part": {"type": "string"}}, "additionalProperties": False},
+    None,
+    None,
+    False,
+)
+OPEN = msgspec.structs.replace(LOOK, name="open_page", description="Opens a page.", side_effects=True)
+TOOLBOX = Toolbox([*builtin_tools(builtin_names(), {"search_corpus": {"corpus": "system"}}), LOOK, OPEN])
 _A = TypeVar("_A")
 
 
@@ -107,6 +120,13 @@ class Bench:
 
     def undecided(self, confirmation_id: str) -> list[Action]:
         return self.feed(Undecided(now=self.now, confirmation_id=confirmation_id))
+
+    def answered(self, call_id: str, content: Any, *, is_error: bool = False) -> list[Action]:
+        answer = ClientAnswered(now=self.now, tool_call_id=call_id, content=content, is_error=is_error)
+        return self.feed(answer)
+
+    def unanswered(self, call_id: str) -> list[Action]:
+        return self.feed(Unanswered(now=self.now, tool_call_id=call_id))
 
     def later(self, ms: int) -> list[Action]:
         self.now += ms

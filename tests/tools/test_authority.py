@@ -23,7 +23,7 @@ from tests.tools.bench import RUN, TOOLBOX
 
 ANNA = Identity(bytes([1]) * 32)
 COMMUNITY = Identity(bytes([2]) * 32).node_id
-SEARCH, POST = TOOLBOX["search_corpus"], TOOLBOX["market_post"]
+SEARCH, POST = TOOLBOX.bound("search_corpus"), TOOLBOX.bound("market_post")
 NOON = 1_795_292_100_000
 
 

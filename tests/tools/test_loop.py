@@ -10,7 +10,7 @@ import pytest
 from hearthnet.canonical import digest
 from hearthnet.ids import is_ulid
 from hearthnet.tools import state
-from hearthnet.tools.calls import MAX_EDITS
+from hearthnet.tools.asking import MAX_EDITS
 from hearthnet.tools.events import Abort, AskModel, AskPerson, Dispatch, Emit, Fail, Finish, Start, Suspend
 from hearthnet.tools.state import Limits, Phase
 from hearthnet.tools.types import Approve, Deny, Edit, ToolChoice

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hearthnet.canonical import digest
 from hearthnet.tools.events import (
+    AskClient,
     AskModel,
     AskPerson,
     Decided,
@@ -25,7 +26,7 @@ from hearthnet.tools.events import (
 )
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.state import CallPhase, CallState, Limits, Phase, RunState
-from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending, Wanted
 from tests.tools.bench import POST, QUERY, RUN, TOOLBOX, Bench, of, paired
 
 LIMITS = Limits(
@@ -39,7 +40,7 @@ LIMITS = Limits(
     patience_ms=8_000,
     confirmation_ttl_ms=15_000,
 )
-STANDING = {"pending", "waiting", "running"}
+STANDING = {"pending", "waiting", "wanted", "running"}
 EFFECTS = {"market.post@1.0", "market.expire@1.0"}
 
 
@@ -90,6 +91,7 @@ class Watched(Bench):
             digests.add(pending.arguments_digest)
         elif isinstance(event.decision, Edit):
             given = {**event.decision.arguments, "client_id": pending.client_id}
+            digests.add(digest(event.decision.arguments))
             digests.add(digest({"params": {}, "input": given}))
 
     def _check(self, action: object) -> None:
@@ -101,6 +103,8 @@ class Watched(Bench):
             case AskModel(messages=messages):
                 paired(messages)
                 assert not self.running, "the model is asked while calls run"
+            case AskClient(wanted=wanted):
+                self._check_wanted(wanted)
             case Emit(event="tool_status", data=data):
                 self.standings.setdefault(data["tool_call_id"], []).append(data["status"])
             case Emit(event="tool_result", data=data):
@@ -120,6 +124,14 @@ class Watched(Bench):
         elif data["status"] == "completed" and call.id in self.fresh:
             self.since_effect.add(read)
         assert data["status"] != "cached" or read in self.since_effect, "answered from an old memory"
+
+    def _check_wanted(self, wanted: Wanted) -> None:
+        assert wanted.tool_call_id not in self.settled, "handed out after its result"
+        if wanted.name == "open_page":
+            agreed = self.agreed.get(wanted.tool_call_id, set())
+            assert digest(wanted.arguments) in agreed, "handed out without a yes to it"
+            self.since_effect.clear()
+            self.fresh.clear()
 
     def _check_dispatch(self, call: Dispatch) -> None:
         assert call.tool_call_id not in self.sent, "sent twice"
@@ -152,7 +164,10 @@ class Watched(Bench):
             assert standings[0] == "pending"
             assert [standing in STANDING for standing in standings].count(False) == (call_id in self.settled)
             assert (standings[-1] in STANDING) == (call_id not in self.settled), "a standing after the end"
-        waiting = [one.tool_call_id for one in self.ended.pending] if isinstance(self.ended, Suspend) else []
+        waiting = []
+        if isinstance(self.ended, Suspend):
+            waiting = [one.tool_call_id for one in self.ended.pending]
+            waiting += [one.tool_call_id for one in self.ended.wanted]
         assert sorted(self.settled + waiting) == sorted(called), "a call lacks its result"
         if not waiting:
             paired(self.loop.state.messages)
@@ -165,6 +180,8 @@ CALLS: st.SearchStrategy[tuple[str, Any]] = st.one_of(
     st.tuples(st.just("search_corpus"), st.sampled_from([QUERY, {}, "text", {"query": "w", "k": 99}])),
     st.tuples(st.just("list_corpora"), st.just({})),
     st.tuples(st.just("market_post"), POSTS),
+    st.tuples(st.just("look_at_screen"), st.sampled_from([{}, {"part": 1}])),
+    st.tuples(st.just("open_page"), st.sampled_from([{}, {"part": "top"}])),
     st.tuples(st.just("invented"), st.just({})),
 )
 DECISIONS: st.SearchStrategy[Decision] = st.one_of(
@@ -203,6 +220,8 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda k: lambda b: b.progress(_some_call(b, k), current=1), PICK),
     st.builds(lambda k, d: lambda b: b.decided(_some_question(b, k), d), PICK, DECISIONS),
     st.builds(lambda k, d: lambda b: b.decided(_some_question(b, k), d), PICK, DECISIONS),
+    st.builds(lambda k, e: lambda b: b.answered(_some_call(b, k), {}, is_error=e), PICK, st.booleans()),
+    st.builds(lambda k: lambda b: b.unanswered(_some_call(b, k)), PICK),
     st.builds(lambda k: lambda b: b.undecided(_some_question(b, k)), PICK),
     st.builds(lambda ms: lambda b: b.later(ms), st.sampled_from([0, 1, 900, 5_000, 9_000, -400])),
 )
@@ -225,6 +244,8 @@ def _let_it_finish(bench: Watched) -> None:
                 bench.returned(call.id, {})
             elif call.phase is CallPhase.PENDING:
                 bench.undecided(call.confirmation_id)
+            elif call.phase is CallPhase.WANTED:
+                bench.unanswered(call.id)
     pytest.fail(f"does not end: {bench.loop.state}")
 
 

@@ -113,7 +113,7 @@ async def test_under_a_run_token_the_provider_wants_the_approval(mesh: Mesh) -> 
     """What a loop that skips the question would run into."""
     service = speaking()
     async with at_work(mesh, service) as (bus, _):
-        tool = TOOLBOX["market_post"]
+        tool = TOOLBOX.bound("market_post")
         ready = tool.prepare(POST, RUN)
         token = RunAuthority(bus.peer.identity, bus.peer.community, RUN).token(tool)
         assert isinstance(ready, Prepared)

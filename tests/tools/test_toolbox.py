@@ -91,8 +91,8 @@ def test_a_caller_may_tighten_side_effects_and_never_loosen_them() -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "said"),
     [
-        ({"bound_capability": None}, "bad_request", "bound to no capability"),
-        ({"bound_version": None}, "bad_request", "bound to no capability"),
+        ({"bound_capability": None}, "bad_request", "a capability without its version"),
+        ({"bound_version": None}, "bad_request", "a capability without its version"),
         ({"bound_capability": "rag.qery"}, "not_found", "did you mean rag.query"),
         ({"bound_version": (9, 0)}, "schema_mismatch", "rag.query@1.0"),
         ({"parameters_schema": {"type": "nonsense"}}, "bad_request", "'my.tool': not a JSON Schema"),

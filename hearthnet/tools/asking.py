@@ -1,0 +1,174 @@
+"""Calls that wait for somebody: a person who decides, or the client that runs a tool of its own (tools.md,
+"One turn" 5 and 6, "Who runs the tools").
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.tools import derive
+from hearthnet.tools.events import (
+    Abort,
+    AskClient,
+    AskPerson,
+    ClientAnswered,
+    ClientEvent,
+    Decided,
+    PersonEvent,
+    Undecided,
+)
+from hearthnet.tools.outcomes import Outcomes, unknown_outcome
+from hearthnet.tools.state import CallPhase, CallState, CallStep
+from hearthnet.tools.toolbox import Prepared
+from hearthnet.tools.transcript import error_text
+from hearthnet.tools.types import Deny, Edit, Pending, Wanted
+
+MAX_EDITS: Final = 5
+
+
+class Asking(Outcomes):
+    """What is asked of people and of the client, and what they answer."""
+
+    def hear(self, event: PersonEvent | ClientEvent) -> None:
+        """An answer, or that there is none."""
+        if isinstance(event, Decided | Undecided):
+            self.hear_person(event)
+        else:
+            self.hear_client(event)
+
+    # --- people
+
+    def _show(self, call: CallState) -> None:
+        state = self._state
+        call.confirmation_id = derive.confirmation_id(state.run, call.id)
+        call.shown_at, call.undecided = state.now, False
+        call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
+        pending = self.pending(call)
+        self._tell(call, "waiting")
+        self._emit("confirmation_required", msgspec.to_builtins(pending))
+        self._out.append(AskPerson(pending))
+
+    def pending(self, call: CallState) -> Pending:
+        """What a person must see of `call`."""
+        return Pending(
+            confirmation_id=call.confirmation_id,
+            run=self._state.run,
+            tool_call_id=call.id,
+            name=call.name,
+            capability=call.capability,
+            arguments=call.arguments,
+            body=call.body,
+            arguments_digest=call.arguments_digest,
+            client_id=call.client_id,
+            expires_at=call.expires_at,
+            problem=call.problem,
+        )
+
+    def hear_person(self, event: PersonEvent) -> None:
+        """A decision about one pending call; about any other call it changes nothing."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or call.phase is not CallPhase.PENDING:
+            return
+        if isinstance(event, Undecided):
+            call.undecided = True
+        elif isinstance(event.decision, Deny):
+            reason = event.decision.reason
+            self._deny(call, f"the user said no: {reason}" if reason else "the user said no")
+        else:
+            self._agree(call, event)
+
+    def _agree(self, call: CallState, event: Decided) -> None:
+        if event.now >= call.expires_at:
+            self._expire(call)
+        elif isinstance(event.decision, Edit):
+            self._edit(call, event.decision.arguments)
+        else:
+            call.step(CallStep.APPROVED)
+
+    def _edit(self, call: CallState, arguments: dict[str, Any]) -> None:
+        prepared = self._toolbox[call.name].prepare(arguments, call.client_id)
+        if isinstance(prepared, Prepared):
+            call.arguments, call.body = arguments, prepared.body
+            call.arguments_digest, call.problem = prepared.arguments_digest, ""
+            call.step(CallStep.APPROVED)
+            return
+        call.edits += 1
+        if call.edits > MAX_EDITS:
+            self._deny(call, "the user's changes were not valid")
+        else:
+            call.problem = prepared
+            self._show(call)
+
+    def _deny(self, call: CallState, why: str) -> None:
+        self._settle(call, CallStep.DENIED, "denied", error_text("denied", why))
+
+    # --- the client
+
+    def _hand_out(self, call: CallState) -> None:
+        """Asks the client to run `call`."""
+        state = self._state
+        call.step(CallStep.HANDED)
+        call.dispatched_at = call.dispatched_at or state.now
+        if call.effect:
+            self._memory.forget()
+        self._want(call)
+
+    def _want(self, call: CallState) -> None:
+        state = self._state
+        call.shown_at, call.undecided = state.now, False
+        call.expires_at = call.wanted_until = (
+            call.wanted_until or state.now + state.limits.confirmation_ttl_ms
+        )
+        wanted = self.wanted(call)
+        self._tell(call, "wanted")
+        self._emit("tool_wanted", msgspec.to_builtins(wanted))
+        self._out.append(AskClient(wanted))
+
+    def wanted(self, call: CallState) -> Wanted:
+        """What the client must know to run `call`."""
+        return Wanted(
+            run=self._state.run,
+            tool_call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            expires_at=call.expires_at,
+        )
+
+    def hear_client(self, event: ClientEvent) -> None:
+        """The result of a call that the client runs; of any other call it changes nothing."""
+        call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
+        if call is None or call.phase is not CallPhase.WANTED:
+            return
+        if not isinstance(event, ClientAnswered):
+            call.undecided = True
+        elif event.now >= call.expires_at:
+            self._expire(call)
+        else:
+            self._return(call, event.content, {}, is_error=event.is_error)
+
+    # --- time
+
+    def _expire(self, call: CallState) -> None:
+        if call.phase is CallPhase.PENDING:
+            text = error_text("confirmation_expired", "nobody decided in time; nothing was done")
+            self._settle(call, CallStep.EXPIRED, "expired", text)
+        elif call.effect:
+            text = unknown_outcome("the client gave no answer in time")
+            self._settle(call, CallStep.EXPIRED, "outcome_unknown", text)
+        else:
+            text = error_text("timeout", "the client gave no answer in time")
+            self._settle(call, CallStep.EXPIRED, "expired", text)
+        self._out.append(Abort(call.id))
+
+    def lose_patience(self) -> None:
+        """Closes questions that have expired, and stops waiting where the wait was long enough."""
+        state = self._state
+        for call in state.calls:
+            if not call.waits:
+                continue
+            if state.now >= call.expires_at:
+                self._expire(call)
+            elif state.now >= call.shown_at + state.limits.patience_ms:
+                call.undecided = True

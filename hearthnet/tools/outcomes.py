@@ -1,0 +1,82 @@
+"""How calls end: each gets exactly one result, and with it a record and a frame (tools.md, "One turn" 7)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.tools.events import Abort, Action, Emit
+from hearthnet.tools.memory import Memory
+from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, RunState
+from hearthnet.tools.statuses import status_frame
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.transcript import error_text, fit, json_text
+from hearthnet.tools.types import CallStanding, CallStatus
+
+LOST: Final = frozenset({"timeout", "partition"})
+"""Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
+UNSURE: Final = LOST | {"outcome_unknown"}
+"""These, and the code of a provider that cannot say either."""
+_UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
+
+
+class Outcomes:
+    """The ends of the calls in `state`; what has to be done about them is appended to `out`."""
+
+    def __init__(self, state: RunState, toolbox: Toolbox, out: list[Action]) -> None:
+        self._state = state
+        self._toolbox = toolbox
+        self._out = out
+        self._memory = Memory(state)
+
+    def _return(self, call: CallState, output: Any, meta: dict[str, Any], *, is_error: bool = False) -> None:
+        """Gives `call` its result, cut to size for the model."""
+        full = json_text(output)
+        call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
+        size, truncated = len(full.encode("utf-8")), call.content != full
+        self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
+        data = {"content": output, "meta": meta, "truncated": truncated}
+        self._close(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)
+
+    def abandon(self, call: CallState, text: str) -> None:
+        """Gives `call` up: the outcome of an effect under way is unknown, all else never happened."""
+        self._out.append(Abort(call.id))
+        if call.effect and call.phase in _UNDER_WAY:
+            self._settle(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
+        else:
+            self._settle(call, CallStep.ABANDONED, "cancelled", text)
+
+    def _settle(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
+        """Gives `call` the error result `text`."""
+        call.content, call.is_error = text, True
+        self._close(call, step, status, len(text.encode("utf-8")), {"content": text})
+
+    def _close(
+        self, call: CallState, step: CallStep, status: CallStatus, size: int, data: dict[str, Any]
+    ) -> None:
+        if call.effect and call.phase in _UNDER_WAY:
+            self._memory.forget()
+        call.step(step)
+        record = self._state.record(call, status, size)
+        self._tell(call, status)
+        self._emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
+
+    def _tell(self, call: CallState, status: CallStanding) -> None:
+        self._emit("tool_status", status_frame(call, status))
+
+    def _emit(self, event: str, data: dict[str, Any]) -> None:
+        self._out.append(Emit(event, data))
+
+
+def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
+    """How a call that was sent and failed has ended, and what is said of it."""
+    if effect and code in UNSURE:
+        return "outcome_unknown", unknown_outcome(message)
+    return "failed", error_text(code, message)
+
+
+def unknown_outcome(why: str) -> str:
+    """What is said of an effect that was sent and not answered."""
+    text = f"it may or may not have happened; do not call it again, tell the user to check ({why})"
+    return error_text("outcome_unknown", text)
