@@ -84,7 +84,8 @@ class BenchService(Service):
         return Reply({"message": {"role": "assistant", "content": "done"}}, meta)
 
 
-async def _ours(address: str, until: Awaitable[None]) -> None:
+async def host(service: Service, address: str, until: Awaitable[None]) -> None:
+    """Hosts `service` at the node of `HOME=URL`."""
     from hearthnet.bus.bus import Bus
     from hearthnet.config import Home, load_config
     from hearthnet.service import NodeContext
@@ -93,13 +94,12 @@ async def _ours(address: str, until: Awaitable[None]) -> None:
 
     folder, url = address.split("=", 1)
     home = Home.resolve(Path(folder))
-    service = BenchService()
     bus = await Bus.join(home, url, service.name)
-    host = Host(service, NodeContext(home, load_config(home), url, service.name, bus, Status(None)))
-    await host.open()
+    hosting = Host(service, NodeContext(home, load_config(home), url, service.name, bus, Status(None)))
+    await hosting.open()
     _ready()
     await until
-    await host.close(drain_seconds=0)
+    await hosting.close(drain_seconds=0)
     await bus.close()
 
 
@@ -173,7 +173,7 @@ async def _grpc(address: str, until: Awaitable[None]) -> None:
 
 
 PEERS: Final[dict[str, Callable[[str, Awaitable[None]], Awaitable[None]]]] = {
-    "ours": _ours,
+    "ours": lambda address, until: host(BenchService(), address, until),
     "floor": _raw,
     "micro": _micro,
     "faststream": _faststream,
@@ -187,15 +187,16 @@ def _ready(where: str = "") -> None:
     sys.stdout.flush()
 
 
-async def _main(name: str, address: str) -> None:
-    loop = asyncio.get_running_loop()
-    over = loop.run_in_executor(None, sys.stdin.read)
+async def until_input_ends(serve: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
+    """Serves until standard input closes."""
+    over = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
     async def closed() -> None:
         await over
 
-    await PEERS[name](address, closed())
+    await serve(closed())
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))
+    peer, where = sys.argv[1:]
+    asyncio.run(until_input_ends(lambda until: PEERS[peer](where, until)))

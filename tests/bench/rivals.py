@@ -27,11 +27,11 @@ class Rival:
 
 
 @contextlib.asynccontextmanager
-async def answering(name: str, address: str) -> AsyncIterator[str]:
-    """Where `name` (bus_peers.py) answers, if that is an address of its own."""
+async def answering(name: str, address: str, module: str = "tests.bench.bus_peers") -> AsyncIterator[str]:
+    """Where `name` of `module` answers, if that is an address of its own."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.bench.bus_peers", name, address),
+        *("-m", module, name, address),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=child_environment(PYTHONPATH=ROOT),

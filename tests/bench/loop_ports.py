@@ -1,0 +1,131 @@
+"""Our side of the measured turn: the executor as it is shipped, with a model that has its lines by heart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from hearthnet.bus.bus import Bus
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.types import ToolDefinition
+from hearthnet.trust.keys import Identity
+from tests.bench.loop_rivals import Turn
+from tests.bench.loop_turn import ANSWER, CALLS, META, QUESTION, RESULTS, declared
+
+Calls = Sequence[tuple[str, str, dict[str, Any]]]
+BODY: dict[str, Any] = {"params": {}, "input": {"messages": [{"role": "user", "content": QUESTION}]}}
+_DONE: dict[str, Any] = {"model": "bench", "tokens_in": 1, "tokens_out": 1, "stop_reason": "end", "ms": 0}
+_TALKS_ON_SECONDS = 0.02
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A frame of the model."""
+
+    event: str
+    data: dict[str, Any]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The reply of a tool."""
+
+    output: Any
+    meta: dict[str, Any]
+
+
+class Script:
+    """One turn of the model; where it `talks_on`, it takes its time after the first call."""
+
+    def __init__(self, frames: Sequence[Frame], talks_on: bool) -> None:
+        self._frames, self._talks_on = frames, talks_on
+        self.called_ns = self.done_ns = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        pass
+
+    async def __aiter__(self) -> AsyncIterator[Frame]:
+        for frame in self._frames:
+            if frame.event == "done":
+                self.done_ns = time.monotonic_ns()
+            elif not self.called_ns:
+                self.called_ns = time.monotonic_ns()
+            yield frame
+            if self._talks_on and frame.event == "tool_call":
+                await asyncio.sleep(_TALKS_ON_SECONDS)
+
+
+class ScriptedModel:
+    """The calls, and after their results the answer."""
+
+    def __init__(self, calls: Calls = CALLS, *, talks_on: bool = False) -> None:
+        self._talks_on = talks_on
+        ended = Frame("done", _DONE)
+        called = [
+            Frame("tool_call", {"id": id, "name": name, "arguments": given}) for id, name, given in calls
+        ]
+        self._turns = [*called, ended], [Frame("token", {"text": ANSWER}), ended]
+        self.first = Script((), talks_on)
+
+    def stream(self, capability: str, body: dict[str, Any], **_: Any) -> Script:
+        """As `Bus.stream`; `first` is the turn with the calls."""
+        answered = body["input"]["messages"][-1]["role"] == "tool"
+        script = Script(self._turns[answered], self._talks_on)
+        if not answered:
+            self.first = script
+        return script
+
+
+class _Owner:
+    def __init__(self) -> None:
+        self.identity = Identity.generate()
+        self.community = Identity.generate().node_id
+
+
+class NoBus(ScriptedModel):
+    """Tools of this process that return at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peer = _Owner()
+        results = {tool.bound_capability: RESULTS[tool.name] for tool in declared()}
+        self._answers = {name: Answer(result, META) for name, result in results.items()}
+
+    async def call(self, capability: str, body: dict[str, Any], **_: Any) -> Answer:
+        """As `Bus.call`."""
+        return self._answers[capability.partition("@")[0]]
+
+    async def offers(self, capability: str | None = None) -> list[Any]:
+        """As `Bus.offers`."""
+        return []
+
+
+class OverTheBus(ScriptedModel):
+    """Tools wherever they are offered; only the model is of this process."""
+
+    def __init__(self, bus: Bus, calls: Calls = CALLS, *, talks_on: bool = False) -> None:
+        super().__init__(calls, talks_on=talks_on)
+        self.peer, self.call, self.offers = bus.peer, bus.call, bus.offers
+
+
+def executor(port: Any, tools: list[ToolDefinition]) -> ToolExecutor:
+    """The executor as an application makes it; `port` has the part of the bus that it uses."""
+    return ToolExecutor(port, tools)
+
+
+def ours(port: Any, tools: list[ToolDefinition]) -> Turn:
+    """`run_chat_with_tools`, with a listener that is told of every frame."""
+    runs = executor(port, tools)
+
+    async def show(_frame: dict[str, Any]) -> None:
+        pass
+
+    async def turn() -> str:
+        return str((await runs.run_chat_with_tools(BODY, stream_to=show))["content"])
+
+    return turn
