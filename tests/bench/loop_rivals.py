@@ -110,7 +110,7 @@ def langgraph(tools: list[Tool]) -> Turn:
     from langchain_core.tools import tool
     from langgraph.prebuilt import create_react_agent
 
-    class Scripted(BaseChatModel):
+    class Scripted(BaseChatModel):  # type: ignore[misc]
         @property
         def _llm_type(self) -> str:
             return "scripted"
