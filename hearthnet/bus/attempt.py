@@ -11,6 +11,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus import local
+from hearthnet.bus.packer import Sent
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import read_json
@@ -23,6 +24,7 @@ from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Kind
+from hearthnet.wire.pack import Asked
 from hearthnet.wire.stream import SILENCE_MS
 
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
@@ -117,6 +119,42 @@ async def send(
     await peer.link.publish(subject, data, reply=nobody)
 
 
+async def ask(
+    peer: Peer, request: Request, view: OfferView, answer: Answer, deadline_ms: int, trace: Entry
+) -> None:
+    """Sends a call: together with others of this turn of the loop where it is a plain one, and its provider
+    takes them so; else as `send`.
+    """
+    offer = view.offer
+    if not (offer.packs and _is_plain(request)) or answer.is_inside:
+        await send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
+        return
+    body = encode_body(request.body)
+    if not peer.packer.takes(body):
+        await send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
+        return
+    trace.peer, trace.call, trace.bytes_out = view.node, answer.call_id, len(body)
+    trace.attempts += 1
+    item = Asked(
+        id=answer.call_id,
+        body=msgspec.Raw(body),
+        deadline=deadline_ms,
+        token=request.token,
+        run=request.run,
+        hops=request.hops,
+        traceparent=trace.traceparent,
+        session=request.session,
+    )
+    peer.packer.call(view.node, offer.instance, request.contract.id, view.capability, item, answer)
+    if peer.link.full:
+        await peer.link.room()
+
+
+def _is_plain(request: Request) -> bool:
+    """Whether nobody may have to prove it later, and its header says nothing but what a pack's items say."""
+    return not (request.contract.side_effects or request.idempotency_key or request.approval or request.grant)
+
+
 def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:
     """A signed document as the header carries it."""
     return None if signed is None else msgspec.to_builtins(signed)
@@ -141,6 +179,7 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     if here is not None:
         here.control(local.frame(peer, header, body))
         return
+    peer.packer.flush_calls()
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
     data = frames.box(frames.plain(header, body), peer.keys.to(view.node))
@@ -176,8 +215,9 @@ class Answer:
         self._loop = asyncio.get_running_loop()
         self._peer = peer
         self._view = view
-        self._call_id = call_id
-        self._inside = local.inside(peer, view.node, view.offer.instance) is not None
+        self.call_id = call_id
+        self.pack: Sent | None = None
+        self.is_inside = local.inside(peer, view.node, view.offer.instance) is not None
         self._future: asyncio.Future[Frame] = self._loop.create_future()
         self._heard = self._looked = self._loop.time()
         self._until = 0.0
@@ -190,6 +230,22 @@ class Answer:
         if from_it and frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the answer is still wanted."""
+        return not self._future.done()
+
+    def fail(self, error: Exception) -> None:
+        """The call could not be sent."""
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def forget(self) -> None:
+        """Nobody waits for it any more."""
+        self._peer.replies.forget(self.call_id)
+        if self.pack is not None:
+            self.pack.ended()
+
     def on_nobody(self, node: str) -> None:
         """The process is gone: it was when it was asked, or went since."""
         if node == self._view.node and not self._future.done():
@@ -198,7 +254,7 @@ class Answer:
 
     def on_lost(self) -> None:
         """The connection broke: a reply may have been lost with it, unless it comes from this process."""
-        if not (self._inside or self._future.done()):
+        if not (self.is_inside or self._future.done()):
             self._future.set_exception(Lost())
 
     async def wait(self, until: float) -> Frame:
@@ -241,7 +297,7 @@ class Answer:
     async def _look(self) -> None:
         """Says a word to the process: where it is gone, the server says so."""
         with contextlib.suppress(HearthNetError):
-            await control(self._peer, self._view, self._call_id, "ack", b"{}")
+            await control(self._peer, self._view, self.call_id, "ack", b"{}")
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from hearthnet.bus.attempt import (
     Gone,
     NobodyThere,
     Request,
+    ask,
     blame,
     control,
     deadline,
     left_ms,
     parse_body,
-    send,
 )
 from hearthnet.bus.candidates import Candidates, Starting, repeatable
 from hearthnet.bus.discovery import Discovery
@@ -127,7 +127,7 @@ async def _answer(peer: Peer, request: Request, view: OfferView, until: float, t
     answer = Answer(peer, view, call_id)
     peer.replies.expect(call_id, answer)
     try:
-        await send(peer, request, view, "call", call_id, left_ms(request, until), trace)
+        await ask(peer, request, view, answer, left_ms(request, until), trace)
         frame = await answer.wait(until)
     except asyncio.CancelledError:
         # Nobody waits any more: the work behind it is stopped as well.
@@ -141,7 +141,7 @@ async def _answer(peer: Peer, request: Request, view: OfferView, until: float, t
                 await control(peer, view, call_id, "cancel", b"{}")
         raise
     finally:
-        peer.replies.forget(call_id)
+        answer.forget()
     trace.bytes_in = len(frame.body)
     body = parse_body(frame)
     _check_reply(request, body, view)

@@ -40,11 +40,19 @@ class Refused(Exception):
 class Connection(asyncio.Protocol):
     """Make it with `open`. `gone` is called once, when a connection that was open has ended."""
 
-    def __init__(self, login: Login, name: str, message: Message, gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        login: Login,
+        name: str,
+        message: Message,
+        gone: Callable[[], None],
+        leave: Callable[[], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._login = login
         self._name = name
         self._gone = gone
+        self._leave = leave
         self._reader = Reader(message, self._on_line)
         self._transport: Transport | None = None
         self._out: list[bytes] = []
@@ -59,11 +67,23 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, host: str, port: int, login: Login, name: str, message: Message, gone: Callable[[], None]
+        cls,
+        host: str,
+        port: int,
+        login: Login,
+        name: str,
+        message: Message,
+        gone: Callable[[], None],
+        leave: Callable[[], None] = lambda: None,
     ) -> Connection:
-        """Connects and logs in. Raises `Refused` with the server's words, and OSError."""
+        """Connects and logs in. Raises `Refused` with the server's words, and OSError.
+
+        `leave` is called before what was written is handed to the socket, and may write more.
+        """
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: cls(login, name, message, gone), host, port)
+        _, connection = await loop.create_connection(
+            lambda: cls(login, name, message, gone, leave), host, port
+        )
         try:
             await connection._opened
         except BaseException:
@@ -75,6 +95,11 @@ class Connection(asyncio.Protocol):
     def write(self, *pieces: bytes) -> None:
         """Sends the pieces, together with all that is written before the loop turns."""
         self._out += pieces
+        if not self._scheduled:
+            self.wake()
+
+    def wake(self) -> None:
+        """Hands what is written to the socket in the next turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -227,6 +252,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _flush(self) -> None:
+        self._leave()
         self._scheduled = False
         if self._out and self._transport is not None and not self._transport.is_closing():
             out, self._out = self._out, []

@@ -61,6 +61,7 @@ class Link:
         self._back: list[Callable[[], Awaitable[None]]] = []
         self._asked: dict[str, asyncio.Future[bytes]] = {}
         self._asks = 0
+        self._leaving: list[Callable[[], None]] = []
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
@@ -117,9 +118,34 @@ class Link:
         """Waits until the connection is over for good: closed here, or the server refuses the login."""
         await self._closed.wait()
 
+    @property
+    def full(self) -> bool:
+        """Whether the server reads more slowly than is sent: who sends more should wait for `room`."""
+        connection = self._connection
+        return connection is not None and connection.full
+
+    async def room(self) -> None:
+        """Waits until the server has read more, or the connection is gone."""
+        connection = self._connection
+        if connection is not None:
+            await connection.room()
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        """Calls back once, in the next turn of the loop, just before what was sent until then leaves."""
+        self._leaving.append(callback)
+        if self._connection is not None:
+            self._connection.wake()
+        elif len(self._leaving) == 1:
+            asyncio.get_running_loop().call_soon(self._leave)
+
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
-        """Sends `data`; waits while the server reads more slowly than is sent, and keeps what is sent while
-        the server is away.
+        """As `send`; waits while the server reads more slowly than is sent."""
+        self.send(subject, data, reply)
+        if self.full:
+            await self.room()
+
+    def send(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Sends `data`, and keeps what is sent while the server is away.
 
         `payload_too_large` before anything is sent, `partition` where the link is closed, or more is waiting
         for the server than is kept.
@@ -137,8 +163,6 @@ class Link:
             self._keep(line.encode(), data, b"\r\n")
             return
         connection.write(line.encode(), data, b"\r\n")
-        if connection.full:
-            await connection.room()
 
     async def subscribe(self, subject: str, handler: Handler) -> None:
         """Hands every message on `subject` to `handler`, in order; `partition` where the link is closed."""
@@ -182,6 +206,7 @@ class Link:
         if self._coming_back is not None:
             self._coming_back.cancel()
             await asyncio.wait({self._coming_back})
+        self._leave()
         connection, self._connection = self._connection, None
         self._end()
         if connection is not None:
@@ -190,6 +215,13 @@ class Link:
                     await connection.round_trip()
             connection.close()
         self._tell_lost()
+
+    def _leave(self) -> None:
+        """Has everybody send who waited for the end of the turn."""
+        while self._leaving:
+            leaving, self._leaving = self._leaving, []
+            for callback in leaving:
+                callback()
 
     def _subscribe(self, subject: str) -> int:
         if self._closed.is_set():
@@ -231,7 +263,7 @@ class Link:
         host, port = self._place
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await Connection.open(
-                host, port, self._login, self._name, self._on_message, self._on_gone
+                host, port, self._login, self._name, self._on_message, self._on_gone, self._leave
             )
         if not connection.alive:  # it broke before we were woken
             raise ConnectionResetError("closed by the server")

@@ -10,6 +10,7 @@ from hearthnet.bus.clocks import Clocks
 from hearthnet.bus.link import Link
 from hearthnet.bus.local import Inside
 from hearthnet.bus.membership import Membership
+from hearthnet.bus.packer import Packer
 from hearthnet.bus.proved import Proved
 from hearthnet.bus.replies import Replies
 from hearthnet.bus.trace import Traces
@@ -49,6 +50,7 @@ class Peer:
         self.replies = Replies(
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
+        self.packer = Packer(self)
         self.traces = Traces()
         self.traces.dropped["caller"] = lambda: self.replies.dropped
         self.inside: Inside | None = None

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
+from hearthnet.wire import pack, subjects
 from hearthnet.wire.frame import BoxKeys, Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS
 
@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 _ULID: Final = 26
 _SENDER: Final = slice(len("hn.rep."), len("hn.rep.") + 43)
 """Where a reply subject names who answers."""
-_KINDS: Final = SUBJECT_KINDS["rep"]
+_KINDS: Final = SUBJECT_KINDS["rep"] - {"replies"}
+_PACK: Final = f".{subjects.PACK}"
 
 
 class Waiter(Protocol):
@@ -66,19 +67,32 @@ class Replies:
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """One message on a reply subject of this process."""
         waiter = self._waiting.get(subject[-_ULID:])
-        if waiter is None:
-            return
-        if absent:
-            waiter.on_nobody(ids.PREFIX + subject[_SENDER])
-            return
         try:
-            waiter.on_frame(self._open(subject, data))
+            if waiter is None:
+                if subject.endswith(_PACK):
+                    self._on_pack(subject, data)
+            elif absent:
+                waiter.on_nobody(ids.PREFIX + subject[_SENDER])
+            else:
+                waiter.on_frame(self._open(subject, data))
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.warning("dropped a reply: %s", error)
 
+    def _on_pack(self, subject: str, data: bytes) -> None:
+        """Answers to several calls: each is handed on as if it had come alone."""
+        sender = ids.from_token_form(subject[_SENDER])
+        frame = self._read(sender, data)
+        header = frame.header
+        if header.kind != "replies" or header.to_instance != self._instance:
+            raise FrameError("these are not answers to this process")
+        if subject != subjects.replies(sender, self._node, self._instance):
+            raise FrameError("the subject is none for answers to this process")
+        for answer in pack.answers(frame):
+            self.deliver(answer)
+
     def deliver(self, frame: Frame) -> None:
-        """A frame of this process itself (bus/local.py)."""
+        """A frame that was opened, or is of this process itself (bus/local.py)."""
         waiter = self._waiting.get(frame.header.id)
         if waiter is not None:
             waiter.on_frame(frame)
@@ -90,15 +104,18 @@ class Replies:
 
     def _open(self, subject: str, data: bytes) -> Frame:
         sender = ids.from_token_form(subject[_SENDER])
+        frame = self._read(sender, data)
+        header = frame.header
+        wanted = subjects.reply(sender, self._node, self._instance, header.id)
+        if header.kind not in _KINDS or subject != wanted:
+            raise FrameError("the reply is for another call than its subject says")
+        return frame
+
+    def _read(self, sender: str, data: bytes) -> Frame:
+        """The frame in `data`, of a member and for this node."""
         if not self._is_member(sender):
             raise FrameError("the answer is not a member's")
         frame = frames.opened(data, self._keys.of(sender), sender)
-        header = frame.header
-        if (
-            header.to != self._node
-            or header.community != self._community
-            or header.kind not in _KINDS
-            or subject != subjects.reply(sender, self._node, self._instance, header.id)
-        ):
-            raise FrameError("the reply is for another call than its subject says")
+        if frame.header.to != self._node or frame.header.community != self._community:
+            raise FrameError("the reply is for another node or community")
         return frame

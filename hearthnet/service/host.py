@@ -25,7 +25,7 @@ from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet, end
 from hearthnet.service.traced import Traced
 from hearthnet.types import parse_capability
-from hearthnet.wire import subjects
+from hearthnet.wire import pack, subjects
 from hearthnet.wire.frame import Frame, FrameError
 
 _log = logging.getLogger(__name__)
@@ -129,11 +129,24 @@ class Host:
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
-        if frame is not None:
+        if frame is None:
+            return
+        if frame.header.kind != "calls":
             self.take(frame)
+            return
+        try:
+            calls = pack.calls(frame)
+        except FrameError as error:
+            self._drop(error)
+            return
+        for call in calls:
+            self.take(call, packed=True)
 
-    def take(self, frame: Frame) -> None:
-        """A call that was opened, or is of this process itself (bus/local.py): answers it, or refuses."""
+    def take(self, frame: Frame, *, packed: bool = False) -> None:
+        """A call that was opened, or is of this process itself (bus/local.py): answers it, or refuses.
+
+        `packed`: it came together with others, and its answer may go so.
+        """
         try:
             # A call may outlive the memory of its id; a second one of that name would hide it from whoever
             # has to stop it.
@@ -145,12 +158,12 @@ class Host:
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
-                self._answers.start(self._refuse(frame, error), "refusal")
+                self._answers.start(self._refuse(frame, error, packed), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
-            self._answers.start(self._refuse(frame, wire), "refusal")
+            self._answers.start(self._refuse(frame, wire, packed), "refusal")
         else:
-            self._start(Running(self.peer, self._records, self._budget, frame, admitted))
+            self._start(Running(self.peer, self._records, self._budget, frame, admitted, packed=packed))
 
     def _stop_revoked(self) -> None:
         """Stops what runs for others who were put out, and under tokens that were revoked."""
@@ -220,17 +233,20 @@ class Host:
         try:
             return admission.open_directed(self.peer, subject, data)
         except (FrameError, HearthNetError) as error:
-            self.dropped += 1
-            _log.warning("dropped a frame: %s", error)
+            self._drop(error)
             return None
 
-    async def _refuse(self, frame: Frame, error: HearthNetError) -> None:
+    def _drop(self, error: Exception) -> None:
+        self.dropped += 1
+        _log.warning("dropped a frame: %s", error)
+
+    async def _refuse(self, frame: Frame, error: HearthNetError, packed: bool) -> None:
         header = frame.header
         self.refused += 1
         self._count_refusal(header.capability, error.code)
         trace = self.peer.traces.serving(header, len(frame.body))
         trace.code = error.code
-        outbox = Outbox(self.peer, header, trace, signed=False)
+        outbox = Outbox(self.peer, header, trace, signed=False, packed=packed)
         try:
             if header.kind == "open":
                 await outbox.frame(1, "error", error.to_body())

@@ -67,6 +67,7 @@ class Hosted:
             trust=self.offer.trust,
             service=service,
             version=version,
+            packs=True,
         )
 
     def __str__(self) -> str:

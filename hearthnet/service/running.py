@@ -30,6 +30,7 @@ from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Header, Kind
+from hearthnet.wire.pack import Answered
 from hearthnet.wire.stream import KEEPALIVE_MS
 
 _log = logging.getLogger(__name__)
@@ -39,18 +40,21 @@ _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again wi
 
 
 class Outbox:
-    """Answers to one call: where they go follows from the authenticated header alone."""
+    """Answers to one call: where they go follows from the authenticated header alone.
 
-    __slots__ = ("_inside", "_key", "_last_ms", "_peer", "_signed", "_subject", "_to", "_trace")
+    `packed`: to a call that came in a pack, so that they may go with others (bus/packer.py).
+    """
 
-    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool) -> None:
+    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_subject", "_to", "_trace")
+
+    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool, packed: bool) -> None:
         self._peer = peer
         self._trace = trace
         self._to = header
         self._signed = signed
+        self._packed = packed
         self._inside = local.inside(peer, header.sender, header.from_instance) is not None
         self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
-        self._key = peer.keys.to(header.sender)
         self._last_ms = steady_ms()
 
     async def reply(self, body: dict[str, Any], code: str = "") -> None:
@@ -80,11 +84,19 @@ class Outbox:
         self._trace.bytes_out += len(data)
         if self._inside:
             peer.replies.deliver(local.frame(peer, header, data, signed=signed))
-        elif signed:
+            return
+        if signed:
             inner = frames.signed(header, data, peer.identity)
-            await peer.link.publish(self._subject, frames.box(inner, self._key))
+            peer.link.send(self._subject, frames.box(inner, peer.keys.to(header.to)))
+        elif self._packed:
+            item = Answered(
+                id=header.id, body=msgspec.Raw(data), seq=header.seq, event=header.event, code=header.code
+            )
+            peer.packer.answer(header.to, header.to_instance, item)
         else:
-            await peer.link.publish(self._subject, frames.sealed(header, data, self._key))
+            peer.link.send(self._subject, frames.sealed(header, data, peer.keys.to(header.to)))
+        if peer.link.full:
+            await peer.link.room()
 
 
 class Running:
@@ -95,7 +107,14 @@ class Running:
     """
 
     def __init__(
-        self, peer: Peer, records: Records, budget: Budget, frame: Frame, admitted: Admitted
+        self,
+        peer: Peer,
+        records: Records,
+        budget: Budget,
+        frame: Frame,
+        admitted: Admitted,
+        *,
+        packed: bool = False,
     ) -> None:
         self.header = frame.header
         self._peer = peer
@@ -110,7 +129,7 @@ class Running:
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
-        self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects)
+        self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
         streaming = frame.header.kind == "open"
         self.stream = Stream(contract, self.outbox.frame if streaming else None)
 

@@ -12,12 +12,14 @@ from hearthnet.errors import HearthNetError
 from hearthnet.types import Count
 
 Instance = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]{8}\Z")]
-Kind = Literal["call", "open", "reply", "frame", "ack", "input", "cancel", "find", "offer", "event"]
+Kind = Literal[
+    "call", "open", "reply", "frame", "ack", "input", "cancel", "find", "offer", "event", "calls", "replies"
+]
 
 SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
-    "call": frozenset({"call", "open"}),
+    "call": frozenset({"call", "open", "calls"}),
     "ctl": frozenset({"ack", "input", "cancel"}),
-    "rep": frozenset({"reply", "frame", "offer"}),
+    "rep": frozenset({"reply", "frame", "offer", "replies"}),
     "find": frozenset({"find"}),
     "adv": frozenset({"offer"}),
     "event": frozenset({"event"}),

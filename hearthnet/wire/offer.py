@@ -28,7 +28,8 @@ class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `trust` raises the contract's demand, `self` for what never leaves its node. `max_concurrent` and
     `in_flight` count
-    calls of this process. `service` and `version` name the program, for people.
+    calls of this process. `service` and `version` name the program, for people. `packs`: it takes several
+    calls in one frame (wire/pack.py).
     """
 
     capability: str
@@ -42,6 +43,7 @@ class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     trust: str = ""
     service: str = ""
     version: str = ""
+    packs: bool = False
 
 
 class Notice(msgspec.Struct, frozen=True):

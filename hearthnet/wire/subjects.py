@@ -19,6 +19,8 @@ EVERYTHING: Final = "_all.v0"
 LONGEST: Final = 320
 """Characters of a subject: two ends, a process and the longest capability fit into it. What is longer is
 none of ours, and is not kept in mind."""
+PACK: Final = "pack"
+"""Stands in the place of a call's id where answers to several come."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 _EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FOR_ALL: Final = frozenset({"find", "adv", "event"})
@@ -59,6 +61,12 @@ def reply(provider: str, caller: str, caller_instance: str, call_id: str) -> str
 @lru_cache(maxsize=2048)
 def _replies(provider: str, caller: str, caller_instance: str) -> str:
     return f"hn.rep.{ids.token_form(provider)}.{ids.token_form(caller)}.{_process(caller_instance)}."
+
+
+@lru_cache(maxsize=2048)
+def replies(provider: str, caller: str, caller_instance: str) -> str:
+    """Where a provider answers several calls of one process at once."""
+    return f"{_replies(provider, caller, caller_instance)}{PACK}"
 
 
 def find(caller: str, wanted: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from hearthnet.trust import (
 )
 from hearthnet.trust.keys import Identity, signing_input, verify
 from hearthnet.types import parse_capability
-from hearthnet.wire import frame, header, subjects
+from hearthnet.wire import frame, header, pack, subjects
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -40,6 +41,7 @@ def load(name: str) -> dict[str, Any]:
 
 KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
 TOKEN, APPROVAL, JCS = load("token"), load("approval"), load("jcs")
+PACKS = load("packs")
 GRANT, REVOCATION = load("grant"), load("revocation")
 COMMUNITY, INVITE = load("community"), load("invite")
 
@@ -98,6 +100,39 @@ def test_a_frame_in_its_three_forms() -> None:
     inner = frame.unbox(boxed, frame.BoxKeys(receiver).of(sender.node_id))
     assert inner.hex() == FRAMES["signed_hex"]
     assert frame.read(inner, sender.node_id) == frame.Frame(said, body, inner)
+
+
+@pytest.mark.req("WIRE-17")
+@pytest.mark.parametrize(
+    ("name", "kind", "read"), [("calls", pack.Asked, pack.calls), ("replies", pack.Answered, pack.answers)]
+)
+def test_a_pack_and_what_is_in_it(
+    name: str, kind: type[pack.Asked], read: Callable[[frame.Frame], list[frame.Frame]]
+) -> None:
+    vector = PACKS[name]
+    said, items = header.decode(msgspec.json.encode(vector["header"])), msgspec.json.encode(vector["items"])
+    body = pack.encode(msgspec.json.decode(items, type=list[kind]))  # type: ignore[valid-type]
+    assert frame.plain(said, body).hex() == vector["plain_hex"]
+    found = read(frame.read(bytes.fromhex(vector["plain_hex"]), said.sender))
+    for one, item in zip(found, vector["items"], strict=True):
+        told = json.loads(header.encode(one.header))
+        assert {key: told[key] for key in item if key != "body"} == {
+            k: v for k, v in item.items() if k != "body"
+        }
+        assert json.loads(one.body) == item["body"]
+        shared = {key: value for key, value in vector["header"].items() if key not in ("kind", "id")}
+        assert {key: told[key] for key in shared} == shared
+    assert [one.header.kind for one in found] == {
+        "calls": ["call"] * 2,
+        "replies": ["reply"] * 2 + ["frame"],
+    }[name]
+
+
+@pytest.mark.req("WIRE-17")
+def test_where_answers_go_together() -> None:
+    said = PACKS["replies"]["header"]
+    subject = subjects.replies(said["from"], said["to"], said["to_instance"])
+    assert subject == PACKS["replies"]["subject"]
 
 
 @pytest.mark.req("WIRE-10")

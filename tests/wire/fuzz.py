@@ -10,15 +10,17 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from hearthnet.ids import is_ulid
-from hearthnet.wire import frame, subjects
+from hearthnet.wire import frame, pack, subjects
 from hearthnet.wire.frame import Frame, FrameError
 from tests.wire.mutants import ANNA, BERTA, KEY, spoilt
 
+PACKS: Final[dict[str, Callable[[Frame], list[Frame]]]] = {"calls": pack.calls, "replies": pack.answers}
 SLOWEST_SECONDS: Final = 0.05
 """More processor time than this no frame may take, however large and however it is made."""
 
@@ -44,9 +46,13 @@ class Outcome:
 
 
 def opened(data: bytes) -> Frame | str:
-    """The frame in `data`, or why it is none; anything but `FrameError` goes through."""
+    """The frame in `data`, or why it is none; anything but `FrameError` goes through. A pack is unpacked."""
     try:
-        return frame.read(frame.unbox(data, KEY), ANNA.node_id)
+        found = frame.read(frame.unbox(data, KEY), ANNA.node_id)
+        unpack = PACKS.get(found.header.kind)
+        for one in () if unpack is None else unpack(found):
+            check(one)
+        return found
     except FrameError as error:
         return str(error).partition(":")[0]
 
@@ -68,6 +74,11 @@ def run(frames: int, seed: int) -> Outcome:
             began = clock()
             got = opened(data)
             took = clock() - began
+            if took > SLOWEST_SECONDS:
+                # The collector of garbage, or the machine: what is slow by itself is so again.
+                began = clock()
+                opened(data)
+                took = min(took, clock() - began)
             if isinstance(got, Frame):
                 check(got)
         except BaseException as error:

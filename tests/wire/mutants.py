@@ -126,6 +126,16 @@ SAMPLES: Final = [
     Sample(_said("reply", code="not_found"), b'{"error":"not_found","message":"no"}'),
     Sample(_said("frame", seq=7, event="token"), b'{"text":"word"}'),
     Sample(_said("ack", stream="01HZX3Q4R5S6T7V8W9XA0BC1DF"), b'{"upto":8}'),
+    Sample(
+        _said("calls", capability="rag.query@1.0"),
+        b'[{"id":"01HZX3Q4R5S6T7V8W9XA0BC1D1","body":{"params":{}},"deadline":5,"run":"r"},'
+        b'{"id":"01HZX3Q4R5S6T7V8W9XA0BC1D2","body":{},"deadline":7,"session":"s","hops":1}]',
+    ),
+    Sample(
+        _said("replies"),
+        b'[{"id":"01HZX3Q4R5S6T7V8W9XA0BC1D1","body":{"output":1}},'
+        b'{"id":"01HZX3Q4R5S6T7V8W9XA0BC1D2","body":{"text":"word"},"seq":7,"event":"token"}]',
+    ),
     Sample(_said("offer", capability="rag.query@1"), b'{"offers":[],"withdrawn":false}'),
 ]
 

@@ -1,0 +1,246 @@
+"""What leaves this process together: calls to one process, answers to one process (docs/decisions/0062).
+
+Whoever sends puts it here; in the next turn of the loop, before the connection writes, each destination gets
+one frame with all of it. One thing alone goes as the frame that it always was. What is large, or cannot be
+written together with others, goes alone too, after what was put here before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Capability
+from hearthnet.wire import frame as frames
+from hearthnet.wire import pack, subjects
+from hearthnet.wire.frame import Frame
+from hearthnet.wire.pack import Answered, Asked
+
+if TYPE_CHECKING:
+    from hearthnet.bus.peer import Peer
+
+_log = logging.getLogger(__name__)
+MOST_BYTES: Final = 65_536
+"""What the items of a pack take, as long as the server takes twice as much."""
+LARGEST: Final = 16_384
+"""A body beyond it goes alone: there is nothing to be saved."""
+_DEEPEST: Final = 200
+"""So many brackets cannot keep a reader from what stands beside them in the pack, however they are nested."""
+_AROUND: Final = 320
+"""Bytes of an item besides its body and texts, at most."""
+
+
+class Asker(Protocol):
+    """Who waits for the answer to a call that leaves in a pack."""
+
+    pack: Sent | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the call is still wanted."""
+
+    def fail(self, error: Exception) -> None:
+        """It could not be sent."""
+
+    def on_nobody(self, node: str) -> None:
+        """The process is gone that was to get it."""
+
+
+class Sent:
+    """A pack of calls that was sent: hears where nobody took it. It forgets itself with the last of them."""
+
+    def __init__(self, peer: Peer, pack_id: str, askers: list[Asker]) -> None:
+        self._peer = peer
+        self._id = pack_id
+        self._askers = askers
+        self._left = len(askers)
+        for asker in askers:
+            asker.pack = self
+        peer.replies.expect(pack_id, self)
+
+    def ended(self) -> None:
+        """One of its calls waits no longer."""
+        self._left -= 1
+        if not self._left:
+            self._peer.replies.forget(self._id)
+
+    def on_frame(self, frame: Frame) -> None:
+        """Nobody answers a pack as such."""
+
+    def on_nobody(self, node: str) -> None:
+        """The server says so of the whole pack."""
+        for asker in self._askers:
+            asker.on_nobody(node)
+
+    def on_lost(self) -> None:
+        """Each of its calls is told itself."""
+
+
+class _Calls:
+    """Calls of one capability to one process, in the order in which they were made."""
+
+    __slots__ = ("askers", "capability", "instance", "items", "name", "node", "size")
+
+    def __init__(self, node: str, instance: str, name: str, capability: Capability) -> None:
+        self.node = node
+        self.instance = instance
+        self.name = name
+        self.capability = capability
+        self.items: list[Asked] = []
+        self.askers: list[Asker] = []
+        self.size = 0
+
+
+class _Answers:
+    """Answers to one process, in their order."""
+
+    __slots__ = ("instance", "items", "node", "size")
+
+    def __init__(self, node: str, instance: str) -> None:
+        self.node = node
+        self.instance = instance
+        self.items: list[Answered] = []
+        self.size = 0
+
+
+class Packer:
+    """The packs of one process that have not left yet."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._calls: dict[tuple[str, str, str, Capability], _Calls] = {}
+        self._answers: dict[tuple[str, str], _Answers] = {}
+        self._due = False
+
+    def takes(self, body: bytes) -> bool:
+        """Whether a call or an answer with this body may stand beside others."""
+        size = len(body)
+        if size > LARGEST or 8 * size > self._peer.link.max_payload:
+            return False
+        return size < 2 * _DEEPEST or body.count(b"{") + body.count(b"[") <= _DEEPEST
+
+    def call(
+        self, node: str, instance: str, name: str, capability: Capability, item: Asked, asker: Asker
+    ) -> None:
+        """Sends a plain call of the contract `name` to a process that offers `capability`, and takes packs.
+
+        Its body is one that `takes` allows. What goes wrong is told to `asker`.
+        """
+        key = node, instance, name, capability
+        calls = self._calls.get(key)
+        if calls is None:
+            calls = self._calls[key] = _Calls(node, instance, name, capability)
+            self._wake()
+        calls.items.append(item)
+        calls.askers.append(asker)
+        calls.size += len(bytes(item.body)) + len(item.token) + len(item.run) + _AROUND
+        if len(calls.items) == pack.MOST or calls.size > self._most():
+            del self._calls[key]
+            self._send_calls(calls)
+
+    def answer(self, node: str, instance: str, item: Answered) -> None:
+        """Sends a reply, or a frame of a stream, to a process that takes packs; the order is kept.
+
+        `payload_too_large` for one that the server does not take, `partition` where the link is closed.
+        """
+        key, body = (node, instance), bytes(item.body)
+        answers = self._answers.get(key)
+        if not self.takes(body):
+            if answers is not None:
+                del self._answers[key]
+                self._send_answers(answers)
+            self._send_answer(node, instance, item)
+            return
+        if answers is None:
+            answers = self._answers[key] = _Answers(node, instance)
+            self._wake()
+        answers.items.append(item)
+        answers.size += len(body) + _AROUND
+        if len(answers.items) == pack.MOST or answers.size > self._most():
+            del self._answers[key]
+            self._send_answers(answers)
+
+    def flush(self) -> None:
+        """Sends what is here now."""
+        self._due = False
+        while self._answers:
+            self._send_answers(self._answers.popitem()[1])
+        self.flush_calls()
+
+    def flush_calls(self) -> None:
+        """Sends the calls that are here now: before a word about one of them that must not overtake it."""
+        while self._calls:
+            self._send_calls(self._calls.popitem()[1])
+
+    def _wake(self) -> None:
+        if not self._due:
+            self._due = True
+            self._peer.link.at_end_of_turn(self.flush)
+
+    def _most(self) -> int:
+        return min(MOST_BYTES, self._peer.link.max_payload // 2)
+
+    def _send_calls(self, calls: _Calls) -> None:
+        """Never raises: each of the calls is told by itself."""
+        together = [
+            (item, asker) for item, asker in zip(calls.items, calls.askers, strict=True) if asker.waits
+        ]
+        if len(together) > 1:
+            items, askers = [item for item, _ in together], [asker for _, asker in together]
+            try:
+                self._send_pack(calls, items, askers)
+                return
+            except Exception as error:
+                # What one of them has against being sent must not be told to the others.
+                _log.info("a pack of calls is sent one by one: %s", error)
+        for item, asker in together:
+            try:
+                self._send_call(calls, item)
+            except Exception as error:
+                asker.fail(error)
+
+    def _send_pack(self, calls: _Calls, items: list[Asked], askers: list[Asker]) -> None:
+        peer, node, pack_id = self._peer, calls.node, ids.new_ulid()
+        header = peer.header("calls", pack_id, to=node, to_instance=calls.instance, capability=calls.name)
+        data = frames.sealed(header, pack.encode(items), peer.keys.to(node))
+        nobody = subjects.reply(node, peer.node_id, peer.instance, pack_id)
+        peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
+        Sent(peer, pack_id, askers)
+
+    def _send_call(self, calls: _Calls, item: Asked) -> None:
+        peer, node = self._peer, calls.node
+        shared = peer.header("calls", item.id, to=node, to_instance=calls.instance, capability=calls.name)
+        data = frames.sealed(pack.call_header(shared, item), bytes(item.body), peer.keys.to(node))
+        nobody = subjects.reply(node, peer.node_id, peer.instance, item.id)
+        peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
+
+    def _send_answers(self, answers: _Answers) -> None:
+        """Never raises: who answered has gone on."""
+        node, instance, items = answers.node, answers.instance, answers.items
+        if len(items) > 1:
+            try:
+                self._send_replies(node, instance, items)
+                return
+            except (HearthNetError, UnicodeEncodeError, msgspec.EncodeError) as error:
+                _log.info("a pack of answers is sent one by one: %s", error)
+        for item in items:
+            try:
+                self._send_answer(node, instance, item)
+            except (HearthNetError, UnicodeEncodeError, msgspec.EncodeError) as error:
+                _log.warning("the call %s was not answered: %s", item.id, error)
+
+    def _send_replies(self, node: str, instance: str, items: list[Answered]) -> None:
+        peer = self._peer
+        header = peer.header("replies", ids.new_ulid(), to=node, to_instance=instance)
+        data = frames.sealed(header, pack.encode(items), peer.keys.to(node))
+        peer.link.send(subjects.replies(peer.node_id, node, instance), data)
+
+    def _send_answer(self, node: str, instance: str, item: Answered) -> None:
+        peer = self._peer
+        shared = peer.header("replies", item.id, to=node, to_instance=instance)
+        data = frames.sealed(pack.answer_header(shared, item), bytes(item.body), peer.keys.to(node))
+        peer.link.send(subjects.reply(peer.node_id, node, instance, item.id), data)

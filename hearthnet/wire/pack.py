@@ -1,0 +1,154 @@
+"""Packs: calls, or answers, that leave for the same process in the same moment, in one frame
+(docs/decisions/0062).
+
+    calls      header: who, to whom, which capability, when    body: [{id, body, deadline, token, ...}, ...]
+    replies    header: who, to whom, when                      body: [{id, body, code, seq, event}, ...]
+
+A pack is a plain frame whose body is a list of 1 to 64 items. What it carries is judged one by one, exactly
+as if each had come alone: an item that is malformed becomes a call or an answer without a body, which is
+refused where it is judged; one without an id is nobody's, and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.types import Count
+from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.wire.header import Header
+
+MOST: Final = 64
+"""Items of a pack; one with more is refused."""
+_NOTHING: Final = msgspec.Raw(b"")
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One call of a pack, with what only its own header would say. `body` is JSON not yet parsed."""
+
+    id: str
+    body: msgspec.Raw = _NOTHING
+    deadline: Count = 0
+    token: str = ""
+    run: str = ""
+    hops: Count = 0
+    traceparent: str = ""
+    session: str = ""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One answer of a pack: a frame of a stream where it has an `event`, else the reply to the call `id`."""
+
+    id: str
+    body: msgspec.Raw = _NOTHING
+    seq: Count = 0
+    event: str = ""
+    code: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    id: str
+
+
+Item = TypeVar("Item", Asked, Answered)
+_Few = msgspec.Meta(min_length=1, max_length=MOST)
+_ENCODER: Final = msgspec.json.Encoder()
+_ASKED: Final = msgspec.json.Decoder(Annotated[list[Asked], _Few])
+_ANSWERED: Final = msgspec.json.Decoder(Annotated[list[Answered], _Few])
+_EACH: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], _Few])
+_NAMED: Final = msgspec.json.Decoder(_Named)
+
+
+def encode(items: Sequence[Asked] | Sequence[Answered]) -> bytes:
+    """The body of a pack."""
+    return _ENCODER.encode(items)
+
+
+def calls(frame: Frame) -> list[Frame]:
+    """The calls in a frame of kind `calls`, as if each had come alone; `FrameError` where it is no pack."""
+    return [
+        Frame(call_header(frame.header, item), bytes(item.body), None)
+        for item in _items(frame.body, _ASKED, Asked)
+    ]
+
+
+def call_header(shared: Header, item: Asked) -> Header:
+    """The header of one call: what its pack says of all, and what it says itself."""
+    return Header(
+        kind="call",
+        id=item.id,
+        sender=shared.sender,
+        community=shared.community,
+        time=shared.time,
+        from_instance=shared.from_instance,
+        to=shared.to,
+        to_instance=shared.to_instance,
+        capability=shared.capability,
+        deadline=item.deadline,
+        token=item.token,
+        run=item.run,
+        hops=item.hops,
+        traceparent=item.traceparent,
+        session=item.session,
+    )
+
+
+def answers(frame: Frame) -> list[Frame]:
+    """The replies and frames in a frame of kind `replies`, as `calls`."""
+    shared = frame.header
+    return [
+        Frame(answer_header(shared, item), bytes(item.body), None)
+        for item in _items(frame.body, _ANSWERED, Answered)
+    ]
+
+
+def answer_header(shared: Header, item: Answered) -> Header:
+    """The header of one reply, or of one frame of a stream."""
+    return Header(
+        kind="frame" if item.event else "reply",
+        id=item.id,
+        sender=shared.sender,
+        community=shared.community,
+        time=shared.time,
+        from_instance=shared.from_instance,
+        to=shared.to,
+        to_instance=shared.to_instance,
+        seq=item.seq,
+        event=item.event,
+        code=item.code,
+    )
+
+
+def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[Item]) -> list[Item]:
+    is_ulid = ids.is_ulid
+    try:
+        items = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        items = _one_by_one(data, kind)
+    return [item for item in items if is_ulid(item.id)]
+
+
+def _one_by_one(data: bytes, kind: type[Item]) -> list[Item]:
+    """As much as can be read where something is wrong."""
+    try:
+        each = read_json(data, _EACH)
+    except HearthNetError as error:
+        raise FrameError(f"malformed pack: {error.message}") from error
+    found = (_item(bytes(raw), kind) for raw in each)
+    return [item for item in found if item is not None]
+
+
+def _item(raw: bytes, kind: type[Item]) -> Item | None:
+    reader: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+    for decoder in (reader, _NAMED):
+        try:
+            item = read_json(raw, decoder)
+        except HearthNetError:
+            continue
+        return item if isinstance(item, kind) else kind(id=item.id)
+    return None
