@@ -159,7 +159,7 @@ async def test_who_is_refused_by_a_process_that_ends_is_told_so(mesh: Mesh) -> N
             closing.append(asyncio.ensure_future(host._answers.finish(5)))
 
         closing: list[asyncio.Future[None]] = []
-        host.take = take_and_end  # type: ignore[method-assign]
+        host.take = take_and_end  # type: ignore[method-assign, assignment]
         with pytest.raises(HearthNetError, match="is stopping") as caught:
             await asked
         assert caught.value.code == "capacity_exceeded"

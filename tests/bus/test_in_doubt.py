@@ -55,7 +55,7 @@ async def test_a_later_refusal_does_not_say_that_a_lost_effect_failed(mesh: Mesh
             else:
                 take(frame)
 
-        host.take = take_the_first  # type: ignore[method-assign]
+        host.take = take_the_first  # type: ignore[method-assign, assignment]
         body = post(ids.new_ulid())
         with pytest.raises(HearthNetError, match="it may have happened") as caught:
             await bus.call(POST, body)

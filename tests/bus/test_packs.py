@@ -79,7 +79,7 @@ def codes(came: list[Any]) -> list[str]:
     return [one.code if isinstance(one, HearthNetError) else "" for one in came]
 
 
-@pytest.mark.req("BUS-80", "ADMIT-20")
+@pytest.mark.req("BUS-95", "ADMIT-20")
 async def test_calls_made_at_once_share_a_frame_and_no_check(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +106,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         assert bus.peer.traces.count == MANY + 1
 
 
-@pytest.mark.req("BUS-80")
+@pytest.mark.req("BUS-95")
 async def test_one_call_is_the_frame_that_it_always_was(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     service = ProbeService()
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
@@ -124,7 +124,7 @@ async def test_one_call_is_the_frame_that_it_always_was(mesh: Mesh, monkeypatch:
         assert kinds == ["call", "calls"]
 
 
-@pytest.mark.req("BUS-80")
+@pytest.mark.req("BUS-95")
 async def test_a_process_that_does_not_say_so_gets_no_packs(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +139,7 @@ async def test_a_process_that_does_not_say_so_gets_no_packs(
         assert counted["box"] == 6
 
 
-@pytest.mark.req("BUS-80")
+@pytest.mark.req("BUS-95")
 async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
     service = ProbeService(places=MANY)
 
@@ -156,14 +156,14 @@ async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
         assert codes(came) == ["", "not_found", "", "not_found"]
 
 
-@pytest.mark.req("BUS-80", "BUS-5")
+@pytest.mark.req("BUS-95", "BUS-5")
 async def test_calls_for_which_there_is_no_place_come_again(mesh: Mesh) -> None:
     service = ProbeService(places=2)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         assert codes(await at_once(bus, [query()] * 6, timeout_seconds=PATIENCE)) == [""] * 6
 
 
-@pytest.mark.req("BUS-81")
+@pytest.mark.req("BUS-96")
 async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alone(mesh: Mesh) -> None:
     service = ProbeService(places=500)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
@@ -177,7 +177,7 @@ async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alo
         assert expected(bus) == 0
 
 
-@pytest.mark.req("BUS-81")
+@pytest.mark.req("BUS-96")
 async def test_what_cannot_be_written_beside_others_fails_alone(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService(places=9)), await mesh.guest_bus() as bus:
         came = await asyncio.gather(
@@ -191,7 +191,7 @@ async def test_what_cannot_be_written_beside_others_fails_alone(mesh: Mesh) -> N
         assert expected(bus) == 0
 
 
-@pytest.mark.req("BUS-81", "BUS-4")
+@pytest.mark.req("BUS-96", "BUS-4")
 async def test_one_call_of_a_pack_is_given_up_and_the_others_are_not(mesh: Mesh) -> None:
     service, go_on = ProbeService(places=MANY), asyncio.Event()
 
@@ -213,7 +213,7 @@ async def test_one_call_of_a_pack_is_given_up_and_the_others_are_not(mesh: Mesh)
         assert expected(bus) == 0
 
 
-@pytest.mark.req("BUS-81")
+@pytest.mark.req("BUS-96")
 async def test_a_call_that_is_given_up_before_its_pack_leaves_is_not_made(mesh: Mesh) -> None:
     service = ProbeService(places=MANY)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
@@ -227,7 +227,7 @@ async def test_a_call_that_is_given_up_before_its_pack_leaves_is_not_made(mesh: 
         assert [call.body["input"]["query"] for call in service.calls] == ["first", "a", "c"]
 
 
-@pytest.mark.req("BUS-81", "BUS-6")
+@pytest.mark.req("BUS-96", "BUS-6")
 async def test_nobody_there_is_told_to_every_call_of_a_pack(mesh: Mesh) -> None:
     async with await mesh.guest_bus() as bus:
         async with mesh.hosting(ProbeService(places=MANY)) as host:
@@ -239,7 +239,7 @@ async def test_nobody_there_is_told_to_every_call_of_a_pack(mesh: Mesh) -> None:
         assert expected(bus) == 0
 
 
-@pytest.mark.req("BUS-81")
+@pytest.mark.req("BUS-96")
 async def test_a_pack_that_cannot_be_sent_is_told_to_every_call(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService(places=MANY)), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
@@ -255,7 +255,7 @@ async def test_a_pack_that_cannot_be_sent_is_told_to_every_call(mesh: Mesh) -> N
         assert expected(bus) == 0
 
 
-@pytest.mark.req("BUS-81", "BUS-33")
+@pytest.mark.req("BUS-96", "BUS-33")
 async def test_what_is_answered_as_the_process_ends_is_sent(mesh: Mesh) -> None:
     service, go_on = ProbeService(places=MANY), asyncio.Event()
 
@@ -405,7 +405,7 @@ async def test_a_pack_counts_against_the_rate_as_often_as_it_has_calls(mesh: Mes
         assert Counter(map(hostile.answer, names)) == {"ok": 5, "rate_limited": MANY - 5}
 
 
-@pytest.mark.req("BUS-80", "BUS-75")
+@pytest.mark.req("BUS-95", "BUS-75")
 async def test_answers_count_only_as_the_process_that_was_asked_sends_them(mesh: Mesh) -> None:
     service, go_on = ProbeService(places=MANY), asyncio.Event()
 
@@ -455,7 +455,7 @@ async def _say(own: Peer, caller: Peer, body: bytes, **changes: Any) -> None:
     await own.link.publish(subjects.replies(own.node_id, caller.node_id, caller.instance), data)
 
 
-@pytest.mark.req("BUS-81")
+@pytest.mark.req("BUS-96")
 async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()) as host, await mesh.guest_bus() as bus:
         call_id, heard = ids.new_ulid(), list[Frame]()
@@ -476,7 +476,7 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> N
         assert len(heard) == len(sizes) + 1
 
 
-@pytest.mark.req("BUS-80")
+@pytest.mark.req("BUS-95")
 async def test_offers_say_that_they_take_packs(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()), await mesh.guest_bus() as bus:
         views: list[OfferView] = await bus.offers(QUERY)
