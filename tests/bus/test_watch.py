@@ -213,7 +213,7 @@ async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(
         with pytest.raises(HearthNetError) as caught:
             await guest.call(QUERY, query(), node=chosen)
         assert caught.value.code in ("not_found", "partition")
-        assert asyncio.get_running_loop().time() - asked < 6, "of the ten that the call had"
+        assert asyncio.get_running_loop().time() - asked < 9, "of the ten that the call had"
         await process.wait()
         assert instance not in {view.offer.instance for view in registry.everything(0)}
         assert (await guest.call(QUERY, query())).instance == near.peer.instance
