@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
@@ -9,6 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.service.call import Call
 from hearthnet.service.statistics import Statistics
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -63,18 +66,63 @@ def capability(name: str, *, event_sourced: bool = False) -> Callable[[Handler],
 
 
 def endpoints(service: object) -> dict[str, Endpoint]:
-    """The marked methods of `service`, by capability."""
+    """The marked methods of `service`, by capability.
+
+    Raises `bad_request` for a method that could never answer: it names the method, and says what to write.
+    """
     found: dict[str, Endpoint] = {}
     for attribute in dir(type(service)):
         method = getattr(type(service), attribute)
         marked: _Marked | None = getattr(method, _MARK, None)
-        if marked is not None:
-            params_type, input_type = typing.get_args(typing.get_type_hints(method)["call"])
-            found[marked.capability] = Endpoint(
-                contract=contracts().get(marked.capability),
-                method=getattr(service, attribute),
-                params_type=params_type,
-                input_type=input_type,
-                event_sourced=marked.event_sourced,
+        if marked is None:
+            continue
+        bound: Callable[..., Awaitable[Any]] = getattr(service, attribute)
+        endpoint = _endpoint(marked, bound)
+        name = endpoint.contract.id
+        if name in found:
+            raise _mistake(
+                bound, f"answers {name}, and so does {found[name].method.__name__}; keep one of them"
             )
+        found[name] = endpoint
     return found
+
+
+def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoint:
+    try:
+        contract = contracts().get(marked.capability)
+    except HearthNetError as error:
+        raise _mistake(method, f"cannot answer {marked.capability!r}: {error.message}") from error
+    if not inspect.iscoroutinefunction(method):
+        raise _mistake(method, "is not awaitable: write `async def`, and move work that blocks into a thread")
+    params_type, input_type = _types(contract, method)
+    return Endpoint(
+        contract=contract,
+        method=method,
+        params_type=params_type,
+        input_type=input_type,
+        event_sourced=marked.event_sourced,
+    )
+
+
+def _types(contract: Contract, method: Callable[..., Awaitable[Any]]) -> tuple[Any, Any]:
+    """The types of params and input that the method is written for."""
+    wanted = "(self, call: Call[Params, Input])"
+    if contract.stream_schema is not None:
+        wanted = "(self, call: Call[Params, Input], stream: Stream)"
+    rule = f"answers {contract.id}, which takes `{wanted}`"
+    names = list(inspect.signature(method).parameters)
+    if len(names) != (1 if contract.stream_schema is None else 2):
+        raise _mistake(method, f"{rule}; it has {', '.join(names) or 'nothing'} after self")
+    try:
+        hints = typing.get_type_hints(method)
+    except (NameError, TypeError) as error:
+        raise _mistake(method, f"{rule}; its types cannot be read: {error}") from error
+    hint = hints.get(names[0])
+    types = typing.get_args(hint)
+    if typing.get_origin(hint) is not Call or len(types) != 2:
+        raise _mistake(method, f"{rule}; `{names[0]}` is no Call[Params, Input]")
+    return types[0], types[1]
+
+
+def _mistake(method: Callable[..., Any], what: str) -> HearthNetError:
+    return HearthNetError("bad_request", f"{method.__qualname__} {what}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hearthnet.config import Home
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
-from hearthnet.service import Offer, Service, Stream
+from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.service.capability import endpoints
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.status import Status
@@ -146,3 +147,82 @@ async def test_a_task_that_keeps_its_cancellation_to_itself_is_told_again() -> N
     await asyncio.wait_for(tasks.close(), 5)
     assert task.done()
     assert told == [True, True]
+
+
+class _Unknown:
+    @capability("rag.qery@1.0")
+    async def query(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _Unversioned:
+    @capability("rag.query")
+    async def query(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _Twice:
+    @capability(QUERY)
+    async def first(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+    @capability(QUERY)
+    async def second(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _Blocking:
+    @capability(QUERY)  # type: ignore[type-var]
+    def query(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _NoStream:
+    @capability(CHAT)
+    async def chat(self, call: Call[Any, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _NoneToSendTo:
+    @capability(QUERY)
+    async def query(self, call: Call[Any, Any], stream: Stream) -> Reply:
+        raise NotImplementedError
+
+
+class _Untyped:
+    @capability(QUERY)
+    async def query(self, call) -> Reply:  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+
+class _HalfTyped:
+    @capability(QUERY)
+    async def query(self, asked: dict[str, Any]) -> Reply:
+        raise NotImplementedError
+
+
+class _Unreadable:
+    @capability(QUERY)
+    async def query(self, call: Call[Nowhere, Any]) -> Reply:  # type: ignore[name-defined]  # noqa: F821
+        raise NotImplementedError
+
+
+@pytest.mark.req("SERVICE-7")
+@pytest.mark.parametrize(
+    ("author", "says"),
+    [
+        (_Unknown, "_Unknown.query cannot answer 'rag.qery@1.0': .* did you mean rag.query"),
+        (_Unversioned, "_Unversioned.query cannot answer 'rag.query': .* needs its version"),
+        (_Twice, "_Twice.second answers rag.query@1.0, and so does first; keep one"),
+        (_Blocking, "_Blocking.query is not awaitable: write `async def`"),
+        (_NoStream, r"_NoStream.chat .* takes `\(self, call: .*, stream: Stream\)`; it has call after self"),
+        (_NoneToSendTo, r"takes `\(self, call: Call\[Params, Input\]\)`; it has call, stream after self"),
+        (_Untyped, r"`call` is no Call\[Params, Input\]"),
+        (_HalfTyped, r"`asked` is no Call\[Params, Input\]"),
+        (_Unreadable, "its types cannot be read: .*Nowhere"),
+    ],
+)
+def test_a_method_that_could_never_answer_is_named_with_what_to_write(author: type, says: str) -> None:
+    with pytest.raises(HearthNetError, match=says) as caught:
+        endpoints(author())
+    assert caught.value.code == "bad_request"
