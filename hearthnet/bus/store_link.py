@@ -46,6 +46,7 @@ class StoreLink:
         self._connected = asyncio.Event()
         self._connected.set()
         self._back: list[Callable[[], Awaitable[None]]] = []
+        self._lost: list[Callable[[], None]] = []
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str) -> StoreLink:
@@ -110,6 +111,10 @@ class StoreLink:
         """Calls back whenever the connection is there again, its subscriptions with it."""
         self._back.append(callback)
 
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back whenever the connection breaks: what was asked has no answer any more."""
+        self._lost.append(callback)
+
     async def connected(self) -> None:
         """Waits until the connection is there; `partition` where it was closed for good."""
         await self._connected.wait()
@@ -147,6 +152,8 @@ class StoreLink:
 
     async def _on_lost(self) -> None:
         self._connected.clear()
+        for callback in self._lost:
+            callback()
 
     async def _on_closed(self) -> None:
         self._connected.set()

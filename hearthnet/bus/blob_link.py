@@ -1,0 +1,152 @@
+"""Questions to the blob store that outlast a restart of its server (docs/decisions/0080)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from hearthnet.bus.blob_entry import STREAM
+from hearthnet.bus.store_link import StoreLink
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+    from nats.js.errors import APIError
+
+ATTEMPT_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.1
+_UNAVAILABLE: Final = 503
+_MOVED: Final = 10071
+_FULL: Final = frozenset({10023, 10028, 10047, 10077})
+_ORDER: Final = "Nats-Expected-Last-Subject-Sequence"
+_ROLLUP: Final = {"Nats-Rollup": "sub"}
+_Answer = TypeVar("_Answer")
+
+
+class Moved(Exception):
+    """Not written: the subject's last message is another one than was expected."""
+
+
+class Kept(NamedTuple):
+    """A message of the stream and its place in it."""
+
+    data: bytes
+    sequence: int
+
+
+class BlobLink:
+    """The stream under the bucket. Where its server is away, what is asked waits for `patience` seconds.
+
+    Raises `partition` after that, `capacity_exceeded` where the disk has no room.
+    """
+
+    def __init__(self, js: JetStreamContext, link: StoreLink, patience: float = PATIENCE_SECONDS) -> None:
+        self._js = js
+        self._link = link
+        self._patience = patience
+        self._asking: set[asyncio.Timeout] = set()
+        link.on_lost(self._on_lost)
+
+    async def last(self, subject: str) -> Kept | None:
+        """The newest message under `subject`."""
+        return await self._found(lambda: self._js.get_last_msg(STREAM, subject, direct=True))
+
+    async def at(self, sequence: int) -> Kept | None:
+        """The message in that place."""
+        return await self._found(lambda: self._js.get_msg(STREAM, sequence, direct=True))
+
+    async def after(self, sequence: int, subject: str) -> Kept | None:
+        """The first message under `subject` behind that place."""
+        return await self._found(
+            lambda: self._js.get_msg(STREAM, sequence + 1, subject, direct=True, next=True)
+        )
+
+    async def append(self, subject: str, data: bytes, after: int, *, alone: bool = False) -> int:
+        """Writes a message whose predecessor under `subject` is in place `after` (0: there is none).
+
+        With `alone` it takes that one's place. Raises `Moved` where another one was faster. Asked again after
+        a lost answer, it finds what it has written.
+        """
+        headers = {_ORDER: str(after)} | (_ROLLUP if alone else {})
+        try:
+            written = await self._until_answered(
+                lambda: self._js.publish(
+                    subject, data, timeout=ATTEMPT_SECONDS, stream=STREAM, headers=dict(headers)
+                )
+            )
+        except Moved:
+            found = await self.last(subject)
+            if found is None or found.sequence <= after or found.data != data:
+                raise
+            return found.sequence
+        return written.seq
+
+    async def purge(self, subject: str, before: int = 0) -> None:
+        """Takes away what is under `subject`, with `before` only what is in front of that place."""
+        await self._until_answered(lambda: self._js.purge_stream(STREAM, seq=before or None, subject=subject))
+
+    async def subjects(self, under: str) -> dict[str, int]:
+        """How many messages there are by subject."""
+        found = await self._until_answered(lambda: self._js.stream_info(STREAM, subjects_filter=under))
+        return found.state.subjects or {}
+
+    async def used_bytes(self) -> int:
+        """What the bucket takes."""
+        return (await self._until_answered(lambda: self._js.stream_info(STREAM))).state.bytes
+
+    async def _found(self, ask: Callable[[], Awaitable[object]]) -> Kept | None:
+        from nats.js.errors import NotFoundError
+
+        try:
+            message = await self._until_answered(ask)
+        except NotFoundError:
+            return None
+        return Kept(getattr(message, "data", None) or b"", getattr(message, "seq", None) or 0)
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        from nats import errors
+        from nats.js.errors import APIError
+
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._patience
+        while True:
+            try:
+                async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
+                    self._asking.add(attempt)
+                    try:
+                        return await ask()
+                    finally:
+                        self._asking.discard(attempt)
+            except APIError as error:
+                if error.code != _UNAVAILABLE:
+                    _refuse(error)
+                    raise
+                reason: Exception = error
+            except (errors.Error, TimeoutError) as error:
+                reason = error
+            if clock() >= end:
+                raise HearthNetError("partition", "the blob store does not answer; try again") from reason
+            await self._settled(end)
+
+    def _on_lost(self) -> None:
+        """What was asked is asked again as soon as the connection is back."""
+        for attempt in self._asking:
+            attempt.reschedule(0)
+
+    async def _settled(self, end: float) -> None:
+        """Waits for the connection, and a moment more: the server says nothing of a store that it opens."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(end):
+                await self._link.connected()
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _refuse(error: APIError) -> None:
+    """Raises what a refusal of the server means where it has a meaning here."""
+    if error.err_code == _MOVED:
+        raise Moved from error
+    if error.err_code in _FULL:
+        raise HearthNetError("capacity_exceeded", "the disk has no room for content; make room") from error

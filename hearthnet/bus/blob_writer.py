@@ -1,0 +1,133 @@
+"""Writing a blob chunk by chunk, and going on where an earlier process ended (docs/decisions/0080)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import struct
+from datetime import UTC, datetime
+from typing import Final
+
+from hearthnet.bus.blob_entry import Entry, chunk_subject, index_subject
+from hearthnet.bus.blob_link import BlobLink, Moved
+from hearthnet.errors import HearthNetError
+from hearthnet.wire.blob import CHUNK_BYTES, HASH_BYTES, LARGEST_BYTES, Manifest, chunk_hash
+
+_GIVE_UP_SECONDS: Final = 3.0
+_PLACE: Final = struct.Struct(">Q")
+LINE_BYTES: Final = HASH_BYTES + _PLACE.size
+
+
+class Writer:
+    """Chunks under one name that nobody sees until `entry` is written; one writer at a time.
+
+    `nuid` names the place: a new one, or that of an upload that is to be continued.
+    """
+
+    def __init__(self, link: BlobLink, nuid: str) -> None:
+        self.nuid = nuid
+        self._link = link
+        self._subject = chunk_subject(nuid)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._last = 0
+        self._size = 0
+        self._hashes = bytearray()
+        self._places = bytearray()
+        self._sha = hashlib.sha256()
+
+    @property
+    def count(self) -> int:
+        """How many chunks are there."""
+        return len(self._hashes) // HASH_BYTES
+
+    @property
+    def size(self) -> int:
+        """How many bytes are there."""
+        return self._size
+
+    async def append(self, chunk: bytes) -> None:
+        """Adds a chunk, of 256 KiB unless it is the last one.
+
+        `bad_request` over the largest size; `capacity_exceeded` where another process writes there too.
+        """
+        if self._size + len(chunk) > LARGEST_BYTES:
+            raise HearthNetError("bad_request", f"content has at most {LARGEST_BYTES} bytes")
+        try:
+            place = await self._link.append(self._subject, chunk, self._last)
+        except Moved as error:
+            raise HearthNetError(
+                "capacity_exceeded", "the same content is being put by another process", retry_after_ms=1000
+            ) from error
+        self._take(chunk, place)
+
+    async def check_next(self, manifest: Manifest) -> bool:
+        """Takes over the next chunk that is there already; False where there is none.
+
+        Where it is another one than `manifest` says, all of it is cleared away, to begin anew.
+        """
+        kept = await self._link.after(self._last, self._subject)
+        if kept is None:
+            return False
+        if not manifest.holds(self.count, kept.data):
+            await self.discard()
+            return False
+        self._take(kept.data, kept.sequence)
+        return True
+
+    async def entry(self) -> Entry:
+        """The entry of what was written, its list of chunks with it; it is not visible yet."""
+        manifest = Manifest(self._size, bytes(self._hashes))
+        if self.count > 1:
+            await self._write_index()
+        return Entry(
+            name=manifest.cid,
+            nuid=self.nuid,
+            size=self._size,
+            chunks=self.count,
+            digest="SHA-256=" + base64.urlsafe_b64encode(self._sha.digest()).decode("ascii"),
+            mtime=datetime.now(UTC).isoformat(),
+            options={"max_chunk_size": CHUNK_BYTES},
+        )
+
+    async def discard(self) -> None:
+        """Clears away what was written."""
+        await self._link.purge(self._subject)
+        await self._link.purge(index_subject(self.nuid))
+        self._begin()
+
+    async def give_up(self) -> None:
+        """Clears away what was written, unless that takes long: then it is left to whoever cleans up."""
+        with contextlib.suppress(HearthNetError, TimeoutError):
+            async with asyncio.timeout(_GIVE_UP_SECONDS):
+                await self.discard()
+
+    def _take(self, chunk: bytes, place: int) -> None:
+        self._last = place
+        self._size += len(chunk)
+        self._hashes += chunk_hash(chunk)
+        self._places += _PLACE.pack(place)
+        self._sha.update(chunk)
+
+    async def _write_index(self) -> None:
+        index = bytes(self._hashes + self._places)
+        while True:
+            before = await self._link.last(index_subject(self.nuid))
+            try:
+                await self._link.append(
+                    index_subject(self.nuid), index, 0 if before is None else before.sequence, alone=True
+                )
+            except Moved:
+                continue
+            return
+
+
+def read_index(data: bytes, size: int) -> tuple[Manifest, tuple[int, ...]]:
+    """The hashes and the places of the chunks."""
+    count = len(data) // LINE_BYTES
+    hashes, places = data[: count * HASH_BYTES], data[count * HASH_BYTES :]
+    whole = places[: count * _PLACE.size]
+    return Manifest(size, hashes), tuple(place for (place,) in _PLACE.iter_unpack(whole))

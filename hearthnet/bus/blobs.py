@@ -1,0 +1,199 @@
+"""Blobs by their CID in the home's own object store: put, open, hold, release (docs/decisions/0080).
+
+A blob is there when its entry is: the chunks come first, then the list of their hashes and places, then the
+entry in one write. What a dead process has left before that is nobody's, and is cleared away later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Final
+
+from hearthnet.bus import blob_entry
+from hearthnet.bus.blob_entry import Entry, Hold, Notes, joined_holds, meta_subject, read_entry
+from hearthnet.bus.blob_link import BlobLink, Moved
+from hearthnet.bus.blob_reader import Blob, open_blob
+from hearthnet.bus.blob_writer import Writer
+from hearthnet.config import ROOM_BYTES, Home
+from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
+from hearthnet.times import now_ms
+from hearthnet.wire.blob import CHUNK_BYTES, Cutter, is_cid, manifest_of
+
+_LOOK_EVERY: Final = 64
+"""So many chunks lie between two looks at the disk."""
+Pieces = AsyncIterable[bytes] | Iterable[bytes]
+
+
+class Blobs:
+    """The bucket `blobs` of one home. `home` is asked for the room on its disk, where it is known."""
+
+    def __init__(self, link: BlobLink, home: Home | None = None) -> None:
+        self.link = link
+        self._home = home
+
+    async def put(self, pieces: Pieces, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
+        """Keeps content that comes in pieces of any size, for `hold`; returns its CID.
+
+        Takes memory for a few chunks, whatever the size. Content that is there already is kept once.
+        `capacity_exceeded` where the disk has no room, `bad_request` over 4 GiB, `partition` without a store.
+        """
+        cutter, writer, count = Cutter(), Writer(self.link, new_ulid()), 0
+        try:
+            async for piece in _each(pieces):
+                for chunk in cutter.feed(piece):
+                    if count % _LOOK_EVERY == 0:
+                        self.check_room(CHUNK_BYTES)
+                    count += 1
+                    await writer.append(chunk)
+            for chunk in cutter.end():
+                self.check_room(len(chunk))
+                await writer.append(chunk)
+            return await self.commit(writer, hold)
+        except BaseException:
+            await writer.give_up()
+            raise
+
+    async def put_bytes(self, data: bytes, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
+        """As `put`; where it is there already, nothing of it is written again."""
+        cid = manifest_of(data).cid
+        return cid if await self.hold(cid, hold) else await self.put([data], hold)
+
+    async def commit(self, writer: Writer, hold: Hold) -> str:
+        """Makes what was written visible, for `hold`; returns its CID."""
+        entry = await writer.entry()
+        while True:
+            known, sequence = await self._placed(entry.name)
+            if known is None:
+                fresh = entry.with_notes(Notes((hold,), now_ms()))
+                if await self._replace(fresh, sequence):
+                    return entry.name
+            elif await self.hold(entry.name, hold):
+                # Somebody else was faster with the same content.
+                if known.nuid != entry.nuid:
+                    await writer.discard()
+                return entry.name
+
+    async def find(self, cid: str) -> Entry | None:
+        """The entry of `cid`, None where it is not here."""
+        return (await self._placed(cid))[0]
+
+    async def entry(self, cid: str) -> Entry:
+        """The entry of `cid`; `not_found`."""
+        entry = await self.find(cid)
+        if entry is None:
+            raise no_blob(cid)
+        return entry
+
+    async def open(self, cid: str) -> Blob:
+        """`cid`, to be read in parts, each of which is checked against it.
+
+        `not_found`; `internal_error` where its list of chunks is damaged.
+        """
+        return await open_blob(self.link, await self.entry(cid))
+
+    async def read(self, cid: str) -> bytes:
+        """The whole content, in memory; errors as `open`."""
+        blob = await self.open(cid)
+        return await blob.read(0, blob.size)
+
+    async def hold(self, cid: str, hold: Hold) -> bool:
+        """Keeps what is here also for `hold`; False where it is not here."""
+        while True:
+            entry, sequence = await self._placed(cid)
+            if entry is None:
+                return False
+            notes = entry.notes
+            holds = joined_holds(notes.holds, hold)
+            if holds == notes.holds:
+                return True
+            if await self._replace(entry.with_notes(Notes(holds, notes.made)), sequence):
+                return True
+
+    async def release(self, cid: str, by: str) -> bool:
+        """Ends what `by` holds of `cid`; what nobody holds any more goes. Says whether it has gone."""
+        while True:
+            entry, sequence = await self._placed(cid)
+            if entry is None:
+                return True
+            left = tuple(hold for hold in entry.notes.holds if hold.by != by)
+            if not any(hold.until == 0 or hold.until > now_ms() for hold in left):
+                if await self._take_away(entry, sequence):
+                    return True
+            elif await self._replace(entry.with_notes(Notes(left, entry.notes.made)), sequence):
+                return False
+
+    async def remove(self, cid: str) -> bool:
+        """Takes `cid` away, whoever holds it; False where it was not here."""
+        while True:
+            entry, sequence = await self._placed(cid)
+            if entry is None:
+                return False
+            if await self._take_away(entry, sequence):
+                return True
+
+    async def entries(self, after: int = 0) -> AsyncIterator[tuple[Entry, int]]:
+        """What was entered, changed or taken away (`deleted`) behind place `after`, with its place."""
+        subject = f"{blob_entry.META}>"
+        while (kept := await self.link.after(after, subject)) is not None:
+            after = kept.sequence
+            yield read_entry(kept.data), after
+
+    def check_room(self, size: int, keep: int = ROOM_BYTES) -> None:
+        """Raises `capacity_exceeded` where after `size` bytes more than `keep` would not be left."""
+        if self._home is None:
+            return
+        try:
+            free = self._home.free_bytes()
+        except OSError:
+            return
+        if free - size < keep:
+            raise HearthNetError(
+                "capacity_exceeded",
+                "the disk has too little room for this content; make room and try again",
+                details={"free_bytes": free, "needed_bytes": size + keep},
+            )
+
+    async def _placed(self, cid: str) -> tuple[Entry | None, int]:
+        if not is_cid(cid):
+            raise HearthNetError("bad_request", "a CID is blake3: and 64 hex characters")
+        kept = await self.link.last(meta_subject(cid))
+        if kept is None:
+            return None, 0
+        entry = read_entry(kept.data)
+        return (None if entry.deleted else entry), kept.sequence
+
+    async def _replace(self, entry: Entry, after: int) -> bool:
+        """Writes the entry where the one before is still in place `after`; whether it did."""
+        try:
+            await self.link.append(meta_subject(entry.name), entry.encode(), after, alone=True)
+        except Moved:
+            return False
+        return True
+
+    async def _take_away(self, entry: Entry, after: int) -> bool:
+        gone = Entry(name=entry.name, nuid=entry.nuid, mtime=entry.mtime, deleted=True)
+        if not await self._replace(gone, after):
+            return False
+        await clear(self.link, entry.nuid)
+        return True
+
+
+async def clear(link: BlobLink, nuid: str) -> None:
+    """Takes away the chunks and the list of them."""
+    await link.purge(blob_entry.chunk_subject(nuid))
+    await link.purge(blob_entry.index_subject(nuid))
+
+
+def no_blob(cid: str) -> HearthNetError:
+    """What is said of content that is not here."""
+    return HearthNetError("not_found", f"this node keeps no blob {cid[:23]}…; store it first")
+
+
+async def _each(pieces: Pieces) -> AsyncIterator[bytes]:
+    if isinstance(pieces, AsyncIterable):
+        async for piece in pieces:
+            yield piece
+    else:
+        for piece in pieces:
+            yield piece
