@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -114,12 +113,7 @@ class BlobLink:
         end = clock() + self._patience
         while True:
             try:
-                async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
-                    self._asking.add(attempt)
-                    try:
-                        return await ask()
-                    finally:
-                        self._asking.discard(attempt)
+                return await self._asked(ask, end)
             except APIError as error:
                 if error.code != _UNAVAILABLE:
                     _refuse(error)
@@ -129,19 +123,22 @@ class BlobLink:
                 reason = error
             if clock() >= end:
                 raise HearthNetError("partition", "the blob store does not answer; try again") from reason
-            await self._settled(end)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _asked(self, ask: Callable[[], Awaitable[_Answer]], end: float) -> _Answer:
+        async with asyncio.timeout_at(end):
+            await self._link.connected()
+        async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
+            self._asking.add(attempt)
+            try:
+                return await ask()
+            finally:
+                self._asking.discard(attempt)
 
     def _on_lost(self) -> None:
         """What was asked is asked again as soon as the connection is back."""
         for attempt in self._asking:
             attempt.reschedule(0)
-
-    async def _settled(self, end: float) -> None:
-        """Waits for the connection, and a moment more: the server says nothing of a store that it opens."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(end):
-                await self._link.connected()
-        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _refuse(error: APIError) -> None:
