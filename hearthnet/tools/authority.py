@@ -1,8 +1,13 @@
 """What a run may do in its owner's name: run tokens and signed approvals (wire.md, "Tokens", "Approvals").
 
-A call that a model made is never sent under the owner's bare key. It carries a run token, which covers one
-declared tool, a few calls and a few minutes; so the provider of a side effect demands an approval, and the
-loop could not act unasked even if it wanted to.
+A call that a model made is never sent under the owner's bare key. It carries a run token, which covers some
+of the declared tools and a few minutes; so the provider of a side effect demands an approval, and the loop
+could not act unasked even if it wanted to.
+
+Tools that are fixed to the same values share a token, reads and effects apart: a provider proves each token
+once, and a constraint would refuse every call of a tool that lacks the param. How many calls it is good for
+it does not say: its owner is its holder, who could make another one at any time; the loop counts them
+(docs/decisions/0006).
 
 Times come from the wall clock, as the provider's do, and not from the run's own clock, which never jumps:
 where a computer learns the time while a run lasts, what it signs afterwards must be right.
@@ -10,12 +15,12 @@ where a computer learns the time while a run lasts, what it signs afterwards mus
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
 
 from hearthnet import ids
 from hearthnet.bus.registry import OfferView
+from hearthnet.canonical import canonical_json
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.events import Dispatch
@@ -26,9 +31,8 @@ from hearthnet.trust.token import Scope, mint
 
 TOKEN_TTL_SECONDS: Final = 300
 RENEW_SECONDS: Final = 60
-DISPATCHES_PER_TOKEN: Final = 10
-MAX_CALLS: Final = 64
-"""What a token allows at one node: each dispatch may be tried at several processes of it (bus/calls.py)."""
+MOST_CAPABILITIES: Final = 16
+"""So many fit into the bytes of a token, beside what the tools are fixed to."""
 APPROVAL_TTL_MS: Final = 120_000
 
 
@@ -38,56 +42,71 @@ class Offers(Protocol):
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
-@dataclass
-class _Minted:
-    """A token, when it was made, and how often it may still be handed out."""
+class Scopes:
+    """What the tokens of a run say, for each of its tools. Made once for all runs with these tools."""
 
-    token: str
-    made_at: int
-    left: int = DISPATCHES_PER_TOKEN
+    def __init__(self, tools: Iterable[BoundTool]) -> None:
+        alike: dict[tuple[bytes, bool], dict[str, list[str]]] = {}
+        self._limits: dict[tuple[bytes, bool], dict[str, list[Any]]] = {}
+        for tool in tools:
+            limits = _constraints(tool)
+            key = canonical_json(limits), tool.effect
+            self._limits[key] = limits
+            alike.setdefault(key, {}).setdefault(tool.capability, []).append(tool.definition.name)
+        self._of: dict[str, tuple[int, Scope]] = {}
+        for key, named in alike.items():
+            self._share(key, named)
 
-    def serves(self, now: int) -> bool:
-        """Whether it may be handed out at `now`, which a clock that was set may put before it was made."""
-        age = now - self.made_at
-        return self.left > 0 and 0 <= age < (TOKEN_TTL_SECONDS - RENEW_SECONDS) * 1000
+    def _share(self, key: tuple[bytes, bool], named: dict[str, list[str]]) -> None:
+        capabilities = sorted(named)
+        for start in range(0, len(capabilities), MOST_CAPABILITIES):
+            some = tuple(capabilities[start : start + MOST_CAPABILITIES])
+            scope = Scope(capabilities=some, params_constraints=self._limits[key])
+            number = len({number for number, _ in self._of.values()})
+            self._of |= {name: (number, scope) for capability in some for name in named[capability]}
+
+    def of(self, tool: BoundTool) -> tuple[int, Scope]:
+        """The number of the token that covers `tool`, and what it says."""
+        return self._of[tool.definition.name]
+
+
+def _constraints(tool: BoundTool) -> dict[str, list[Any]]:
+    bound = tool.contract.split_arguments({}, tool.definition.bound_params)
+    constraints = {name: [value] for name, value in bound["params"].items()}
+    return constraints | {f"input.{name}": [value] for name, value in bound["input"].items()}
 
 
 class RunAuthority:
     """The authority of one run, whose owner and executor are the same node."""
 
     def __init__(
-        self, identity: Identity, community: str, run: str, clock: Callable[[], int] = now_ms
+        self, identity: Identity, community: str, run: str, scopes: Scopes, clock: Callable[[], int] = now_ms
     ) -> None:
         """`clock` gives the milliseconds since the epoch."""
         self._identity = identity
         self._community = community
         self._run = run
+        self._scopes = scopes
         self._clock = clock
-        self._tokens: dict[str, _Minted] = {}
+        self._tokens: dict[int, tuple[str, int]] = {}
 
     def token(self, tool: BoundTool) -> str:
-        """A run token for one dispatch of this tool: its capability, its bound params.
-
-        The same one serves several dispatches, and is renewed before its time or its calls run out.
-        """
+        """A run token for this tool: its capability, its bound params. Renewed before its time runs out."""
+        number, scope = self._scopes.of(tool)
         now = self._clock()
-        minted = self._tokens.get(tool.definition.name)
-        if minted is None or not minted.serves(now):
-            minted = self._tokens[tool.definition.name] = _Minted(self._mint(tool, now), now)
-        minted.left -= 1
-        return minted.token
+        token, made_at = self._tokens.get(number, ("", 0))
+        # A clock that was set may put the present before it was made.
+        if not token or not 0 <= now - made_at < (TOKEN_TTL_SECONDS - RENEW_SECONDS) * 1000:
+            token = self._mint(scope, now)
+            self._tokens[number] = token, now
+        return token
 
-    def _mint(self, tool: BoundTool, now: int) -> str:
-        bound = tool.contract.split_arguments({}, tool.definition.bound_params)
-        constraints = {name: [value] for name, value in bound["params"].items()}
-        constraints |= {f"input.{name}": [value] for name, value in bound["input"].items()}
+    def _mint(self, scope: Scope, now: int) -> str:
         return mint(
             self._identity,
             subject=self._identity.node_id,
             audience=self._community,
-            scope=Scope(
-                capabilities=(tool.capability,), params_constraints=constraints, max_calls_total=MAX_CALLS
-            ),
+            scope=scope,
             now_ms=now,
             ttl_seconds=TOKEN_TTL_SECONDS,
             run=self._run,

@@ -16,7 +16,7 @@ import msgspec
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.tools import derive
-from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.authority import RunAuthority, Scopes
 from hearthnet.tools.calls import UNKNOWN
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import Dispatch, ToolReturned
@@ -64,6 +64,7 @@ class ToolExecutor:
         """
         self._bus = bus
         self._toolbox = Toolbox(tools)
+        self._scopes = Scopes(tool for tool in self._toolbox if isinstance(tool, BoundTool))
         self._per_tool_seconds = per_tool_timeout_seconds
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
@@ -227,7 +228,7 @@ class ToolExecutor:
 
     def _new_dispatcher(self, run: str) -> Dispatcher:
         peer = self._bus.peer
-        authority = RunAuthority(peer.identity, peer.community, run)
+        authority = RunAuthority(peer.identity, peer.community, run, self._scopes)
         return Dispatcher(self._bus, self._toolbox, authority, run, self._clock)
 
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+
+import msgspec
 import pytest
 
 from hearthnet import ids
-from hearthnet.bus.candidates import MOST_ATTEMPTS
 from hearthnet.bus.registry import OfferView
 from hearthnet.tools.authority import (
-    DISPATCHES_PER_TOKEN,
-    MAX_CALLS,
+    MOST_CAPABILITIES,
     RENEW_SECONDS,
     TOKEN_TTL_SECONDS,
     RunAuthority,
+    Scopes,
 )
+from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.events import Dispatch
+from hearthnet.tools.toolbox import BoundTool, Toolbox
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import check_time
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Claims
+from hearthnet.trust.token import Claims, Scope
 from tests.tools.bench import RUN, TOOLBOX
 
 ANNA = Identity(bytes([1]) * 32)
 COMMUNITY = Identity(bytes([2]) * 32).node_id
+BOUND = [tool for tool in TOOLBOX if isinstance(tool, BoundTool)]
+SCOPES = Scopes(BOUND)
 SEARCH, POST = TOOLBOX.bound("search_corpus"), TOOLBOX.bound("market_post")
 NOON = 1_795_292_100_000
 
@@ -51,7 +57,7 @@ def wall() -> Wall:
 
 @pytest.fixture
 def authority(wall: Wall) -> RunAuthority:
-    return RunAuthority(ANNA, COMMUNITY, RUN, wall)
+    return RunAuthority(ANNA, COMMUNITY, RUN, SCOPES, wall)
 
 
 def shown(token: str, now_ms: int) -> Claims:
@@ -61,20 +67,63 @@ def shown(token: str, now_ms: int) -> Claims:
     return claims
 
 
+def scope(authority: RunAuthority, tool: BoundTool) -> Scope:
+    return tokens.decode(authority.token(tool)).scope
+
+
 @pytest.mark.req("TOOL-26")
-def test_a_run_token_is_for_its_owner_its_run_a_few_calls_and_minutes(authority: RunAuthority) -> None:
+def test_a_run_token_is_for_its_owner_its_run_and_a_few_minutes(authority: RunAuthority) -> None:
     claims = shown(authority.token(SEARCH), NOON)
     assert (claims.kind, claims.run, claims.iss, claims.sub) == ("run", RUN, ANNA.node_id, ANNA.node_id)
     assert claims.exp - claims.iat == TOKEN_TTL_SECONDS
-    assert claims.scope.max_calls_total == MAX_CALLS
-    assert authority.token(POST) != authority.token(SEARCH)
+    assert not claims.scope.counted
 
 
-@pytest.mark.req("TOOL-26")
-def test_it_is_renewed_before_its_calls_run_out(authority: RunAuthority) -> None:
-    handed_out = [authority.token(SEARCH) for _ in range(3 * DISPATCHES_PER_TOKEN)]
+@pytest.mark.req("TOOL-21")
+def test_tools_that_are_fixed_to_the_same_share_a_token_reads_and_effects_apart(
+    authority: RunAuthority,
+) -> None:
+    assert scope(authority, SEARCH) == Scope(("rag.query@1.0",), {"corpus": ["system"]})
+    reads = ("market.list@1.0", "market.search@1.0", "rag.list_corpora@1.0")
+    for name in ("list_corpora", "list_marketplace", "search_marketplace"):
+        assert scope(authority, TOOLBOX.bound(name)) == Scope(reads)
+    assert scope(authority, POST) == Scope(("market.expire@1.0", "market.post@1.0"))
+    handed_out = [authority.token(tool) for tool in BOUND for _ in range(2)]
     assert len(set(handed_out)) == 3
-    assert max(map(handed_out.count, handed_out)) * (MOST_ATTEMPTS + 1) <= MAX_CALLS
+
+
+@pytest.mark.req("TOOL-21")
+def test_two_tools_of_one_capability_have_each_their_own_values() -> None:
+    mine, yours = (
+        Toolbox(builtin_tools(["search_corpus"], {"search_corpus": {"corpus": corpus}})).bound(
+            "search_corpus"
+        )
+        for corpus in ("mine", "yours")
+    )
+    other = BoundTool(
+        msgspec.structs.replace(yours.definition, name="search_yours"), yours.contract, "search_yours"
+    )
+    authority = RunAuthority(ANNA, COMMUNITY, RUN, Scopes([mine, other]))
+    assert scope(authority, mine).params_constraints == {"corpus": ["mine"]}
+    assert scope(authority, other).params_constraints == {"corpus": ["yours"]}
+
+
+def tool_of(capability: str) -> BoundTool:
+    """A tool as if there were a contract of this name."""
+    tool = copy.copy(TOOLBOX.bound("list_corpora"))
+    vars(tool)["capability"] = capability
+    vars(tool)["definition"] = msgspec.structs.replace(tool.definition, name=capability)
+    return tool
+
+
+@pytest.mark.req("TOOL-21")
+def test_many_capabilities_have_several_tokens() -> None:
+    made = [tool_of(f"rag.query{number}@1.0") for number in range(MOST_CAPABILITIES + 4)]
+    authority = RunAuthority(ANNA, COMMUNITY, RUN, Scopes(made))
+    for tool in made:
+        assert tool.capability in scope(authority, tool).capabilities
+    sizes = {authority.token(tool): len(scope(authority, tool).capabilities) for tool in made}
+    assert sorted(sizes.values()) == [4, MOST_CAPABILITIES]
 
 
 @pytest.mark.req("TOOL-26")

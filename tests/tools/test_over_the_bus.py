@@ -12,7 +12,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Stream
-from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.authority import RunAuthority, Scopes
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.toolbox import Prepared
@@ -115,8 +115,8 @@ async def test_under_a_run_token_the_provider_wants_the_approval(mesh: Mesh) -> 
     async with at_work(mesh, service) as (bus, _):
         tool = TOOLBOX.bound("market_post")
         ready = tool.prepare(POST, RUN)
-        token = RunAuthority(bus.peer.identity, bus.peer.community, RUN).token(tool)
         assert isinstance(ready, Prepared)
+        token = RunAuthority(bus.peer.identity, bus.peer.community, RUN, Scopes([tool])).token(tool)
         with pytest.raises(HearthNetError, match="approval") as raised:
             await bus.call(tool.capability, ready.body, token=token, run=RUN)
     assert raised.value.code == "unauthorized"
