@@ -46,13 +46,22 @@ class AuditLog:
         async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds)
 
-    async def _append(self, entry: Entry, until: float) -> int:
+    async def append_once(self, entry: Entry, since: int, seconds: float) -> int:
+        """As `append`; where one of its kind and `call` stands after number `since`, that one's number."""
+        async with self._turn:
+            return await self._append(entry, asyncio.get_running_loop().time() + seconds, since)
+
+    async def _append(self, entry: Entry, until: float, since: int | None = None) -> int:
         from nats.js import api
 
         clock = asyncio.get_running_loop().time
         await self._room.check(1.0 if entry.kind == "began" else BEGUN_SHARE)
         while (left := until - clock()) > 0:
             place = self._place or await self._end(left)
+            if since is not None:
+                if stands := await self._standing(entry, since, place.sequence):
+                    return stands
+                since = place.sequence
             line, after = audit.write(entry, place, self._identity)
             expected = {str(api.Header.EXPECTED_LAST_SEQUENCE.value): str(place.sequence)}
             try:
@@ -74,6 +83,15 @@ class AuditLog:
             self._place = after
             return after.sequence
         raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
+
+    async def _standing(self, entry: Entry, since: int, upto: int) -> int:
+        """The number of the entry of that kind and `call` in this part of the chain, 0 for none."""
+        async for batch in self.lines(since, upto):
+            for message in batch:
+                there = audit.read(message.data)
+                if (there.kind, there.call) == (entry.kind, entry.call):
+                    return message.sequence
+        return 0
 
     async def place(self, seconds: float = stored.ANSWER_SECONDS) -> Place:
         """Where the chain ends, as far as this process knows; read from the store at first."""

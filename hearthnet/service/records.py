@@ -189,7 +189,7 @@ class Records:
                 entry = audit.read(message.data)
                 if entry.kind == "ended":
                     found.pop(entry.began, None)
-                elif entry.instance == instance:
+                elif entry.kind == "began" and entry.instance == instance:
                     found[message.sequence] = entry
         return found
 

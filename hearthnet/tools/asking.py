@@ -52,19 +52,7 @@ class Asking(Outcomes):
 
     def pending(self, call: CallState) -> Pending:
         """What a person must see of `call`."""
-        return Pending(
-            confirmation_id=call.confirmation_id,
-            run=self._state.run,
-            tool_call_id=call.id,
-            name=call.name,
-            capability=call.capability,
-            arguments=call.arguments,
-            body=call.body,
-            arguments_digest=call.arguments_digest,
-            client_id=call.client_id,
-            expires_at=call.expires_at,
-            problem=call.problem,
-        )
+        return pending_of(self._state.run, call)
 
     def hear_person(self, event: PersonEvent) -> None:
         """A decision about one pending call; about any other call it changes nothing."""
@@ -172,3 +160,20 @@ class Asking(Outcomes):
                 self._expire(call)
             elif state.now >= call.shown_at + state.limits.patience_ms:
                 call.undecided = True
+
+
+def pending_of(run: str, call: CallState) -> Pending:
+    """What a person must see of `call`, or saw of it."""
+    return Pending(
+        confirmation_id=call.confirmation_id,
+        run=run,
+        tool_call_id=call.id,
+        name=call.name,
+        capability=call.capability,
+        arguments=call.arguments,
+        body=call.body,
+        arguments_digest=call.arguments_digest,
+        client_id=call.client_id,
+        expires_at=call.expires_at,
+        problem=call.problem,
+    )

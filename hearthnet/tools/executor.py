@@ -4,27 +4,37 @@
     message = await executor.run_chat_with_tools(body, stream_to=show)
 
 The executor works for the node whose bus it is given: it mints that node's run tokens and signs its
-approvals. Only `decide`, or a call of `dispatch_confirmed`, makes it sign one.
+approvals. Only `decide`, a decision in its store, or a call of `dispatch_confirmed`, makes it sign one.
+
+With a `store` its runs outlive it: what waits for a person is decided from anywhere, and any process of the
+node resumes it (docs/decisions/0070).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
 from hearthnet.tools import derive
 from hearthnet.tools.authority import RunAuthority, Scopes
 from hearthnet.tools.calls import UNKNOWN
+from hearthnet.tools.client import ClientResult
+from hearthnet.tools.desk import RunDesk, check_open, toolbox_of
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import Dispatch, ToolReturned
+from hearthnet.tools.keeper import Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.outcomes import failure
 from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
-from hearthnet.tools.run import ToolRun
-from hearthnet.tools.state import Limits, new_run
+from hearthnet.tools.run import Outcome, ToolRun
+from hearthnet.tools.run_record import RunRecord, contracts_digest
+from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.state import Limits, RunState, new_run
 from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, ClientTool, Prepared, Toolbox
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
@@ -56,22 +66,27 @@ class ToolExecutor:
         per_tool_timeout_seconds: float = DEFAULT_TOOL_SECONDS,
         max_parallel: int = 4,
         limits: Limits | None = None,
+        store: RunStore | None = None,
+        via: str = "decide",
     ) -> None:
         """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
 
+        `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
         Raises `bad_request` for a tool that cannot be offered, `not_found` for one bound to no known
         capability.
         """
         self._bus = bus
         self._toolbox = Toolbox(tools)
-        self._scopes = Scopes(tool for tool in self._toolbox if isinstance(tool, BoundTool))
+        self._scopes = _scopes(self._toolbox)
+        self._store = store
+        self._via = via
         self._per_tool_seconds = per_tool_timeout_seconds
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
         self._clock = Clock()
         self._run = ids.new_ulid()
-        self._dispatcher = self._new_dispatcher(self._run)
+        self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
 
     @property
     def native_definitions(self) -> list[dict[str, Any]]:
@@ -162,16 +177,24 @@ class ToolExecutor:
         give None, the message is what was said so far, with `requires_follow_up`, `run`, `pending` and
         `wanted` (tools.md, "One turn" 6). Raises the model's `HearthNetError` where there is no answer.
         """
-        outcome = await self.open_run(
-            chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool
-        ).drive()
-        if outcome.done is not None:
-            return outcome.message
-        asked = {
-            "pending": msgspec.to_builtins(outcome.pending),
-            "wanted": msgspec.to_builtins(outcome.wanted),
-        }
-        return {**outcome.message, "requires_follow_up": True, "run": outcome.run, **asked}
+        run = self.open_run(chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool)
+        return _answer(await run.drive())
+
+    async def resume(
+        self,
+        run: str,
+        decisions: Mapping[str, Decision] | None = None,
+        answers: Mapping[str, ClientResult] | None = None,
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> dict[str, Any]:
+        """Goes on with a saved run, as `run_chat_with_tools` would; errors as `open_saved`."""
+        opened = await self.open_saved(
+            run, decisions, answers, stream_to=stream_to, decide=decide, run_tool=run_tool
+        )
+        return _answer(await opened.drive())
 
     def open_run(
         self,
@@ -195,18 +218,90 @@ class ToolExecutor:
         choice = self._choice(given.pop("tool_choice", "auto"))
         if len(self._toolbox):
             given["tools"] = self.native_definitions
-        run = ids.new_ulid()
-        state = new_run(run, messages, choice, self._limits)
+        request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
+        state = new_run(ids.new_ulid(), messages, choice, self._limits)
+        keeper = None
+        if self._store is not None:
+            keeper = self._keeper(self._store, self._record(state, request), self._toolbox)
+        loop = ToolLoop(state, self._toolbox, self._per_tool_seconds)
         return ToolRun(
-            ToolLoop(state, self._toolbox, self._per_tool_seconds),
+            loop,
             self._bus,
-            self._new_dispatcher(run),
-            {"params": dict(chat_request_body.get("params") or {}), "input": given},
+            self._new_dispatcher(state.run, self._toolbox),
+            request,
             stream_to=stream_to,
             decide=decide,
             run_tool=run_tool,
             clock=self._clock,
+            keeper=keeper,
         )
+
+    async def open_saved(
+        self,
+        run: str,
+        decisions: Mapping[str, Decision] | None = None,
+        answers: Mapping[str, ClientResult] | None = None,
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> ToolRun:
+        """A saved run, taken over by this process, that `drive` goes on with; with its own tools and limits.
+
+        `decisions` are by tool call id, and made before it is taken over; what was decided before stands.
+        `answers` are the client's, of its own tools.
+        Raises `not_found` for a run that is not kept, `invalid_signature` for one that was altered,
+        `bad_request` for one that has ended or that another process took over at the same moment, `expired`
+        for one that is too old, `schema_mismatch` where its tools have changed, and what `RunDesk.decide`
+        raises.
+        """
+        if self._store is None:
+            raise HearthNetError("bad_request", "this executor keeps no runs; give it a store")
+        desk = self._desk(self._store)
+        for call, decision in (decisions or {}).items():
+            await desk.decide(run, call, decision, via=self._via)
+        record, revision = await desk.load(run)
+        check_open(record, now_ms())
+        toolbox = toolbox_of(record)
+        keeper = self._keeper(self._store, record, toolbox, revision)
+        await keeper.save()
+        await keeper.tell()
+        return ToolRun(
+            ToolLoop(record.state, toolbox, record.per_tool_seconds),
+            self._bus,
+            self._new_dispatcher(run, toolbox),
+            record.request,
+            stream_to=stream_to,
+            decide=decide,
+            run_tool=run_tool,
+            clock=self._clock,
+            keeper=keeper,
+            answers=answers,
+        )
+
+    def _record(self, state: RunState, request: dict[str, Any]) -> RunRecord:
+        owner = self._bus.peer.identity.node_id
+        return RunRecord(
+            run=state.run,
+            owner=owner,
+            principal=owner,
+            state=state,
+            request=request,
+            tools=[tool.definition for tool in self._toolbox],
+            contracts=contracts_digest(self._toolbox),
+            per_tool_seconds=self._per_tool_seconds,
+            started_at=now_ms(),
+            via=self._via,
+        )
+
+    def _desk(self, store: RunStore) -> RunDesk:
+        peer = self._bus.peer
+        return RunDesk(store, peer.identity, peer.community)
+
+    def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
+        record.via = self._via
+        ballot = self._desk(store).ballot
+        return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
 
     def _choice(self, wanted: ToolChoice) -> ToolChoice:
         """The tool choice of the first turn, in the model's names."""
@@ -226,10 +321,25 @@ class ToolExecutor:
             raise HearthNetError("bad_request", "a tool is required, but none is declared")
         return wanted
 
-    def _new_dispatcher(self, run: str) -> Dispatcher:
+    def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
         peer = self._bus.peer
-        authority = RunAuthority(peer.identity, peer.community, run, self._scopes)
-        return Dispatcher(self._bus, self._toolbox, authority, run, self._clock)
+        scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
+        authority = RunAuthority(peer.identity, peer.community, run, scopes)
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock)
+
+
+def _scopes(toolbox: Toolbox) -> Scopes:
+    return Scopes(tool for tool in toolbox if isinstance(tool, BoundTool))
+
+
+def _answer(outcome: Outcome) -> dict[str, Any]:
+    if outcome.done is not None:
+        return outcome.message
+    asked = {
+        "pending": msgspec.to_builtins(outcome.pending),
+        "wanted": msgspec.to_builtins(outcome.wanted),
+    }
+    return {**outcome.message, "requires_follow_up": True, "run": outcome.run, **asked}
 
 
 def _error(call: ToolCall, text: str) -> ToolResult:

@@ -1,5 +1,9 @@
 """One run, driven: carries out what the loop wants and feeds it what happens (tools.md, "Shape").
 
+A run that is kept is saved at its decision points: before a person is asked, before an effect is sent (which
+is its claim), before the model is asked again, before the end is told. Reads do not wait for that
+(docs/decisions/0070).
+
 Every piece of work is a task that ends by putting an event into the queue; only `drive` touches the loop.
 When the run ends, however it ends, all its tasks are cancelled and waited for, which cancels their work at
 the provider too.
@@ -9,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, assert_never
 
 import msgspec
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.tools.client import ClientResult
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import (
     Abort,
@@ -34,6 +39,7 @@ from hearthnet.tools.events import (
     ModelDone,
     ModelEvent,
     ModelFailed,
+    Resume,
     Start,
     Suspend,
     Terminal,
@@ -43,12 +49,17 @@ from hearthnet.tools.events import (
     Undecided,
     model_event,
 )
+from hearthnet.tools.keeper import TAKEN_OVER, Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
+from hearthnet.tools.run_store import Stop
 from hearthnet.tools.types import Pending, Wanted
 
 CHAT: Final = "llm.chat@2.0"
 _MOST_WAITING: Final = 32
+_AT_ONCE: Final = 64
+_UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
+"""Reasons for which a run that only reads goes on without being saved."""
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
@@ -81,8 +92,13 @@ class ToolRun:
         decide: Decide | None,
         run_tool: RunTool | None = None,
         clock: Clock,
+        keeper: Keeper | None = None,
+        answers: Mapping[str, ClientResult] | None = None,
     ) -> None:
-        """`request` is the body of `llm.chat`; messages and tool choice are the loop's, turn by turn."""
+        """`request` is the body of `llm.chat`; messages and tool choice are the loop's, turn by turn.
+
+        `keeper` saves the run; one that has saved it before goes on with it, with the client's `answers`.
+        """
         self._loop = loop
         self._bus = bus
         self._dispatcher = dispatcher
@@ -91,6 +107,10 @@ class ToolRun:
         self._decide = decide
         self._run_tool_of_client = run_tool
         self._clock = clock
+        self._keeper = keeper
+        self._answers = dict(answers or {})
+        self._lost: HearthNetError | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._room = asyncio.Semaphore(_MOST_WAITING)
         self._tasks: dict[asyncio.Task[None], str] = {}
@@ -106,16 +126,58 @@ class ToolRun:
         self._events.put_nowait(Cancel(now=self._clock.now_ms()))
 
     async def drive(self) -> Outcome:
-        """Runs to the end. Raises the model's error where it had one, and what the listener raises."""
+        """Runs to the end. Raises the model's error where it had one, and what the listener raises.
+
+        A run that is kept also ends with what `Keeper.save` raises: it is as it was saved last, and can be
+        resumed.
+        """
+        stop: Stop | None = None
         try:
-            actions = self._loop.feed(Start(now=self._clock.now_ms()))
+            if self._keeper is not None:
+                stop = await self._keeper.watch(self._look_soon)
+            actions = self._loop.feed(await self._opening())
             while True:
                 ended = await self._carry_out(actions)
                 if ended is not None:
                     return self._outcome(ended)
-                actions = self._loop.feed(await self._next_event())
+                actions = self._feed(await self._next_event())
         finally:
             await self._stop_all()
+            if stop is not None:
+                await stop()
+
+    async def _opening(self) -> Event:
+        keeper = self._keeper
+        if keeper is None or not keeper.saved:
+            return Start(now=self._clock.now_ms())
+        decisions = tuple(await keeper.said())
+        now = self._clock.now_ms()
+        answers = tuple(
+            ClientAnswered(now=now, tool_call_id=call, content=given.content, is_error=given.is_error)
+            for call, given in self._answers.items()
+        )
+        return Resume(now=now, decisions=decisions, answers=answers)
+
+    def _feed(self, event: Event) -> list[Action]:
+        """Feeds `event` and what has come meanwhile, so that what falls together is saved once."""
+        actions = self._hand_over(event)
+        for _ in range(_AT_ONCE):
+            if self._events.empty():
+                break
+            actions += self._hand_over(self._taken(self._events.get_nowait()))
+        if self._lost is not None:
+            raise self._lost
+        return actions
+
+    def _hand_over(self, event: Event) -> list[Action]:
+        if isinstance(event, Decided) and (asking := self._asking.pop(event.confirmation_id, None)):
+            asking.cancel()  # somebody else was faster
+        return self._loop.feed(event)
+
+    def _taken(self, event: Event) -> Event:
+        if isinstance(event, ModelEvent):
+            self._room.release()
+        return event
 
     async def _next_event(self) -> Event:
         due = self._loop.next_deadline()
@@ -127,33 +189,89 @@ class ToolRun:
                 event = await self._events.get()
         except TimeoutError:
             return Tick(now=self._clock.now_ms())
-        if isinstance(event, ModelEvent):
-            self._room.release()
-        return event
+        return self._taken(event)
 
     async def _carry_out(self, actions: list[Action]) -> Terminal | None:
-        """Starts all work first and tells the listener then, so that a slow listener holds no tool up."""
-        ended = None
-        for action in actions:
-            match action:
-                case AskModel():
-                    self._spawn(self._talk(action), "")
-                case AskPerson() | AskClient():
-                    self._ask_for(action)
-                case Dispatch():
-                    self._spawn(self._run_tool(action), action.tool_call_id)
-                case Abort(tool_call_id=aborted):
-                    self._stop(aborted)
-                case Finish() | Suspend() | Fail():
-                    ended = action
-                case Emit():
-                    continue
-                case _:
-                    assert_never(action)
+        """Starts all work first and tells the listener then, so that a slow listener holds no tool up.
+
+        What must be saved before waits for that, and nothing else does.
+        """
+        ended = next((action for action in actions if isinstance(action, Terminal)), None)
+        self._begin(actions)
+        await self._save()
+        self._begin_saved(actions, over=ended is not None)
         for action in actions:
             if isinstance(action, Emit):
                 await self._tell(action)
         return ended
+
+    def _begin(self, actions: list[Action]) -> None:
+        """What does not wait for the run to be saved."""
+        for action in actions:
+            match action:
+                case Dispatch() if not action.arguments_digest:
+                    self._spawn(self._run_tool(action), action.tool_call_id)
+                case Abort(tool_call_id=aborted):
+                    self._stop(aborted)
+                case (
+                    Finish()
+                    | Suspend()
+                    | Fail()
+                    | Emit()
+                    | AskModel()
+                    | AskPerson()
+                    | AskClient()
+                    | Dispatch()
+                ):
+                    continue
+                case _:
+                    assert_never(action)
+
+    def _begin_saved(self, actions: list[Action], *, over: bool) -> None:
+        """What only the process does that answers for the run."""
+        aborted = {action.tool_call_id for action in actions if isinstance(action, Abort)}
+        for action in actions:
+            if isinstance(action, AskModel) and not over:
+                self._spawn(self._talk(action), "")
+            elif isinstance(action, AskPerson) and action.pending.tool_call_id not in aborted:
+                asking = self._spawn(self._ask(action.pending), action.pending.tool_call_id)
+                self._asking[action.pending.confirmation_id] = asking
+            elif isinstance(action, AskClient) and action.wanted.tool_call_id not in aborted:
+                self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
+            elif isinstance(action, Dispatch) and action.arguments_digest and not over:
+                self._spawn(self._run_tool(action), action.tool_call_id)
+
+    async def _save(self) -> None:
+        """Saves the run where it has come to a decision point."""
+        keeper = self._keeper
+        if keeper is None or not keeper.due():
+            return
+        try:
+            await keeper.save()
+        except HearthNetError as error:
+            if error.code not in _UNSAVED or any(call.effect for call in keeper.state.calls):
+                raise
+            keeper.skip()
+            _log.warning("run %s goes on without being saved: %s", self.run, error.message)
+
+    def _look_soon(self) -> None:
+        self._spawn(self._look(), "")
+
+    async def _look(self) -> None:
+        """What others have done about the run: decisions move it on; where it was taken over, this ends."""
+        keeper = self._keeper
+        if keeper is None:
+            return
+        try:
+            await keeper.check()
+            for decided in await keeper.said():
+                self._events.put_nowait(decided)
+        except HearthNetError as error:
+            if error.details.get("rule") != TAKEN_OVER:
+                _log.warning("run %s: %s", self.run, error.message)
+                return
+            self._lost = error
+            self._events.put_nowait(Tick(now=self._clock.now_ms()))
 
     async def _tell(self, frame: Emit) -> None:
         self._seq += 1
@@ -175,18 +293,13 @@ class ToolRun:
             case _:
                 assert_never(ended)
 
-    def _ask_for(self, action: AskPerson | AskClient) -> None:
-        if isinstance(action, AskPerson):
-            self._spawn(self._ask(action.pending), action.pending.tool_call_id)
-        else:
-            self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
-
     # --- work
 
-    def _spawn(self, work: Coroutine[Any, Any, None], tool_call_id: str) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], tool_call_id: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks[task] = tool_call_id
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
     def _stop(self, tool_call_id: str) -> None:
         for task, belongs_to in self._tasks.items():
@@ -237,11 +350,19 @@ class ToolRun:
         self._events.put_nowait(await self._dispatcher.outcome(call, on_progress))
 
     async def _ask(self, pending: Pending) -> None:
-        """A broken question counts as no answer, never as a yes."""
+        """A broken question counts as no answer, never as a yes.
+
+        Where the run is kept, what was decided is written down first; what somebody else had decided stands.
+        """
         decision = None
         try:
             if self._decide is not None:
                 decision = await self._decide(pending)
+            if decision is not None and self._keeper is not None:
+                stands = await self._keeper.decide(pending, decision)
+                if stands is not None:
+                    self._events.put_nowait(stands)
+                    return
         except Exception:
             _log.exception("asking about call %s of run %s broke", pending.tool_call_id, self.run)
         now, about = self._clock.now_ms(), pending.confirmation_id

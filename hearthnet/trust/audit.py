@@ -6,8 +6,9 @@
     head        the last line's number and hash, signed: an export without its end is noticed
 
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
-disk before its answer is sent. `ended` names its `began` by number. The chain is the node's, also where it
-moves to another community. Nothing here reads a disk or a clock.
+disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, is what a person
+said about a call of a model. The chain is the node's, also where it moves to another community. Nothing here
+reads a disk or a clock.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hearthnet.types import Count
 PURPOSE: Final = "audit"
 HEAD_PURPOSE: Final = "audit head"
 MAX_FRAME_BYTES: Final = 64 * 1024
-Kind = Literal["began", "ended"]
+Kind = Literal["began", "ended", "decided"]
 Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
 
 
@@ -37,7 +38,8 @@ class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid
     A `began` says what was asked: `token` is the token's id, `digest` that of the arguments, `frame` the
     caller's signed frame (base64url), or its hash where it has more than 64 KiB. An `ended` says how it
     ended: `code` is the error that the caller was told, empty where it worked; `outcome` is the hash of the
-    answer.
+    answer. A `decided` says what a person said about what was shown under the id `call`: `code` is
+    `approved`, `edited` or `denied`, `digest` that of what is sent, `outcome` the signed decision's hash.
     """
 
     node: str
@@ -225,8 +227,9 @@ class Verifier:
         return self.finding is None
 
     def _pair(self, entry: Entry, number: int) -> None:
-        if entry.kind == "began":
-            self.open[number] = entry
+        if entry.kind != "ended":
+            if entry.kind == "began":
+                self.open[number] = entry
             return
         began = self.open.pop(entry.began, None)
         if began is None or began.call != entry.call:

@@ -19,6 +19,7 @@ _LOGIN_CONTEXT: Final = "hearthnet 2026 nats login"
 _STORE_CONTEXT: Final = "hearthnet 2026 nats store login"
 _BOX_CONTEXT: Final = "hearthnet box v1"
 _MARKS_CONTEXT: Final = "hearthnet 2026 proved signatures"
+_RUNS_CONTEXT: Final = "hearthnet 2026 saved runs"
 _FILE_HEADER: Final = "hearthnet-key-1"
 SIGNATURE_BYTES: Final = 64
 _LOGIN: Final = re.compile("U[A-Z2-7]{55}")
@@ -156,6 +157,10 @@ class Identity:
     def marks_key(self) -> bytes:
         """The 32-byte key by which the processes of this node tell each other what they have proved."""
         return blake3.blake3(self._seed, derive_key_context=_MARKS_CONTEXT).digest()
+
+    def runs_key(self) -> bytes:
+        """The 32-byte key by which this node knows the runs that it saved from altered ones."""
+        return blake3.blake3(self._seed, derive_key_context=_RUNS_CONTEXT).digest()
 
     def _derived(self, context: str) -> Login:
         return Login(blake3.blake3(self._seed, derive_key_context=context).digest())

@@ -6,6 +6,8 @@
     COUNTERS    ct.<token id>.<what>              counters (`Nats-Incr`), gone 25 h after the last increment
     KV_claims   $KV.claims.<key>                  one record a key, changed only by who read it
     AUDIT       au.entry                          the audit log, in order
+    RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and what was
+                rn.said.<run>.<confirmation id>   decided about its calls; gone 25 h after it was written
     OBJ_blobs   $O.blobs.>                        documents by their hash
 
 Settings from wire.md, "Effects happen once" and "Records that must survive".
@@ -64,6 +66,21 @@ def claim_stream() -> StreamConfig:
 def audit_stream() -> StreamConfig:
     """The stream of the audit log: one subject, so that its sequence is the chain's."""
     return _kept("AUDIT", "au.entry")
+
+
+RUN_SECONDS: Final = 25 * 60 * 60
+"""How long a saved run is kept: the day for which it can be resumed, and an hour in which that is told."""
+
+
+def run_stream() -> StreamConfig:
+    """The stream of saved runs; a run's new state takes the old one's place, a decision is written once."""
+    from nats.js import api
+
+    kept = _kept("RUNS", "rn.run.*", "rn.said.*.*")
+    kept.discard = api.DiscardPolicy.OLD
+    kept.max_msgs_per_subject = 1
+    kept.max_age = RUN_SECONDS
+    return kept
 
 
 def _events(name: str, *subjects: str) -> StreamConfig:
@@ -136,6 +153,7 @@ def _everything() -> tuple[StreamConfig, ...]:
         counter_stream(),
         claim_stream(),
         audit_stream(),
+        run_stream(),
         blob_stream(),
     )
 

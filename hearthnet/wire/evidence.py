@@ -29,9 +29,10 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 def problem(entry: Entry) -> str:
     """Why the frame that `entry` keeps does not prove what the entry says; empty where it does.
 
-    A frame that is kept as its hash only, and an `ended`, which keeps none, prove nothing and are not wrong.
+    A frame that is kept as its hash only, and what is no `began`, which keeps none, prove nothing and are not
+    wrong.
     """
-    if entry.kind == "ended" or entry.frame.startswith(_HASH):
+    if entry.kind != "began" or entry.frame.startswith(_HASH):
         return ""
     try:
         frame = frames.read_signed(ids.unb64(entry.frame), entry.caller)

@@ -128,7 +128,7 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     store = await StoreLink.connect(server.state.url, prepared.identity.store_login(), "store")
     js = store.client.jetstream()
     names = {stream.config.name for stream in await js.streams_info()}
-    assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "KV_claims", "OBJ_blobs"}
+    assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "RUNS", "KV_claims", "OBJ_blobs"}
     found = (await js.stream_info("MARKET")).config
     assert streams.differences(streams.market_stream(), found) == []
     assert found.max_msgs_per_subject == 1

@@ -1,0 +1,169 @@
+"""What people decide about the calls of a run: signed over what was shown, written once, on record once.
+
+A decision can be made by any process of the node that keeps the run, while the run is driven elsewhere or by
+nobody. It moves nothing by itself: whoever drives the run reads it (docs/decisions/0070).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hearthnet.canonical import content_hash, read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.events import Decided
+from hearthnet.tools.run_record import altered
+from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.types import Decision, Deny, Edit, Pending
+from hearthnet.trust import signed
+from hearthnet.trust.audit import Entry
+from hearthnet.trust.keys import Identity
+from hearthnet.types import Count
+
+PURPOSE: Final = "run decision"
+
+
+class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One person's word about one call, signed by their node.
+
+    `shown` is the digest of what they saw, `digest` that of what they allow: another one after an edit, none
+    after a no. `via` says how it was given, `time` when (milliseconds since the epoch), `since` how long the
+    audit log was then.
+    """
+
+    run: str
+    tool_call_id: str
+    confirmation_id: str
+    capability: str
+    client_id: str
+    shown: str
+    digest: str
+    decision: Decision
+    by: str
+    via: str
+    time: Count
+    since: Count
+    v: int = 1
+
+    @property
+    def word(self) -> str:
+        """`approved`, `edited` or `denied`."""
+        match self.decision:
+            case Deny():
+                return "denied"
+            case Edit():
+                return "edited"
+        return "approved"
+
+    @property
+    def event(self) -> Decided:
+        """What the tool loop is told."""
+        return Decided(now=self.time, confirmation_id=self.confirmation_id, decision=self.decision)
+
+
+class Taken(NamedTuple):
+    """The decision that stands, and whether it had been made before."""
+
+    said: SignedDecision
+    repeated: bool
+
+
+class Ballot:
+    """The decisions about the runs of one node, as one of its processes makes and reads them."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        identity: Identity,
+        community: str,
+        instance: str = "",
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """`clock` gives milliseconds since the epoch."""
+        self._store = store
+        self._identity = identity
+        self._community = community
+        self._instance = instance
+        self._clock = clock
+
+    async def find(self, asked: Pending) -> SignedDecision | None:
+        """What was decided about this call; `invalid_signature` where that was altered or is of another."""
+        data = await self._store.said(asked.run, asked.confirmation_id)
+        return None if data is None else self._read(data, asked)
+
+    async def cast(self, asked: Pending, decision: Decision, via: str, digest: str) -> Taken:
+        """Decides about `asked`, allowing what has the digest `digest`; the first decision stands.
+
+        Returns when it is on record. Raises `expired` for a yes that comes too late, and writes nothing.
+        """
+        now = self._clock()
+        if now >= asked.expires_at and not isinstance(decision, Deny):
+            raise HearthNetError(
+                "expired", f"the question about {asked.name} has expired; ask again", details={"now": now}
+            )
+        said = signed.sign(
+            SignedDecision(
+                run=asked.run,
+                tool_call_id=asked.tool_call_id,
+                confirmation_id=asked.confirmation_id,
+                capability=asked.capability,
+                client_id=asked.client_id,
+                shown=asked.arguments_digest,
+                digest="" if isinstance(decision, Deny) else digest,
+                decision=decision,
+                by=self._identity.node_id,
+                via=via,
+                time=now,
+                since=await self._store.place(),
+            ),
+            self._identity,
+            PURPOSE,
+        )
+        data = _encode(said)
+        stands = await self._store.say(asked.run, asked.confirmation_id, data)
+        taken = Taken(said, False) if stands == data else Taken(self._read(stands, asked), True)
+        await self.note(taken.said)
+        return taken
+
+    async def note(self, said: SignedDecision) -> None:
+        """Puts a decision on record, however often and by how many processes this is asked for."""
+        entry = Entry(
+            node=self._identity.node_id,
+            community=self._community,
+            sequence=0,
+            previous="",
+            time=said.time,
+            kind="decided",
+            call=said.confirmation_id,
+            instance=self._instance,
+            capability=said.capability,
+            caller=said.by,
+            principal=said.by,
+            run=said.run,
+            digest=said.digest or said.shown,
+            idempotency_key=said.client_id,
+            code=said.word,
+            outcome=content_hash(_encode(said)),
+        )
+        await self._store.note(entry, said.since)
+
+    def _read(self, data: bytes, asked: Pending) -> SignedDecision:
+        try:
+            said = read_json(data, _DECODER)
+            signed.check(said, self._identity.node_id, PURPOSE)
+        except HearthNetError as error:
+            raise altered(asked.run) from error
+        about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
+        if about != (said.run, said.confirmation_id, said.tool_call_id, said.capability, said.client_id):
+            raise altered(asked.run)
+        return said
+
+
+def _encode(said: SignedDecision) -> bytes:
+    return msgspec.json.encode(said)
+
+
+_DECODER: Final = msgspec.json.Decoder(SignedDecision)

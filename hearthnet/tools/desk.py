@@ -1,0 +1,213 @@
+"""Saved runs from outside: listed, looked at, decided about, cancelled, by any process of their node.
+
+A decision passes a ladder, and the first check that fails is the answer: the run is known, the call is known,
+it was shown as it stands, it still waits. Nobody needs to drive the run for this, nor is who does hindered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.decision import Ballot, SignedDecision, Taken
+from hearthnet.tools.events import Cancel
+from hearthnet.tools.keeper import Keeper
+from hearthnet.tools.loop import ToolLoop
+from hearthnet.tools.run_record import EffectRecord, RunRecord, contracts_digest, unseal
+from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.toolbox import Prepared, Toolbox
+from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.trust.audit import Entry
+from hearthnet.trust.keys import Identity
+
+_SEEN: Final = frozenset({"pending", "expired"})
+
+
+class Loaded(NamedTuple):
+    """A run as it was saved, and the revision to replace it by."""
+
+    record: RunRecord
+    revision: int
+
+
+class Listing(NamedTuple):
+    """The runs that are kept, newest first, and the ids of those that were altered."""
+
+    runs: list[RunRecord]
+    altered: list[str]
+
+
+class RunPage(NamedTuple):
+    """All that is known of a run: as it was saved, what was said (by confirmation id), what is on record."""
+
+    record: RunRecord
+    said: dict[str, SignedDecision]
+    log: list[Entry]
+
+
+class RunDesk:
+    """The runs of one node."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        identity: Identity,
+        community: str,
+        instance: str = "",
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """`clock` gives milliseconds since the epoch."""
+        self.store: Final = store
+        self.ballot: Final = Ballot(store, identity, community, instance, clock)
+        self._identity = identity
+        self._clock = clock
+
+    async def load(self, run: str) -> Loaded:
+        """The run; `not_found` where none is kept, `invalid_signature` where it was altered."""
+        kept = await self.store.load(run) if ids.is_ulid(run) else None
+        if kept is None:
+            raise HearthNetError(
+                "not_found",
+                f"there is no run {run[:40]!r} here; runs are kept for a day: hearthnet runs list",
+            )
+        return Loaded(unseal(kept.data, run, self._identity), kept.revision)
+
+    async def listing(self) -> Listing:
+        """Every run that is kept."""
+        runs, altered = [], []
+        for run in reversed(await self.store.runs()):
+            try:
+                runs.append((await self.load(run)).record)
+            except HearthNetError as error:
+                if error.code == "invalid_signature":
+                    altered.append(run)
+                elif error.code != "not_found":
+                    raise
+        return Listing(runs, altered)
+
+    async def page(self, run: str) -> RunPage:
+        """Proposed, shown, decided, executed and the result of each of its calls, in one answer."""
+        record = (await self.load(run)).record
+        said = await self.said(record)
+        since = min((one.since for one in said.values()), default=None)
+        log = [] if since is None else await self.store.noted(run, since)
+        return RunPage(record, said, log)
+
+    async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
+        """What people said about its calls, by confirmation id."""
+        found = {one.asked.confirmation_id: await self.ballot.find(one.asked) for one in record.effects}
+        return {name: said for name, said in found.items() if said is not None}
+
+    async def waiting(self, record: RunRecord) -> list[Pending]:
+        """The calls about which nobody has said anything, and still can."""
+        said, now = await self.said(record), self._clock()
+        return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
+
+    async def decide(
+        self, run: str, call: str, decision: Decision, *, via: str, shown: str | None = None
+    ) -> Taken:
+        """Decides about `call` (its tool call id or confirmation id), which was seen with the digest `shown`.
+
+        What was decided before stands and is returned, `repeated`. Raises `not_found` for a run or call there
+        is not, `unauthorized` where something else was shown than what waits, `expired` for a yes that comes
+        too late (a no is kept), `bad_request` for an edit that is not valid and a call that waits no more.
+        """
+        record = (await self.load(run)).record
+        effect = record.effect(call)
+        if effect is None:
+            known = ", ".join(one.asked.tool_call_id for one in record.effects) or "none"
+            raise HearthNetError(
+                "not_found", f"the run {run} has no call {call[:40]!r} to decide about; it has: {known}"
+            )
+        asked = effect.asked
+        if shown is not None and shown != asked.arguments_digest:
+            raise HearthNetError(
+                "unauthorized",
+                f"what waits has another digest than what was shown; look again: hearthnet runs show {run}",
+                details={"rule": "arguments", "digest": asked.arguments_digest},
+            )
+        if (earlier := await self.ballot.find(asked)) is not None:
+            await self.ballot.note(earlier)
+            return Taken(earlier, True)
+        self._check_waits(effect, decision)
+        taken = await self.ballot.cast(asked, decision, via, self._allowed(record, asked, decision))
+        await self.store.tell(run)
+        return taken
+
+    def _check_waits(self, effect: EffectRecord, decision: Decision) -> None:
+        late = effect.status == "expired" and isinstance(decision, Deny)
+        if effect.status == "pending" or late:
+            return
+        if effect.status == "expired":
+            raise HearthNetError("expired", f"the question about {effect.asked.name} has expired; ask again")
+        raise HearthNetError(
+            "bad_request", f"the call {effect.asked.tool_call_id} does not wait any more: {effect.status}"
+        )
+
+    def _allowed(self, record: RunRecord, asked: Pending, decision: Decision) -> str:
+        """The digest of what `decision` allows to be sent."""
+        if not isinstance(decision, Edit):
+            return asked.arguments_digest
+        prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
+        if not isinstance(prepared, Prepared):
+            raise HearthNetError("bad_request", prepared)
+        return prepared.arguments_digest
+
+    async def cancel(self, run: str) -> RunRecord:
+        """Ends the run, also where another process drives it; each open call gets a result that says so.
+
+        Raises `bad_request` where it has ended, or another process was faster.
+        """
+        loaded = await self.load(run)
+        check_open(loaded.record, self._clock())
+        toolbox = toolbox_of(loaded.record)
+        keeper = Keeper(self.store, self._identity, self.ballot, toolbox, *loaded)
+        ToolLoop(keeper.state, toolbox).feed(Cancel(now=self._clock()))
+        await keeper.save()
+        await keeper.tell()
+        return keeper.record
+
+
+def toolbox_of(record: RunRecord) -> Toolbox:
+    """The tools of a saved run; `schema_mismatch` where they do something else than when it was saved."""
+    toolbox = Toolbox(record.tools)
+    if contracts_digest(toolbox) != record.contracts:
+        raise HearthNetError(
+            "schema_mismatch",
+            f"the tools of the run {record.run} have changed since it was saved; cancel it and ask again",
+            details={"run": record.run},
+        )
+    return toolbox
+
+
+def check_open(record: RunRecord, now: int) -> None:
+    """Raises `bad_request` where the run has ended, `expired` where it is too old to go on with."""
+    if record.ended:
+        raise HearthNetError("bad_request", f"the run {record.run} has ended; ask anew")
+    if now >= record.expires_at:
+        raise HearthNetError("expired", f"the run {record.run} is older than a day; ask anew")
+
+
+def yes_or_no(approve: bool, reason: str = "") -> Decision:
+    """The decision that a plain yes or no is."""
+    return Approve() if approve else Deny(reason)
+
+
+def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> str:
+    """How a call stands at `now`: also what was decided or has expired since the run was saved."""
+    if effect.status not in _SEEN:
+        return effect.status
+    if said is not None:
+        return said.word
+    return "expired" if now >= effect.asked.expires_at else effect.status
+
+
+def plain(said: SignedDecision) -> dict[str, object]:
+    """A decision as JSON: who, how, when, about what."""
+    fields: dict[str, object] = msgspec.to_builtins(said)
+    return {"word": said.word, **fields}

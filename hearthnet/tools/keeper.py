@@ -1,0 +1,159 @@
+"""Keeps one run that is driven here: saves it, and notices what others do about it (docs/decisions/0070).
+
+Whoever drives a run has its revision. A save that finds another one ends the driving, without anything more
+being done: somebody else answers for the run now.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.asking import pending_of
+from hearthnet.tools.decision import Ballot
+from hearthnet.tools.events import Decided
+from hearthnet.tools.run_record import RunRecord, seal, unseal
+from hearthnet.tools.run_store import RunStore, Stop, Superseded, Wake
+from hearthnet.tools.state import CallPhase, CallState, RunState
+from hearthnet.tools.toolbox import Prepared, Toolbox
+from hearthnet.tools.types import Decision, Edit, Pending
+from hearthnet.trust.keys import Identity
+
+TAKEN_OVER: Final = "taken_over"
+_log: Final = logging.getLogger("hearthnet.tools")
+
+
+class Keeper:
+    """The record of one run and its place in the store."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        identity: Identity,
+        ballot: Ballot,
+        toolbox: Toolbox,
+        record: RunRecord,
+        revision: int = 0,
+    ) -> None:
+        """`revision` is that of `record`, 0 for a run that was never saved."""
+        self.record = record
+        self._store = store
+        self._identity = identity
+        self._ballot = ballot
+        self._toolbox = toolbox
+        self._revision = revision
+        self._key = identity.runs_key()
+        self._point: Any = None
+        self._calls: dict[str, CallState] = {}
+        self.writer = record.writer = ids.new_ulid()
+
+    @property
+    def state(self) -> RunState:
+        """The run as it stands."""
+        return self.record.state
+
+    @property
+    def saved(self) -> bool:
+        """Whether the run is in the store."""
+        return self._revision > 0
+
+    def due(self) -> bool:
+        """Whether the run has come to another decision point since it was saved.
+
+        A run that has called nothing yet is not saved: there is nothing in it but the question.
+        """
+        return self.state.call_count > 0 and self._here() != self._point
+
+    async def save(self) -> None:
+        """Saves the run as it stands.
+
+        Raises `bad_request` (`taken_over`) where another process has saved it since, `partition`,
+        `capacity_exceeded` and `payload_too_large` where it is not on the disk.
+        """
+        point = self._here()
+        self._calls |= {call.id: call for call in self.state.calls}
+        self.record.note(list(self._calls.values()))
+        self.record.saved_at = now_ms()
+        try:
+            self._revision = await self._store.save(
+                self.record.run, seal(self.record, self._key), self._revision
+            )
+        except Superseded:
+            raise taken_over(self.record.run) from None
+        self._calls = {name: call for name, call in self._calls.items() if call.open}
+        self._point = point
+
+    def skip(self) -> None:
+        """Leaves this decision point unsaved."""
+        self._point = self._here()
+
+    def _here(self) -> Any:
+        state = self.state
+        return state.phase, state.iteration, [(call.id, call.phase, call.edits) for call in state.calls]
+
+    # --- others
+
+    async def watch(self, wake: Wake) -> Stop:
+        """Calls `wake` when somebody else has done something about the run."""
+        return await self._store.watch(self.record.run, wake)
+
+    async def tell(self) -> None:
+        """Lets the process that drove the run so far know; where that fails, its next save does."""
+        try:
+            await self._store.tell(self.record.run)
+        except HearthNetError as error:
+            _log.warning("run %s: %s", self.record.run, error.message)
+
+    async def check(self) -> None:
+        """Raises `bad_request` (`taken_over`) where another process has saved the run since."""
+        kept = await self._store.load(self.record.run)
+        if kept is None or kept.revision <= self._revision:
+            return
+        if unseal(kept.data, self.record.run, self._identity).writer != self.writer:
+            raise taken_over(self.record.run)
+
+    async def said(self) -> list[Decided]:
+        """What was decided about the calls that wait, by whomever; what is returned is on record.
+
+        A decision about something else than what was shown counts for nothing.
+        """
+        found = []
+        for call in list(self.state.calls):
+            if call.phase is CallPhase.PENDING:
+                asked = pending_of(self.state.run, call)
+                said = await self._ballot.find(asked)
+                if said is not None and said.shown == asked.arguments_digest:
+                    await self._ballot.note(said)
+                    found.append(said.event)
+        return found
+
+    async def decide(self, asked: Pending, decision: Decision) -> Decided | None:
+        """Writes down what the person here decided; what stands now, or None where it needs no record.
+
+        An edit that is not valid and a yes that comes too late are no decisions: the loop deals with them.
+        """
+        digest = asked.arguments_digest
+        if isinstance(decision, Edit):
+            prepared = self._toolbox[asked.name].prepare(decision.arguments, asked.client_id)
+            if not isinstance(prepared, Prepared):
+                return None
+            digest = prepared.arguments_digest
+        try:
+            taken = await self._ballot.cast(asked, decision, self.record.via, digest)
+        except HearthNetError as error:
+            if error.code != "expired":
+                raise
+            return None
+        return taken.said.event
+
+
+def taken_over(run: str) -> HearthNetError:
+    """The error of a process that drives a run no more."""
+    return HearthNetError(
+        "bad_request",
+        f"another process drives the run {run} now and goes on with it; see: hearthnet runs show {run}",
+        details={"rule": TAKEN_OVER, "run": run},
+    )

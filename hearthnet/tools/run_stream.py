@@ -1,0 +1,168 @@
+"""Runs kept in the node's own JetStream (docs/decisions/0070; wire.md, "Records that must survive").
+
+rn.run.<run>                      the run as it was saved last, sealed
+rn.said.<run>.<confirmation id>   a signed decision, once
+rn.wake.<run>                     not stored: something was decided, or the run was taken over
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.bus.store import Store
+from hearthnet.errors import HearthNetError
+from hearthnet.service import stored
+from hearthnet.service.audit import AuditLog
+from hearthnet.service.stored import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.tools.run_store import Kept, Stop, Superseded, Wake, entries_of
+from hearthnet.trust import audit
+from hearthnet.trust.audit import Entry
+from hearthnet.trust.keys import Identity
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+STREAM: Final = "RUNS"
+WRITE_SECONDS: Final = 15.0
+"""How long a write is tried again: longer than a server takes to come back."""
+READ_SECONDS: Final = 10.0
+_ONCE_SECONDS: Final = 2.0
+_RUN: Final = "rn.run."
+_WHAT: Final = "the store of runs"
+_PAUSE_SECONDS: Final = 0.1
+
+
+class StoredRuns:
+    """The runs of the node whose store this is; `RunStore` says what each method does."""
+
+    def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
+        """`room` is asked before something is written."""
+        self._store = store
+        self._room = room or Room(None)
+        self._audit = AuditLog(store, identity, self._room)
+
+    async def load(self, run: str) -> Kept | None:
+        """As `RunStore.load`."""
+        found = await self._last(_RUN + run)
+        return None if found is None else Kept(found.data, found.sequence)
+
+    async def save(self, run: str, data: bytes, revision: int) -> int:
+        """As `RunStore.save`."""
+        # A run that is under way may still say how it ended, where a new one would find no room.
+        return await self._write(_RUN + run, data, revision, share=BEGUN_SHARE if revision else 1.0)
+
+    async def runs(self) -> list[str]:
+        """As `RunStore.runs`."""
+        async with stored.answering(_WHAT):
+            info = await self._store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
+        return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
+
+    async def said(self, run: str, confirmation_id: str) -> bytes | None:
+        """As `RunStore.said`."""
+        found = await self._last(_said(run, confirmation_id))
+        return None if found is None else found.data
+
+    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+        """As `RunStore.say`."""
+        with contextlib.suppress(Superseded):
+            await self._write(_said(run, confirmation_id), data, 0, share=BEGUN_SHARE)
+            return data
+        return await self.said(run, confirmation_id) or data
+
+    async def watch(self, run: str, wake: Wake) -> Stop:
+        """As `RunStore.watch`."""
+
+        async def heard(_message: Msg) -> None:
+            wake()
+
+        async with stored.answering(_WHAT):
+            subscription = await self._store.link.client.subscribe(_wake(run), cb=heard)
+
+        async def stop() -> None:
+            with contextlib.suppress(HearthNetError):
+                async with stored.answering(_WHAT):
+                    await subscription.unsubscribe()
+
+        return stop
+
+    async def tell(self, run: str) -> None:
+        """As `RunStore.tell`."""
+        async with stored.answering(_WHAT):
+            await self._store.link.client.publish(_wake(run), b"")
+            await self._store.link.client.flush()
+
+    async def place(self) -> int:
+        """As `RunStore.place`."""
+        return (await self._audit.end()).sequence
+
+    async def note(self, entry: Entry, since: int) -> int:
+        """As `RunStore.note`."""
+        return await self._audit.append_once(entry, since, WRITE_SECONDS)
+
+    async def noted(self, run: str, since: int) -> list[Entry]:
+        """As `RunStore.noted`."""
+        log: list[Entry] = []
+        async for batch in self._audit.lines(since, await self.place()):
+            log += [audit.read(message.data) for message in batch]
+        return entries_of(run, log)
+
+    async def _last(self, subject: str) -> Message | None:
+        """The newest message; asked for again where the server takes a while to come back."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + READ_SECONDS
+        while True:
+            try:
+                return await stored.last(self._store, STREAM, subject, _WHAT, _ONCE_SECONDS)
+            except HearthNetError:
+                if clock() >= until:
+                    raise
+            await stored.reconnected(self._store, until - clock())
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _write(self, subject: str, data: bytes, revision: int, *, share: float) -> int:
+        """Appends where the subject's last message is the one with number `revision`.
+
+        No two callers write the same bytes: where an answer was lost, what stands there tells whose it is.
+        """
+        from nats.js import api
+
+        limit = self._store.link.client.max_payload
+        if len(data) > limit:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the run has {len(data)} bytes to save, the server takes {limit}; ask with less in it",
+                details={"limit": limit},
+            )
+        await self._room.check(share)
+        clock = asyncio.get_running_loop().time
+        until = clock() + WRITE_SECONDS
+        unsure = False
+        while (left := until - clock()) > 0:
+            expected = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): str(revision)}
+            try:
+                ack = await stored.write(self._store, STREAM, subject, data, expected=expected, seconds=left)
+            except Taken:
+                now = await self._last(subject) if unsure else None
+                if now is None or now.data != data:
+                    raise Superseded from None
+                return now.sequence
+            except Unanswered:
+                unsure = True
+                self._room.unwritten()
+                await self._room.check(share)
+                await stored.reconnected(self._store, until - clock())
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                self._room.written()
+                return int(ack.seq)
+        raise HearthNetError("partition", f"{_WHAT} did not answer in time; is the node running?")
+
+
+def _said(run: str, confirmation_id: str) -> str:
+    return f"rn.said.{run}.{confirmation_id}"
+
+
+def _wake(run: str) -> str:
+    return f"rn.wake.{run}"

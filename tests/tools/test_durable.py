@@ -1,0 +1,295 @@
+"""Runs that outlive their process, with a scripted bus (docs/decisions/0070)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.run_store import MemoryRuns
+from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from tests.tools.bench import paired
+from tests.tools.keeping import POST, POSTED, QUESTION, WANTS, Node
+from tests.tools.scripted import calls, done, gives, says
+
+pytestmark = pytest.mark.asyncio
+
+
+def node(*more: Any, tools: Any = None) -> Node:
+    return Node(MemoryRuns(), WANTS, [says("Posted."), done()], *more, tools=tools)
+
+
+async def suspended(node: Node) -> str:
+    """A run that waits for a yes, its process gone."""
+    answer = await node.executor().run_chat_with_tools(QUESTION)
+    assert answer["requires_follow_up"] is True
+    return str(answer["run"])
+
+
+@pytest.mark.req("RUN-5")
+async def test_a_suspended_run_is_resumed_with_decisions_by_another_process() -> None:
+    home = node()
+    run = await suspended(home)
+    assert home.posts == []
+    message = await home.executor().resume(run, {"p": Approve()})
+    assert message == {"role": "assistant", "content": "Posted."}
+    (post,) = home.posts
+    assert post.run == run
+    paired(home.bus.requests[-1]["messages"])
+    record = (await home.desk().load(run)).record
+    assert record.ended
+    assert [effect.status for effect in record.effects] == ["completed"]
+    with pytest.raises(HearthNetError, match="has ended") as caught:
+        await home.executor().resume(run)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("RUN-5")
+async def test_an_effect_is_claimed_in_the_store_before_it_is_sent() -> None:
+    seen: list[str] = []
+
+    async def look(_body: dict[str, Any]) -> dict[str, Any]:
+        record = (await home.desk().listing()).runs[0]
+        seen.extend(effect.status for effect in record.effects)
+        return POSTED
+
+    home = node(tools={"market.post@1.0": look})
+    run = await suspended(home)
+    await home.executor().resume(run, {"p": Approve()})
+    assert seen == ["claimed"]
+
+
+@pytest.mark.req("RUN-7")
+async def test_of_two_resumes_at_once_one_goes_on_and_the_other_is_told() -> None:
+    home = node()
+    run = await suspended(home)
+    await home.desk().decide(run, "p", Approve(), via="test")
+    results = await asyncio.gather(
+        home.executor().resume(run), home.executor().resume(run), return_exceptions=True
+    )
+    (message,) = [one for one in results if isinstance(one, dict)]
+    (error,) = [one for one in results if isinstance(one, HearthNetError)]
+    assert message["content"] == "Posted."
+    assert (error.code, error.details["rule"]) == ("bad_request", "taken_over")
+    assert "hearthnet runs show" in error.message
+    assert len(home.posts) == 1
+
+
+@pytest.mark.req("RUN-7")
+async def test_a_process_whose_run_was_taken_over_stops_without_doing_anything_more() -> None:
+    """It had sent the effect and waits; the other one repeats it under the same key."""
+    hangs, sent = asyncio.Event(), asyncio.Event()
+
+    async def slow(_body: dict[str, Any]) -> dict[str, Any]:
+        sent.set()
+        await hangs.wait()
+        return POSTED
+
+    home = node(tools={"market.post@1.0": slow})
+    run = await suspended(home)
+    first = asyncio.create_task(home.executor().resume(run, {"p": Approve()}))
+    await sent.wait()
+    hangs.set()
+    second = await home.executor().open_saved(run)
+    with pytest.raises(HearthNetError, match="another process drives"):
+        await first
+    outcome = await second.drive()
+    assert outcome.message["content"] == "Posted."
+    assert len({post.idempotency_key for post in home.posts}) == 1
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
+    home = node()
+    asked = asyncio.Event()
+
+    async def nobody_answers(_pending: Pending) -> Decision | None:
+        asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    run = home.executor().open_run(QUESTION, decide=nobody_answers)
+    driving = asyncio.create_task(run.drive())
+    await asked.wait()
+    taken = await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
+    assert not taken.repeated
+    assert (await driving).message["content"] == "Posted."
+    assert len(home.posts) == 1
+
+
+@pytest.mark.req("RUN-6")
+async def test_what_is_decided_here_is_written_down_and_the_first_word_stands() -> None:
+    home = node()
+
+    async def too_late(pending: Pending) -> Decision:
+        await home.desk().decide(pending.run, "p", Deny("no, really"), via="elsewhere")
+        return Approve()
+
+    await home.executor(via="terminal").run_chat_with_tools(QUESTION, decide=too_late)
+    assert home.posts == []
+    assert "no, really" in home.bus.requests[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.req("RUN-6")
+async def test_an_edit_is_kept_with_what_it_sends() -> None:
+    home = node()
+    run = await suspended(home)
+    with pytest.raises(HearthNetError, match="invalid_arguments") as caught:
+        await home.desk().decide(run, "p", Edit({**POST, "title": ""}), via="test")
+    assert caught.value.code == "bad_request"
+    taken = await home.desk().decide(run, "p", Edit({**POST, "title": "Sieve"}), via="test")
+    assert taken.said.word == "edited"
+    await home.executor().resume(run)
+    (post,) = home.posts
+    assert post.body["input"]["title"] == "Sieve"
+    assert post.approval.arguments_digest == taken.said.digest != taken.said.shown
+
+
+@pytest.mark.req("RUN-6")
+async def test_an_edit_at_the_terminal_that_is_not_valid_is_asked_again() -> None:
+    home = node()
+    answers: list[Decision] = [Edit({**POST, "title": ""}), Edit({**POST, "title": "Sieve"})]
+    problems: list[str] = []
+
+    async def decide(pending: Pending) -> Decision:
+        problems.append(pending.problem)
+        return answers.pop(0)
+
+    await home.executor().run_chat_with_tools(QUESTION, decide=decide)
+    assert [bool(problem) for problem in problems] == [False, True]
+    assert [post.body["input"]["title"] for post in home.posts] == ["Sieve"]
+
+
+@pytest.mark.req("RUN-8")
+async def test_wrong_decisions_are_refused_with_what_to_do() -> None:
+    home = node()
+    run = await suspended(home)
+    desk = home.desk()
+    for given, code, words in (
+        (("01JZZZZZZZZZZZZZZZZZZZZZ09", "p"), "not_found", "hearthnet runs list"),
+        (("no run at all", "p"), "not_found", "hearthnet runs list"),
+        ((run, "q"), "not_found", "it has: p"),
+    ):
+        with pytest.raises(HearthNetError, match=words) as caught:
+            await desk.decide(*given, Approve(), via="test")
+        assert caught.value.code == code
+    with pytest.raises(HearthNetError, match="look again") as caught:
+        await desk.decide(run, "p", Approve(), via="test", shown="blake3:other")
+    assert caught.value.code == "unauthorized"
+    await home.desk().cancel(run)
+    with pytest.raises(HearthNetError, match="does not wait any more: cancelled"):
+        await desk.decide(run, "p", Approve(), via="test")
+    assert home.posts == []
+
+
+@pytest.mark.req("RUN-8")
+async def test_a_late_yes_is_refused_and_a_late_no_is_kept() -> None:
+    home = node()
+    run = await suspended(home)
+    (asked,) = (await home.desk().load(run)).record.pending
+    late = home.desk(clock=lambda: asked.expires_at)
+    assert await late.waiting((await late.load(run)).record) == []
+    with pytest.raises(HearthNetError, match="has expired") as caught:
+        await late.decide(run, "p", Approve(), via="test")
+    assert caught.value.code == "expired"
+    assert (await late.decide(run, "p", Deny(), via="test")).said.word == "denied"
+    await home.executor().resume(run)
+    assert home.posts == []
+    record = (await home.desk().load(run)).record
+    assert [effect.status for effect in record.effects] == ["denied"]
+
+
+@pytest.mark.req("RUN-9")
+async def test_cancel_ends_a_run_that_nobody_drives_and_every_call_has_a_result() -> None:
+    home = node()
+    run = await suspended(home)
+    record = await home.desk().cancel(run)
+    assert [effect.status for effect in record.effects] == ["cancelled"]
+    paired(record.state.messages)
+    with pytest.raises(HearthNetError, match="has ended"):
+        await home.desk().cancel(run)
+    # A new message goes on from there.
+    asked = [*record.state.messages, {"role": "user", "content": "Something else, then."}]
+    await home.executor().run_chat_with_tools({"params": {}, "input": {"messages": asked}})
+    paired(home.bus.requests[-1]["messages"])
+
+
+@pytest.mark.req("RUN-9")
+async def test_cancel_from_elsewhere_ends_a_run_that_is_driven() -> None:
+    home = node()
+    asked = asyncio.Event()
+
+    async def nobody_answers(_pending: Pending) -> Decision | None:
+        asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    run = home.executor().open_run(QUESTION, decide=nobody_answers)
+    driving = asyncio.create_task(run.drive())
+    await asked.wait()
+    await home.desk().cancel(run.run)
+    with pytest.raises(HearthNetError, match="another process drives"):
+        await driving
+    assert home.posts == []
+
+
+@pytest.mark.req("RUN-10")
+async def test_who_approved_is_one_question() -> None:
+    home = node()
+    run = await suspended(home)
+    await home.desk().decide(run, "p", Approve(), via="hearthnet runs approve")
+    await home.desk().decide(run, "p", Deny(), via="somebody later")
+    await home.executor().resume(run)
+    page = await home.desk().page(run)
+    (effect,) = page.record.effects
+    (said,) = page.said.values()
+    assert (said.word, said.by, said.via) == (
+        "approved",
+        home.peer.identity.node_id,
+        "hearthnet runs approve",
+    )
+    assert said.shown == said.digest == effect.asked.arguments_digest
+    assert 0 < effect.proposed_at <= said.time <= effect.claimed_at <= effect.ended_at
+    assert effect.result.startswith("blake3:")
+    (entry,) = page.log
+    assert (entry.kind, entry.code, entry.call) == ("decided", "approved", said.confirmation_id)
+    assert (entry.run, entry.digest, entry.principal) == (run, said.digest, said.by)
+
+
+@pytest.mark.req("RUN-10")
+async def test_a_decision_is_on_record_once_however_many_say_it_at_once() -> None:
+    home = node()
+    run = await suspended(home)
+    desks = [home.desk() for _ in range(5)]
+    taken = await asyncio.gather(*(desk.decide(run, "p", Approve(), via="test") for desk in desks))
+    assert len({one.said for one in taken}) == 1
+    assert sum(not one.repeated for one in taken) == 1
+    await home.executor().resume(run)
+    assert [entry.kind for entry in (await home.desk().page(run)).log] == ["decided"]
+
+
+@pytest.mark.req("RUN-11")
+async def test_a_run_that_calls_nothing_is_not_kept_and_one_that_reads_is() -> None:
+    home = Node(
+        MemoryRuns(),
+        [says("Hello."), done()],
+        [calls("search_corpus", {"query": "w"}), done("tool_calls")],
+        [says("Found."), done()],
+        tools={"rag.query@1.0": gives({"chunks": []})},
+    )
+    await home.executor().run_chat_with_tools(QUESTION)
+    assert (await home.desk().listing()).runs == []
+    await home.executor().run_chat_with_tools(QUESTION)
+    (record,) = (await home.desk().listing()).runs
+    assert record.ended
+    assert record.effects == []
+
+
+async def test_an_executor_without_a_store_resumes_nothing() -> None:
+    home = node()
+    home.store = None  # type: ignore[assignment]
+    assert (await home.executor().run_chat_with_tools(QUESTION))["requires_follow_up"] is True
+    with pytest.raises(HearthNetError, match="keeps no runs"):
+        await home.executor().resume("01JZZZZZZZZZZZZZZZZZZZZZ09")
