@@ -12,17 +12,22 @@ import json
 from typing import Any, Final
 
 import blake3
+import msgspec
 
 from hearthnet.tools.state import CallPhase, CallState, Remembered, RunState
 
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
 MOST_BYTES: Final = 262_144
 """Of all that a run remembers; what goes beyond is asked again."""
 
 
 def fingerprint(*parts: Any) -> str:
     """Equal for equal JSON values, whatever a model has put into them."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-    return blake3.blake3(text.encode("ascii")).hexdigest()
+    try:
+        text = _SORTED.encode(parts)
+    except (UnicodeEncodeError, RecursionError, TypeError, OverflowError):
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str).encode("ascii")
+    return blake3.blake3(text).hexdigest()
 
 
 class Memory:

@@ -184,6 +184,8 @@ class ToolRun:
         now = self._clock.now_ms()
         if due is not None and due <= now:
             return Tick(now=now)
+        if not self._events.empty():
+            return self._taken(self._events.get_nowait())
         try:
             async with asyncio.timeout(None if due is None else (due - now) / 1000):
                 event = await self._events.get()

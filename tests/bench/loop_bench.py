@@ -21,7 +21,7 @@ from tests.bench.bus_bench import UNLIMITED
 from tests.bench.figures import ROUNDS, Figure
 from tests.bench.loop_ports import BODY, NoBus, OverTheBus, executor, ours
 from tests.bench.loop_rivals import RIVALS, TOOLS, Turn
-from tests.bench.loop_turn import ANSWER, CALLS, declared, declared_slow, slow_calls
+from tests.bench.loop_turn import ANSWER, CALLS, declared, declared_own, declared_slow, slow_calls
 from tests.bench.rivals import answering
 from tests.helpers.mesh import Mesh, start_mesh
 
@@ -59,7 +59,7 @@ async def _providers(mesh: Mesh) -> AsyncIterator[None]:
 
 async def _figures(bus: Bus, turns: int) -> list[Figure]:
     ways = {name: make(TOOLS) for name, make in RIVALS.items()}
-    ways["ours"] = ours(NoBus(), declared())
+    ways["ours"] = ours(NoBus(), declared_own())
     ways["bus"] = ours(OverTheBus(bus), declared())
     ways["bus_model"] = ours(bus, declared())
     took = await in_turns(ways, turns)

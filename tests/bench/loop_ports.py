@@ -10,11 +10,12 @@ from typing import Any, Self
 import msgspec
 
 from hearthnet.bus.bus import Bus
+from hearthnet.tools.client import ClientResult
 from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.types import ToolDefinition
+from hearthnet.tools.types import ToolDefinition, Wanted
 from hearthnet.trust.keys import Identity
 from tests.bench.loop_rivals import Turn
-from tests.bench.loop_turn import ANSWER, CALLS, META, QUESTION, RESULTS, declared
+from tests.bench.loop_turn import ANSWER, CALLS, QUESTION, RESULTS
 
 Calls = Sequence[tuple[str, str, dict[str, Any]]]
 BODY: dict[str, Any] = {"params": {}, "input": {"messages": [{"role": "user", "content": QUESTION}]}}
@@ -27,13 +28,6 @@ class Frame(msgspec.Struct, frozen=True):
 
     event: str
     data: dict[str, Any]
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The reply of a tool."""
-
-    output: Any
-    meta: dict[str, Any]
 
 
 class Script:
@@ -88,21 +82,11 @@ class _Owner:
 
 
 class NoBus(ScriptedModel):
-    """Tools of this process that return at once."""
+    """Nobody but the model: every tool is one of the application's own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.peer = _Owner()
-        results = {tool.bound_capability: RESULTS[tool.name] for tool in declared()}
-        self._answers = {name: Answer(result, META) for name, result in results.items()}
-
-    async def call(self, capability: str, body: dict[str, Any], **_: Any) -> Answer:
-        """As `Bus.call`."""
-        return self._answers[capability.partition("@")[0]]
-
-    async def offers(self, capability: str | None = None) -> list[Any]:
-        """As `Bus.offers`."""
-        return []
 
 
 class OverTheBus(ScriptedModel):
@@ -119,13 +103,19 @@ def executor(port: Any, tools: list[ToolDefinition]) -> ToolExecutor:
 
 
 def ours(port: Any, tools: list[ToolDefinition]) -> Turn:
-    """`run_chat_with_tools`, with a listener that is told of every frame."""
+    """`run_chat_with_tools`, with a listener that is told of every frame; tools that are bound to no
+    capability are run here, and return at once.
+    """
     runs = executor(port, tools)
 
     async def show(_frame: dict[str, Any]) -> None:
         pass
 
+    async def run_tool(wanted: Wanted) -> ClientResult:
+        return ClientResult(RESULTS[wanted.name])
+
     async def turn() -> str:
-        return str((await runs.run_chat_with_tools(BODY, stream_to=show))["content"])
+        message = await runs.run_chat_with_tools(BODY, stream_to=show, run_tool=run_tool)
+        return str(message["content"])
 
     return turn

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import structs
+
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.types import ToolDefinition
 
@@ -51,6 +53,14 @@ META: Final[dict[str, Any]] = {"corpus": CORPUS, "embedding_model": None, "ms": 
 def declared() -> list[ToolDefinition]:
     """The four tools, as an application declares them."""
     return builtin_tools(NAMES, {"search_corpus": {"corpus": CORPUS}})
+
+
+def declared_own() -> list[ToolDefinition]:
+    """The same four as tools of the application's own process, bound to no capability."""
+    return [
+        structs.replace(tool, bound_capability=None, bound_version=None, bound_params={})
+        for tool in declared()
+    ]
 
 
 def declared_slow() -> list[ToolDefinition]:
