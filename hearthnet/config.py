@@ -62,6 +62,11 @@ class Home:
         return self.path / "hearthnet.toml"
 
     @property
+    def standing_grants(self) -> Path:
+        """What the owner has granted to tools for a while (0600)."""
+        return self.path / "grants.json"
+
+    @property
     def keys(self) -> Path:
         """The folder of the private keys."""
         return self.path / "keys"

@@ -21,6 +21,8 @@ _COMMANDS: Final = (
     "members",
     "revoke",
     "token",
+    "grants",
+    "tools",
     "audit",
     "operator",
     "trace",

@@ -18,6 +18,7 @@ from hearthnet.cli.show import Show
 from hearthnet.config import Home
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.grants import GrantBook
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
     async with await Bus.connect(home, name="cli ask") as bus:
         offered, plan = await _plan(bus, home, question)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
-        run = Run(settings, plan, person)
+        run = Run(settings, plan, person, GrantBook(home.standing_grants))
         try:
             return await run.drive(bus, question.text)
         except HearthNetError as error:
@@ -80,6 +81,7 @@ class Run:
     settings: Settings
     plan: Plan
     person: Person
+    grants: GrantBook
     effects: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that a person had to decide about: how each ended, and the text of its result."""
 
@@ -97,7 +99,7 @@ class Run:
             else:
                 show.frame(frame["event"], frame["data"])
 
-        run = ToolExecutor(bus, list(self.plan.tools)).open_run(
+        run = ToolExecutor(bus, list(self.plan.tools), grants=self.grants).open_run(
             self.plan.request(text), stream_to=hear, decide=self.person.decide
         )
         try:

@@ -92,7 +92,7 @@ def issue(
         **{name: limit for name, limit in limits.items() if limit is not None},
     }
     if only:
-        scope["params_constraints"] = _constraints(only)
+        scope["params_constraints"] = constraints_of(only)
     given = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
     if corpora:
         given["corpora"] = list(corpora)
@@ -179,7 +179,7 @@ def _called(home: Home, node: str) -> str:
     return one_line(node) if known is None else str(known)
 
 
-def _constraints(only: tuple[str, ...]) -> dict[str, list[str]]:
+def constraints_of(only: tuple[str, ...]) -> dict[str, list[str]]:
     """`FIELD=VALUE` by field; a field that stands there twice allows both values."""
     found: dict[str, list[str]] = {}
     for entry in only:

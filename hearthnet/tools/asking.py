@@ -12,10 +12,14 @@ from hearthnet.tools import derive
 from hearthnet.tools.events import (
     Abort,
     AskClient,
+    AskGrant,
     AskPerson,
     ClientAnswered,
     ClientEvent,
     Decided,
+    Granted,
+    GrantEvent,
+    NotGranted,
     PersonEvent,
     Undecided,
 )
@@ -31,10 +35,12 @@ MAX_EDITS: Final = 5
 class Asking(Outcomes):
     """What is asked of people and of the client, and what they answer."""
 
-    def hear(self, event: PersonEvent | ClientEvent) -> None:
+    def hear(self, event: PersonEvent | GrantEvent | ClientEvent) -> None:
         """An answer, or that there is none."""
         if isinstance(event, Decided | Undecided):
             self.hear_person(event)
+        elif isinstance(event, Granted | NotGranted):
+            self.hear_grant(event)
         else:
             self.hear_client(event)
 
@@ -45,6 +51,34 @@ class Asking(Outcomes):
         call.confirmation_id = derive.confirmation_id(state.run, call.id)
         call.shown_at, call.undecided = state.now, False
         call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
+        call.untrusted = state.untrusted
+        call.granting = self._may_be_granted(call)
+        if call.granting:
+            self._out.append(AskGrant(self.pending(call)))
+        else:
+            self._ask(call)
+
+    def _may_be_granted(self, call: CallState) -> bool:
+        """Whether a standing grant may be asked: a no beats it, and so does what others have written."""
+        state = self._state
+        stands = call.name in state.granted and call.name not in state.denied
+        return stands and not state.untrusted and not call.problem
+
+    def hear_grant(self, event: GrantEvent) -> None:
+        """What the standing grants say of one call; of any other call it changes nothing."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or not call.granting or call.phase is not CallPhase.PENDING:
+            return
+        call.granting = False
+        if isinstance(event, Granted) and self._may_be_granted(call):
+            call.grant, call.use = event.grant, event.use
+            call.step(CallStep.APPROVED)
+            text = f"{call.name} runs without a question: a standing grant covers it (use {event.use})"
+            self._emit("notice", {"code": "grant_used", "text": text, "grant": event.grant})
+        else:
+            self._ask(call)
+
+    def _ask(self, call: CallState) -> None:
         pending = self.pending(call)
         self._tell(call, "waiting")
         self._emit("confirmation_required", msgspec.to_builtins(pending))
@@ -62,6 +96,7 @@ class Asking(Outcomes):
         if isinstance(event, Undecided):
             call.undecided = True
         elif isinstance(event.decision, Deny):
+            self._state.denied.append(call.name)
             reason = event.decision.reason
             self._deny(call, f"the user said no: {reason}" if reason else "the user said no")
         else:
@@ -134,6 +169,7 @@ class Asking(Outcomes):
         elif event.now >= call.expires_at:
             self._expire(call)
         else:
+            call.foreign = True
             self._return(call, event.content, {}, is_error=event.is_error)
 
     # --- time
@@ -176,4 +212,5 @@ def pending_of(run: str, call: CallState) -> Pending:
         client_id=call.client_id,
         expires_at=call.expires_at,
         problem=call.problem,
+        untrusted=call.untrusted,
     )

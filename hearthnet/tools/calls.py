@@ -188,6 +188,8 @@ class Calls(Asking):
                 client_id=call.client_id,
                 timeout_ms=min(call.timeout_ms, left),
                 arguments_digest=call.arguments_digest,
+                grant=call.grant,
+                use=call.use,
             )
         )
         data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}
@@ -203,8 +205,10 @@ class Calls(Asking):
             case ToolProgress():
                 self._emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
+                call.foreign = self._toolbox.bound(call.name).foreign
                 self._return(call, event.output, event.meta)
             case ToolFailed():
+                call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)
                 self._settle(call, CallStep.RETURNED, status, text)
             case _:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
 from hearthnet.tools.authority import RunAuthority
-from hearthnet.tools.events import Dispatch, ToolFailed, ToolReturned
+from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
 from hearthnet.tools.outcomes import LOST
-from hearthnet.tools.ports import BusPort, Clock
+from hearthnet.tools.ports import BusPort, Clock, GrantsPort
 from hearthnet.tools.toolbox import BoundTool, Toolbox
+from hearthnet.tools.types import Pending
 from hearthnet.trust.approval import Approval
+from hearthnet.trust.grant import Grant
 
 OnProgress = Callable[[dict[str, Any]], None]
 
@@ -23,17 +26,31 @@ _GRACE_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
+class _Consent(TypedDict, total=False):
+    approval: Approval
+    grant: Grant
+    use: int
+    node: str
+
+
 class Dispatcher:
     """Sends the calls of one run."""
 
     def __init__(
-        self, bus: BusPort, toolbox: Toolbox, authority: RunAuthority, run: str, clock: Clock
+        self,
+        bus: BusPort,
+        toolbox: Toolbox,
+        authority: RunAuthority,
+        run: str,
+        clock: Clock,
+        grants: GrantsPort | None = None,
     ) -> None:
         self._bus = bus
         self._toolbox = toolbox
         self._authority = authority
         self._run = run
         self._clock = clock
+        self._grants = grants
 
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
@@ -57,25 +74,44 @@ class Dispatcher:
     async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
         """Sends `call`; once more where its reply is lost and the provider knows a repetition."""
         tool = self._toolbox.bound(call.name)
-        approval = await self._approval(tool, call)
+        consent = await self._consent(tool, call)
         left = ATTEMPTS_OF_EFFECTS if tool.repeatable_effect else 1
         while True:
             left -= 1
             try:
-                return await self._send(tool, call, approval, on_progress)
+                return await self._send(tool, call, consent, on_progress)
             except HearthNetError as error:
                 if not left or error.code not in LOST:
                     raise
                 _log.warning("no reply to call %s of run %s; repeating it", call.tool_call_id, self._run)
 
-    async def _approval(self, tool: BoundTool, call: Dispatch) -> Approval | None:
-        """Signed where the provider asks for it: a caller may confirm what the contract calls harmless."""
+    async def granted(self, pending: Pending) -> Granted | NotGranted:
+        """Takes a use of a standing grant for `pending`, where one covers it. A broken book is none."""
+        use = None
+        try:
+            if self._grants is not None:
+                tool = self._toolbox.bound(pending.name)
+                use = await asyncio.to_thread(self._grants.take, pending, tool, now_ms())
+        except Exception:
+            _log.exception("the standing grants cannot be asked for run %s", self._run)
+        now, about = self._clock.now_ms(), pending.confirmation_id
+        if use is None:
+            return NotGranted(now=now, confirmation_id=about)
+        return Granted(now=now, confirmation_id=about, grant=use.grant.id, use=use.number)
+
+    async def _consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
+        """Where the provider asks for it: a caller may confirm what the contract calls harmless."""
         if not tool.contract.side_effects:
-            return None
-        return await self._authority.approve(tool, call, self._bus)
+            return {}
+        if not call.grant:
+            return {"approval": await self._authority.approve(tool, call, self._bus)}
+        if self._grants is None:
+            raise HearthNetError("not_found", "there are no standing grants here; ask the person again")
+        grant = await asyncio.to_thread(self._grants.find, call.grant)
+        return {"grant": grant, "use": call.use, "node": grant.provider}
 
     async def _send(
-        self, tool: BoundTool, call: Dispatch, approval: Approval | None, on_progress: OnProgress
+        self, tool: BoundTool, call: Dispatch, consent: _Consent, on_progress: OnProgress
     ) -> tuple[Any, dict[str, Any]]:
         seconds = call.timeout_ms / 1000
         try:
@@ -88,8 +124,8 @@ class Dispatcher:
                     timeout_seconds=seconds,
                     token=self._authority.token(tool),
                     run=self._run,
-                    approval=approval,
                     idempotency_key=call.client_id if tool.effect else "",
+                    **consent,
                 )
                 return reply.output, reply.meta
         except TimeoutError:

@@ -117,6 +117,20 @@ class Decided(_Event, frozen=True, kw_only=True, tag=True):
     decision: Decision
 
 
+class Granted(_Event, frozen=True, kw_only=True, tag=True):
+    """A standing grant says yes: its use `use` was taken for this call. No client can say this."""
+
+    confirmation_id: str
+    grant: str
+    use: int
+
+
+class NotGranted(_Event, frozen=True, kw_only=True, tag=True):
+    """No standing grant covers this call; a person is asked."""
+
+    confirmation_id: str
+
+
 class ClientAnswered(_Event, frozen=True, kw_only=True, tag=True):
     """The client ran a tool of its own: `content` is its result, or with `is_error` what went wrong."""
 
@@ -157,8 +171,9 @@ class Cancel(_Event, frozen=True, kw_only=True, tag=True):
 
 CallEvent = ToolProgress | ToolReturned | ToolFailed
 PersonEvent = Decided | Undecided
+GrantEvent = Granted | NotGranted
 ClientEvent = ClientAnswered | Unanswered
-Event = ModelEvent | CallEvent | PersonEvent | ClientEvent | Start | Resume | Tick | Cancel
+Event = ModelEvent | CallEvent | PersonEvent | GrantEvent | ClientEvent | Start | Resume | Tick | Cancel
 
 
 # --- actions ------------------------------------------------------------------------------------------------
@@ -180,7 +195,9 @@ class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run this call. `arguments_digest` is set where a person confirmed exactly this `body`."""
+    """Run this call. `arguments_digest` is set where a person confirmed exactly this `body`, `grant` and
+    `use` where a standing grant stands for that.
+    """
 
     tool_call_id: str
     name: str
@@ -189,10 +206,18 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     client_id: str
     timeout_ms: int
     arguments_digest: str = ""
+    grant: str = ""
+    use: int = 0
 
 
 class AskPerson(msgspec.Struct, frozen=True, tag=True):
     """Ask whether this call may run; the answer comes back as `Decided` or `Undecided`."""
+
+    pending: Pending
+
+
+class AskGrant(msgspec.Struct, frozen=True, tag=True):
+    """Look whether a standing grant covers this call; the answer comes back as `Granted` or `NotGranted`."""
 
     pending: Pending
 
@@ -232,7 +257,7 @@ class Fail(msgspec.Struct, frozen=True, tag=True):
 
 
 Terminal = Finish | Suspend | Fail
-Action = Emit | AskModel | Dispatch | AskPerson | AskClient | Abort | Terminal
+Action = Emit | AskModel | Dispatch | AskPerson | AskGrant | AskClient | Abort | Terminal
 
 
 def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None:

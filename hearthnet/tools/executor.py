@@ -30,7 +30,7 @@ from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.keeper import Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.outcomes import failure
-from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
+from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, RunTool
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
@@ -68,8 +68,10 @@ class ToolExecutor:
         limits: Limits | None = None,
         store: RunStore | None = None,
         via: str = "decide",
+        grants: GrantsPort | None = None,
     ) -> None:
         """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
+        `grants` are the owner's standing grants; without them every side effect is asked about.
 
         `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
         Raises `bad_request` for a tool that cannot be offered, `not_found` for one bound to no known
@@ -84,6 +86,7 @@ class ToolExecutor:
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
+        self._grants = grants
         self._clock = Clock()
         self._run = ids.new_ulid()
         self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
@@ -219,7 +222,10 @@ class ToolExecutor:
         if len(self._toolbox):
             given["tools"] = self.native_definitions
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
-        state = new_run(ids.new_ulid(), messages, choice, self._limits)
+        granted = self._grants.names() if self._grants is not None else []
+        state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
+        # What a kept thread holds is not seen here.
+        state.untrusted |= "thread_id" in given and given.get("thread_length") != 0
         keeper = None
         if self._store is not None:
             keeper = self._keeper(self._store, self._record(state, request), self._toolbox)
@@ -325,7 +331,7 @@ class ToolExecutor:
         peer = self._bus.peer
         scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
         authority = RunAuthority(peer.identity, peer.community, run, scopes)
-        return Dispatcher(self._bus, toolbox, authority, run, self._clock)
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants)
 
 
 def _scopes(toolbox: Toolbox) -> Scopes:

@@ -58,10 +58,12 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
+    Granted,
     Kept,
     ModelDone,
     ModelEvent,
     ModelFailed,
+    NotGranted,
     PersonEvent,
     Resume,
     Start,
@@ -127,7 +129,7 @@ class ToolLoop:
                     self._hear(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
                 self._calls.hear_tool(event)
-            case Decided() | Undecided() | ClientAnswered() | Unanswered():
+            case Decided() | Undecided() | ClientAnswered() | Unanswered() | Granted() | NotGranted():
                 self._calls.hear(event)
             case Tick():
                 self._calls.lose_patience()
@@ -297,6 +299,7 @@ class ToolLoop:
         state = self.state
         message = {"role": "assistant", "content": "".join(state.text)}
         state.messages += transcript.turn(state) if state.calls else [message]
+        state.untrusted |= bool(state.served) or any(call.foreign for call in state.calls)
         return message
 
     def _finish(self, stop_reason: str) -> None:

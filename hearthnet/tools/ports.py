@@ -9,12 +9,24 @@ from typing import Any, Protocol
 
 from hearthnet.bus.registry import OfferView
 from hearthnet.tools.client import ClientResult
+from hearthnet.tools.grants import Use
+from hearthnet.tools.toolbox import BoundTool
 from hearthnet.tools.types import Decision, Pending, Wanted
 from hearthnet.trust.approval import Approval
+from hearthnet.trust.grant import Grant
 from hearthnet.trust.keys import Identity
 
 Decide = Callable[[Pending], Awaitable[Decision | None]]
 """Asks a person; None where nobody is there. Called for several calls at once when a model makes several."""
+
+
+class GrantsPort(Protocol):
+    """The standing grants of the runs' owner, as `hearthnet.tools.grants.GrantBook` keeps them."""
+
+    def names(self) -> list[str]: ...
+    def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None: ...
+    def find(self, grant_id: str) -> Grant: ...
+
 
 RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
 """Has the client run a tool of its own; None where it is not there."""
@@ -74,7 +86,10 @@ class BusPort(Protocol):
         token: str = "",
         run: str = "",
         approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
         idempotency_key: str = "",
+        node: str = "",
     ) -> AnswerPort: ...
 
     def stream(

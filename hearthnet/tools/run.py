@@ -26,6 +26,7 @@ from hearthnet.tools.events import (
     Abort,
     Action,
     AskClient,
+    AskGrant,
     AskModel,
     AskPerson,
     Cancel,
@@ -222,6 +223,7 @@ class ToolRun:
                     | Emit()
                     | AskModel()
                     | AskPerson()
+                    | AskGrant()
                     | AskClient()
                     | Dispatch()
                 ):
@@ -238,6 +240,8 @@ class ToolRun:
             elif isinstance(action, AskPerson) and action.pending.tool_call_id not in aborted:
                 asking = self._spawn(self._ask(action.pending), action.pending.tool_call_id)
                 self._asking[action.pending.confirmation_id] = asking
+            elif isinstance(action, AskGrant) and action.pending.tool_call_id not in aborted:
+                self._spawn(self._ask_grant(action.pending), action.pending.tool_call_id)
             elif isinstance(action, AskClient) and action.wanted.tool_call_id not in aborted:
                 self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
             elif isinstance(action, Dispatch) and action.arguments_digest and not over:
@@ -372,6 +376,9 @@ class ToolRun:
             self._events.put_nowait(Undecided(now=now, confirmation_id=about))
         else:
             self._events.put_nowait(Decided(now=now, confirmation_id=about, decision=decision))
+
+    async def _ask_grant(self, pending: Pending) -> None:
+        self._events.put_nowait(await self._dispatcher.granted(pending))
 
     async def _ask_client(self, wanted: Wanted) -> None:
         """A client that breaks counts as one that is not there."""

@@ -148,7 +148,8 @@ class CallState(msgspec.Struct, kw_only=True):
     """One tool call of the current turn.
 
     `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
-    `memory_key` is set where an equal call has the same result, `excessive` where it was made too often.
+    `foreign`: its result holds words of others. `memory_key` is set where an equal call has the same result,
+    `excessive` where it was made too often.
     """
 
     id: str
@@ -171,6 +172,11 @@ class CallState(msgspec.Struct, kw_only=True):
     edits: int = 0
     problem: str = ""
     dispatched_at: int = 0
+    granting: bool = False
+    untrusted: bool = False
+    grant: str = ""
+    use: int = 0
+    foreign: bool = False
     memory_key: str = ""
     epoch: int = 0
     excessive: bool = False
@@ -197,7 +203,9 @@ class RunState(msgspec.Struct, kw_only=True):
 
     `messages` is the transcript so far; `calls`, `text`, `thoughts`, `served` (each with how many pieces of
     text came before it) and `aliases` belong to the current turn. `repeats` counts equal calls, `memory`
-    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends.
+    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends. `granted`
+    are the tools with standing grants, `denied` those that a person said no to; `untrusted`: the model was
+    shown what others wrote.
     """
 
     run: str
@@ -220,6 +228,9 @@ class RunState(msgspec.Struct, kw_only=True):
     memory: dict[str, Remembered] = {}
     epoch: int = 0
     records: list[CallRecord] = []
+    granted: list[str] = []
+    denied: list[str] = []
+    untrusted: bool = False
     tokens_in: int = 0
     tokens_out: int = 0
     meta: dict[str, Any] = {}
@@ -244,15 +255,32 @@ class RunState(msgspec.Struct, kw_only=True):
         return record
 
 
-def new_run(run: str, messages: list[dict[str, Any]], tool_choice: ToolChoice, limits: Limits) -> RunState:
-    """A run that has not started. Call ids in `messages` count as used."""
+def new_run(
+    run: str,
+    messages: list[dict[str, Any]],
+    tool_choice: ToolChoice,
+    limits: Limits,
+    granted: list[str] | None = None,
+) -> RunState:
+    """A run that has not started. Call ids in `messages` count as used, and results in them as untrusted.
+
+    `granted` names the tools for which there are standing grants.
+    """
     used = {
         str(call.get("id", ""))
         for message in messages
         for call in message.get("tool_calls", ())
         if isinstance(call, dict)
     }
-    return RunState(run=run, messages=list(messages), tool_choice=tool_choice, limits=limits, used_ids=used)
+    return RunState(
+        run=run,
+        messages=list(messages),
+        tool_choice=tool_choice,
+        limits=limits,
+        used_ids=used,
+        granted=granted or [],
+        untrusted=any(message.get("role") == "tool" for message in messages),
+    )
 
 
 def mermaid() -> str:

@@ -43,6 +43,8 @@ class BoundTool:
         self.effect: Final = definition.side_effects or contract.side_effects
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
+        self.foreign: Final = not contract.side_effects and contract.trust_required != "self"
+        """Whether a result holds words of others: every read that others answer, or fill (decision 0073)."""
         self.memorable: Final = contract.idempotent == "pure" and not self.effect
         self._schema = _compile(definition)
 

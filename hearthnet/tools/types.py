@@ -75,7 +75,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     `arguments` are the flat ones that may be edited; `body` is the complete `{params, input}` that would be
     sent, bound params and the derived `client_id` included, and `arguments_digest` covers exactly that.
     `expires_at` is in milliseconds since the epoch. `problem` says why the question comes again, after an
-    edit that was not valid.
+    edit that was not valid. `untrusted`: the run has read what others wrote, which may have led the model.
     """
 
     confirmation_id: str
@@ -89,6 +89,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str
     expires_at: int
     problem: str = ""
+    untrusted: bool = False
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

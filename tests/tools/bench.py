@@ -23,8 +23,10 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
+    Granted,
     ModelDone,
     ModelFailed,
+    NotGranted,
     Start,
     Suspend,
     Terminal,
@@ -70,8 +72,10 @@ class Bench:
         messages: list[dict[str, Any]] | None = None,
         *,
         start: bool = True,
+        granted: list[str] | None = None,
     ) -> None:
-        self.loop = ToolLoop(new_run(RUN, messages or QUESTION, choice, limits or Limits()), TOOLBOX)
+        state = new_run(RUN, messages or QUESTION, choice, limits or Limits(), granted)
+        self.loop = ToolLoop(state, TOOLBOX)
         self.now = EPOCH
         self.actions: list[Action] = []
         if start:
@@ -120,6 +124,12 @@ class Bench:
 
     def undecided(self, confirmation_id: str) -> list[Action]:
         return self.feed(Undecided(now=self.now, confirmation_id=confirmation_id))
+
+    def granted(self, confirmation_id: str, grant: str = "g", use: int = 1) -> list[Action]:
+        return self.feed(Granted(now=self.now, confirmation_id=confirmation_id, grant=grant, use=use))
+
+    def not_granted(self, confirmation_id: str) -> list[Action]:
+        return self.feed(NotGranted(now=self.now, confirmation_id=confirmation_id))
 
     def answered(self, call_id: str, content: Any, *, is_error: bool = False) -> list[Action]:
         answer = ClientAnswered(now=self.now, tool_call_id=call_id, content=content, is_error=is_error)

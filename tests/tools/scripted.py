@@ -16,9 +16,11 @@ from hearthnet.canonical import digest
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
+from hearthnet.trust import grant as grants
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed, check_binding, check_time
 from hearthnet.trust.authority import Demand, Standing, Token, effective
+from hearthnet.trust.grant import Grant
 from hearthnet.trust.keys import Identity
 from hearthnet.types import split_name
 
@@ -43,10 +45,14 @@ class Sent(msgspec.Struct, frozen=True):
     capability: str
     body: dict[str, Any]
     claims: tokens.Claims
-    approval: Approval | None
+    consent: Approval | tuple[Grant, int] | None
     run: str
     idempotency_key: str
     timeout: float | None
+
+    @property
+    def approval(self) -> Approval | None:
+        return self.consent if isinstance(self.consent, Approval) else None
 
 
 class Peer:
@@ -122,9 +128,13 @@ class ScriptedBus:
         token: str = "",
         run: str = "",
         approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
         idempotency_key: str = "",
+        node: str = "",
     ) -> Answer:
-        self._accept(capability, body, token, approval, run, idempotency_key, timeout_seconds)
+        consent = approval if grant is None else (grant, use)
+        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
         handler = self.tools[capability]
         assert callable(handler)
         return Answer(await handler(body), {"ms": 1})
@@ -137,7 +147,7 @@ class ScriptedBus:
         capability: str,
         body: dict[str, Any],
         token: str,
-        approval: Approval | None,
+        consent: Approval | tuple[Grant, int] | None,
         run: str,
         key: str,
         timeout: float | None,
@@ -153,9 +163,8 @@ class ScriptedBus:
         member = Standing(caller, "member")
         authority = effective(member, Token(claims, member), demand, body)
         if authority.needs_approval:
-            if approval is None:
+            if consent is None:
                 raise HearthNetError("unauthorized", "no approval")
-            check_time(approval, now)
             claimed = Claimed(
                 community=self.peer.community,
                 approver=authority.approver,
@@ -168,8 +177,13 @@ class ScriptedBus:
                 run=run,
                 community_effect=contract.effect_scope == "community",
             )
-            check_binding(approval, claimed)
-        self.calls.append(Sent(capability, body, claims, approval, run, key, timeout))
+            if isinstance(consent, tuple):
+                grants.check_time(consent[0], now)
+                grants.check_binding(*consent, claimed, contract.schema_hash, body)
+            else:
+                check_time(consent, now)
+                check_binding(consent, claimed)
+        self.calls.append(Sent(capability, body, claims, consent, run, key, timeout))
 
 
 def says(text: str) -> Line:

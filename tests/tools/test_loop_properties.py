@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hearthnet.canonical import digest
 from hearthnet.tools.events import (
     AskClient,
+    AskGrant,
     AskModel,
     AskPerson,
     Decided,
@@ -21,6 +22,7 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
+    Granted,
     Start,
     Suspend,
 )
@@ -58,7 +60,9 @@ class Watched(Bench):
         self.standings: dict[str, list[str]] = {}
         self.fresh: set[str] = set()
         self.settled: list[str] = []
-        super().__init__(LIMITS, start=False)
+        self.grants: dict[str, str] = {}
+        self.granted_bodies: dict[str, str] = {}
+        super().__init__(LIMITS, start=False, granted=["market_expire", "market_post", "open_page"])
         self.feed(Start(now=self.now))
 
     def feed(self, event: Event) -> list[Any]:
@@ -66,6 +70,9 @@ class Watched(Bench):
         twin = self._twin().feed(event)
         if isinstance(event, Decided):
             self._note_decision(event)
+        elif isinstance(event, Granted) and event.confirmation_id in self.grants:
+            call = self.grants[event.confirmation_id]
+            self.agreed.setdefault(call, set()).add(self.granted_bodies[call])
         turn = self.loop.state.calls
         actions = super().feed(event)
         self.turn = {call.id: call for call in [*turn, *self.loop.state.calls]}
@@ -96,6 +103,11 @@ class Watched(Bench):
 
     def _check(self, action: object) -> None:
         match action:
+            case AskGrant(pending=pending):
+                assert not self.loop.state.untrusted, "a grant is asked after the words of others were read"
+                self.questions[pending.confirmation_id] = pending
+                self.grants[pending.confirmation_id] = pending.tool_call_id
+                self.granted_bodies[pending.tool_call_id] = pending.arguments_digest
             case AskPerson(pending=pending):
                 self.questions[pending.confirmation_id] = pending
             case Dispatch():
@@ -201,6 +213,11 @@ def _some_question(bench: Watched, pick: int) -> str:
     return known[pick % len(known)]
 
 
+def _some_grant(bench: Watched, pick: int) -> str:
+    known = [*bench.grants, "unknown"]
+    return known[pick % len(known)]
+
+
 PICK = st.integers(0, 9)
 MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda text: lambda b: b.token(text), st.text(max_size=3)),
@@ -222,6 +239,8 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda k, d: lambda b: b.decided(_some_question(b, k), d), PICK, DECISIONS),
     st.builds(lambda k, e: lambda b: b.answered(_some_call(b, k), {}, is_error=e), PICK, st.booleans()),
     st.builds(lambda k: lambda b: b.unanswered(_some_call(b, k)), PICK),
+    st.builds(lambda k: lambda b: b.granted(_some_grant(b, k)), PICK),
+    st.builds(lambda k: lambda b: b.not_granted(_some_grant(b, k)), PICK),
     st.builds(lambda k: lambda b: b.undecided(_some_question(b, k)), PICK),
     st.builds(lambda ms: lambda b: b.later(ms), st.sampled_from([0, 1, 900, 5_000, 9_000, -400])),
 )
@@ -242,6 +261,8 @@ def _let_it_finish(bench: Watched) -> None:
         for call in list(bench.loop.state.calls):
             if call.phase is CallPhase.RUNNING:
                 bench.returned(call.id, {})
+            elif call.phase is CallPhase.PENDING and call.granting:
+                bench.not_granted(call.confirmation_id)
             elif call.phase is CallPhase.PENDING:
                 bench.undecided(call.confirmation_id)
             elif call.phase is CallPhase.WANTED:
