@@ -125,13 +125,16 @@ class RunDesk:
                 "not_found", f"the run {run} has no call {call[:40]!r} to decide about; it has: {known}"
             )
         asked = effect.asked
-        if shown is not None and shown != asked.arguments_digest:
+        earlier = await self.ballot.find(asked)
+        # An edit that was taken has another digest than what its author saw, and may be repeated.
+        seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
+        if shown is not None and shown not in seen:
             raise HearthNetError(
                 "unauthorized",
                 f"what waits has another digest than what was shown; look again: hearthnet runs show {run}",
                 details={"rule": "arguments", "digest": asked.arguments_digest},
             )
-        if (earlier := await self.ballot.find(asked)) is not None:
+        if earlier is not None:
             await self.ballot.note(earlier)
             return Taken(earlier, True)
         self._check_waits(effect, decision)

@@ -148,6 +148,21 @@ async def test_an_edit_is_kept_with_what_it_sends() -> None:
 
 
 @pytest.mark.req("RUN-6")
+async def test_an_edit_whose_answer_was_lost_is_repeated_after_it_was_carried_out() -> None:
+    """Its author still has the digest of what was shown; the run has that of what was sent."""
+    home = node()
+    run = await suspended(home)
+    edit, desk = Edit({**POST, "title": "Sieve"}), home.desk()
+    first = await desk.decide(run, "p", edit, via="test")
+    shown = first.said.shown
+    await home.executor().resume(run)
+    assert (await desk.load(run)).record.effects[0].asked.arguments_digest != shown
+    assert await desk.decide(run, "p", edit, via="test", shown=shown) == (first.said, True)
+    with pytest.raises(HearthNetError, match="look again"):
+        await desk.decide(run, "p", edit, via="test", shown="blake3:other")
+
+
+@pytest.mark.req("RUN-6")
 async def test_an_edit_at_the_terminal_that_is_not_valid_is_asked_again() -> None:
     home = node()
     answers: list[Decision] = [Edit({**POST, "title": ""}), Edit({**POST, "title": "Sieve"})]
