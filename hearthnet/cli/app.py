@@ -14,6 +14,7 @@ _COMMANDS: Final = (
     "up",
     "status",
     "ask",
+    "runs",
     "ingest",
     "caps",
     "call",

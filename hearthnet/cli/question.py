@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus import Bus
 from hearthnet.cli import model_settings, terminal
 from hearthnet.cli.confirm import Person
+from hearthnet.cli.kept import kept_runs
+from hearthnet.cli.model_offer import ModelOffer
 from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
+from hearthnet.cli.text import one_line
 from hearthnet.config import Home
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
+from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook
+from hearthnet.tools.ports import Listener
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
@@ -44,14 +49,39 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
 
     Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
     """
-    async with await Bus.connect(home, name="cli ask") as bus:
+    async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
         offered, plan = await _plan(bus, home, question)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
-        run = Run(settings, plan, person, GrantBook(home.standing_grants))
+        grants = GrantBook(home.standing_grants)
+        executor = ToolExecutor(bus, list(plan.tools), store=runs, via="hearthnet ask", grants=grants)
+
+        async def opened(hear: Listener) -> ToolRun:
+            request = plan.request(question.text)
+            return executor.open_run(request, stream_to=hear, decide=person.decide)
+
         try:
-            return await run.drive(bus, question.text)
+            return await Run(settings, plan).drive(bus, opened)
         except HearthNetError as error:
             raise offered.explained(error, plan) from error
+
+
+async def resume(home: Home, run: str, settings: Settings) -> int:
+    """Goes on with the saved run `run` of the node in `home`, as `ask` would; returns the exit code.
+
+    Raises what `ToolExecutor.open_saved` raises, and the model's error.
+    """
+    async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
+        record = (await RunDesk(runs, bus.peer.identity, bus.peer.community).load(run)).record
+        plan = Plan(ModelOffer(record.request["params"]), tuple(record.tools), "auto")
+        person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
+        grants = GrantBook(home.standing_grants)
+        executor = ToolExecutor(bus, [], store=runs, via="hearthnet runs resume", grants=grants)
+
+        async def opened(hear: Listener) -> ToolRun:
+            return await executor.open_saved(run, stream_to=hear, decide=person.decide)
+
+        waiting = [effect.asked.tool_call_id for effect in record.effects if not effect.ended_at]
+        return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
 
 
 async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan]:
@@ -80,12 +110,10 @@ class Run:
 
     settings: Settings
     plan: Plan
-    person: Person
-    grants: GrantBook
     effects: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that a person had to decide about: how each ended, and the text of its result."""
 
-    async def drive(self, bus: Bus, text: str) -> int:
+    async def drive(self, bus: Bus, opened: Callable[[Listener], Awaitable[ToolRun]]) -> int:
         """Runs to the end and returns the exit code; SIGINT and SIGTERM cancel."""
         show = Show(self.plan)
         if not self.settings.frames:
@@ -99,9 +127,7 @@ class Run:
             else:
                 show.frame(frame["event"], frame["data"])
 
-        run = ToolExecutor(bus, list(self.plan.tools), grants=self.grants).open_run(
-            self.plan.request(text), stream_to=hear, decide=self.person.decide
-        )
+        run = await opened(hear)
         try:
             with _cancelled_by_signals(run), bus.peer.traces.run("ask", run.run):
                 outcome = await run.drive()
@@ -137,10 +163,11 @@ def _code_of_effect(status: str, text: str) -> int:
 
 
 def _how_to_go_on(pending: Pending) -> str:
-    name = pending.capability.partition("@")[0]
+    name, run = pending.capability.partition("@")[0], pending.run
     return (
-        f"{pending.capability} needs a yes, and nobody was there to give it: nothing was sent. Ask again in "
-        f"a terminal, or with --yes-to {name}"
+        f"{pending.capability} needs a yes, and nobody was there to give it: nothing was sent. Within a day: "
+        f"hearthnet runs approve {run} {one_line(pending.tool_call_id)}, then: hearthnet runs resume {run} "
+        f"(or ask again in a terminal, or with --yes-to {name})"
     )
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-import msgspec
-
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
@@ -21,7 +19,7 @@ from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.run_record import EffectRecord, RunRecord, contracts_digest, unseal
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.toolbox import Prepared, Toolbox
-from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.tools.types import Decision, Deny, Edit, Pending
 from hearthnet.trust.audit import Entry
 from hearthnet.trust.keys import Identity
 
@@ -196,11 +194,6 @@ def check_open(record: RunRecord, now: int) -> None:
         raise HearthNetError("expired", f"the run {record.run} is older than a day; ask anew")
 
 
-def yes_or_no(approve: bool, reason: str = "") -> Decision:
-    """The decision that a plain yes or no is."""
-    return Approve() if approve else Deny(reason)
-
-
 def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> str:
     """How a call stands at `now`: also what was decided or has expired since the run was saved."""
     if effect.status not in _SEEN:
@@ -208,9 +201,3 @@ def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> st
     if said is not None:
         return said.word
     return "expired" if now >= effect.asked.expires_at else effect.status
-
-
-def plain(said: SignedDecision) -> dict[str, object]:
-    """A decision as JSON: who, how, when, about what."""
-    fields: dict[str, object] = msgspec.to_builtins(said)
-    return {"word": said.word, **fields}

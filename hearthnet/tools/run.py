@@ -111,6 +111,7 @@ class ToolRun:
         self._keeper = keeper
         self._answers = dict(answers or {})
         self._lost: HearthNetError | None = None
+        self._unwatch: Stop | None = None
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._room = asyncio.Semaphore(_MOST_WAITING)
@@ -132,10 +133,9 @@ class ToolRun:
         A run that is kept also ends with what `Keeper.save` raises: it is as it was saved last, and can be
         resumed.
         """
-        stop: Stop | None = None
         try:
-            if self._keeper is not None:
-                stop = await self._keeper.watch(self._look_soon)
+            if self._keeper is not None and self._keeper.saved:
+                await self._watch(self._keeper)
             actions = self._loop.feed(await self._opening())
             while True:
                 ended = await self._carry_out(actions)
@@ -144,8 +144,12 @@ class ToolRun:
                 actions = self._feed(await self._next_event())
         finally:
             await self._stop_all()
-            if stop is not None:
-                await stop()
+            if self._unwatch is not None:
+                await self._unwatch()
+
+    async def _watch(self, keeper: Keeper) -> None:
+        if self._unwatch is None:
+            self._unwatch = await keeper.watch(self._look_soon)
 
     async def _opening(self) -> Event:
         keeper = self._keeper
@@ -253,6 +257,7 @@ class ToolRun:
         if keeper is None or not keeper.due():
             return
         try:
+            await self._watch(keeper)
             await keeper.save()
         except HearthNetError as error:
             if error.code not in _UNSAVED or any(call.effect for call in keeper.state.calls):

@@ -46,6 +46,7 @@ class EffectRecord(msgspec.Struct, kw_only=True):
     `asked` is what that person is shown: the complete body, its digest, until when. `status` is `pending`,
     `approved`, `claimed` (about to be sent, or sent), or how the call ended (`CallStatus`). Times are
     milliseconds since the epoch, 0 for what has not happened; `result` is the hash of what the model is told.
+    `grant` is the standing grant that stands in for a decision, and `use` which use of it.
     """
 
     asked: Pending
@@ -54,6 +55,8 @@ class EffectRecord(msgspec.Struct, kw_only=True):
     claimed_at: int = 0
     ended_at: int = 0
     result: str = ""
+    grant: str = ""
+    use: int = 0
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -116,7 +119,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
         if effect.ended_at:
             return
         effect.asked = pending_of(self.run, call)
-        effect.claimed_at = call.dispatched_at
+        effect.claimed_at, effect.grant, effect.use = call.dispatched_at, call.grant, call.use
         if call.open:
             effect.status = _WAITING[call.phase]
             return

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
@@ -34,14 +35,35 @@ _WHAT: Final = "the store of runs"
 _PAUSE_SECONDS: Final = 0.1
 
 
+class _Parts(NamedTuple):
+    store: Store
+    audit: AuditLog
+
+
 class StoredRuns:
     """The runs of the node whose store this is; `RunStore` says what each method does."""
 
-    def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
-        """`room` is asked before something is written."""
+    def __init__(
+        self, store: Store | Callable[[], Awaitable[Store]], identity: Identity, room: Room | None = None
+    ) -> None:
+        """`store`, or what connects to it at first need; `room` is asked before anything is written."""
         self._store = store
+        self._identity = identity
         self._room = room or Room(None)
-        self._audit = AuditLog(store, identity, self._room)
+        self._parts: _Parts | None = None
+        self._connecting = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Leaves the store, where this connected to it."""
+        if self._parts is not None and not isinstance(self._store, Store):
+            await self._parts.store.close()
+
+    async def _open(self) -> _Parts:
+        async with self._connecting:
+            if self._parts is None:
+                store = self._store if isinstance(self._store, Store) else await self._store()
+                self._parts = _Parts(store, AuditLog(store, self._identity, self._room))
+            return self._parts
 
     async def load(self, run: str) -> Kept | None:
         """As `RunStore.load`."""
@@ -55,8 +77,9 @@ class StoredRuns:
 
     async def runs(self) -> list[str]:
         """As `RunStore.runs`."""
+        store = (await self._open()).store
         async with stored.answering(_WHAT):
-            info = await self._store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
+            info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
 
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
@@ -77,8 +100,9 @@ class StoredRuns:
         async def heard(_message: Msg) -> None:
             wake()
 
+        store = (await self._open()).store
         async with stored.answering(_WHAT):
-            subscription = await self._store.link.client.subscribe(_wake(run), cb=heard)
+            subscription = await store.link.client.subscribe(_wake(run), cb=heard)
 
         async def stop() -> None:
             with contextlib.suppress(HearthNetError):
@@ -89,36 +113,39 @@ class StoredRuns:
 
     async def tell(self, run: str) -> None:
         """As `RunStore.tell`."""
+        client = (await self._open()).store.link.client
         async with stored.answering(_WHAT):
-            await self._store.link.client.publish(_wake(run), b"")
-            await self._store.link.client.flush()
+            await client.publish(_wake(run), b"")
+            await client.flush()
 
     async def place(self) -> int:
         """As `RunStore.place`."""
-        return (await self._audit.end()).sequence
+        return (await (await self._open()).audit.end()).sequence
 
     async def note(self, entry: Entry, since: int) -> int:
         """As `RunStore.note`."""
-        return await self._audit.append_once(entry, since, WRITE_SECONDS)
+        return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
 
     async def noted(self, run: str, since: int) -> list[Entry]:
         """As `RunStore.noted`."""
         log: list[Entry] = []
-        async for batch in self._audit.lines(since, await self.place()):
+        audit_log = (await self._open()).audit
+        async for batch in audit_log.lines(since, await self.place()):
             log += [audit.read(message.data) for message in batch]
         return entries_of(run, log)
 
     async def _last(self, subject: str) -> Message | None:
         """The newest message; asked for again where the server takes a while to come back."""
+        store = (await self._open()).store
         clock = asyncio.get_running_loop().time
         until = clock() + READ_SECONDS
         while True:
             try:
-                return await stored.last(self._store, STREAM, subject, _WHAT, _ONCE_SECONDS)
+                return await stored.last(store, STREAM, subject, _WHAT, _ONCE_SECONDS)
             except HearthNetError:
                 if clock() >= until:
                     raise
-            await stored.reconnected(self._store, until - clock())
+            await stored.reconnected(store, until - clock())
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _write(self, subject: str, data: bytes, revision: int, *, share: float) -> int:
@@ -128,7 +155,8 @@ class StoredRuns:
         """
         from nats.js import api
 
-        limit = self._store.link.client.max_payload
+        store = (await self._open()).store
+        limit = store.link.client.max_payload
         if len(data) > limit:
             raise HearthNetError(
                 "payload_too_large",
@@ -142,7 +170,7 @@ class StoredRuns:
         while (left := until - clock()) > 0:
             expected = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): str(revision)}
             try:
-                ack = await stored.write(self._store, STREAM, subject, data, expected=expected, seconds=left)
+                ack = await stored.write(store, STREAM, subject, data, expected=expected, seconds=left)
             except Taken:
                 now = await self._last(subject) if unsure else None
                 if now is None or now.data != data:
@@ -152,7 +180,7 @@ class StoredRuns:
                 unsure = True
                 self._room.unwritten()
                 await self._room.check(share)
-                await stored.reconnected(self._store, until - clock())
+                await stored.reconnected(store, until - clock())
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 self._room.written()

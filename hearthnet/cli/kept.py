@@ -1,0 +1,39 @@
+"""The saved runs of the node in a home, for commands that look at them, decide or go on with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.store import Store
+from hearthnet.cli.who import roster_of
+from hearthnet.config import Home
+from hearthnet.node_state import read_node_state
+from hearthnet.service.stored import Room
+from hearthnet.tools.desk import RunDesk
+from hearthnet.tools.run_stream import StoredRuns
+from hearthnet.trust.keys import Identity
+
+
+@contextlib.asynccontextmanager
+async def kept_runs(home: Home, identity: Identity) -> AsyncIterator[StoredRuns]:
+    """The store of runs, connected when it is first needed; errors then as `Store.connect`."""
+
+    async def connect() -> Store:
+        return await Store.connect(home, "runs")
+
+    runs = StoredRuns(connect, identity, Room(home))
+    try:
+        yield runs
+    finally:
+        await runs.close()
+
+
+@contextlib.asynccontextmanager
+async def desk_of(home: Home) -> AsyncIterator[RunDesk]:
+    """The desk at which runs are looked at and decided about."""
+    read_node_state(home)  # says that no node runs, where none does
+    identity = load_identity(home.device_key)
+    async with kept_runs(home, identity) as runs:
+        yield RunDesk(runs, identity, roster_of(home).community_id)

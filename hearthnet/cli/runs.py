@@ -1,0 +1,120 @@
+"""`hearthnet runs`: runs of the tool loop that wait for somebody, and what became of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hearthnet.cli.options import frames_option, home_option, json_option, settings_of
+
+if TYPE_CHECKING:
+    from hearthnet.config import Home
+
+_YES = "Say yes without being asked at the terminal."
+
+
+@click.group("runs", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """What a model wants to do and nobody has decided about yet, and what was done.
+
+    A question whose model called something is kept for a day, also when its process or the node ends.
+
+    \b
+    hearthnet runs list
+    hearthnet runs show RUN
+    hearthnet runs approve RUN
+    hearthnet runs resume RUN
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_runs(home: Home, json: bool) -> None:
+    """Show the runs of the last day, newest first, and how much of each waits for a decision."""
+    import asyncio
+
+    from hearthnet.cli.runs_desk import list_all
+
+    asyncio.run(list_all(home, json=json))
+
+
+@command.command()
+@click.argument("run")
+@home_option
+@json_option
+def show(run: str, home: Home, json: bool) -> None:
+    """Show what RUN asked for: what would be sent, who decided what when and how, and what came of it."""
+    import asyncio
+
+    from hearthnet.cli.runs_desk import show_one
+
+    asyncio.run(show_one(home, run, json=json))
+
+
+@command.command()
+@click.argument("run")
+@click.argument("call", required=False)
+@click.option("--yes", is_flag=True, help=_YES)
+@home_option
+@json_option
+def approve(run: str, call: str | None, yes: bool, home: Home, json: bool) -> int:
+    """Allow one CALL of RUN, exactly as it is shown; CALL may be left out where only one waits.
+
+    Nothing is sent by this where no process drives the run; then go on with: hearthnet runs resume RUN
+    """
+    import asyncio
+
+    from hearthnet.cli.runs_desk import say_yes
+
+    return asyncio.run(say_yes(home, run, call, given=yes, json=json))
+
+
+@command.command()
+@click.argument("run")
+@click.argument("call", required=False)
+@click.option("--reason", default="", help="Why; the model is told.")
+@home_option
+@json_option
+def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int:
+    """Refuse one CALL of RUN; it is never sent, and the model is told so when the run goes on."""
+    import asyncio
+
+    from hearthnet.cli.runs_desk import say_no
+
+    return asyncio.run(say_no(home, run, call, reason, json=json))
+
+
+@command.command()
+@click.argument("run")
+@frames_option
+@home_option
+@click.pass_context
+def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
+    """Go on with RUN: what was approved is sent, what was denied is not, and the model answers.
+
+    What nobody has decided about is asked here, as in `hearthnet ask`. A process that drove the run until now
+    does nothing more.
+    """
+    import asyncio
+
+    from hearthnet.cli.question import resume as go_on
+
+    return asyncio.run(go_on(home, run, settings_of(context)))
+
+
+@command.command()
+@click.argument("run")
+@home_option
+@json_option
+def cancel(run: str, home: Home, json: bool) -> None:
+    """End RUN: what waits is never sent."""
+    import asyncio
+
+    from hearthnet.cli.runs_desk import cancel_one
+
+    asyncio.run(cancel_one(home, run, json=json))

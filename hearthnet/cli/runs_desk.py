@@ -1,0 +1,236 @@
+"""What `hearthnet runs` does and prints: the runs of this node, and decisions about their calls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.cli import terminal, yes
+from hearthnet.cli.kept import desk_of
+from hearthnet.cli.moments import moment
+from hearthnet.cli.text import as_json, counted, one_line, shorten
+from hearthnet.config import Home
+from hearthnet.errors import OK, REFUSED, HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.decision import SignedDecision, Taken
+from hearthnet.tools.desk import RunDesk, RunPage, status_of
+from hearthnet.tools.run_record import EffectRecord, RunRecord
+from hearthnet.tools.state import Phase
+from hearthnet.tools.types import Approve, Decision, Deny, Pending
+from hearthnet.trust.audit import Entry
+
+_HEADINGS: Final = ("run", "since", "state", "question")
+_QUESTION: Final = 60
+_VIA: Final = "hearthnet runs"
+
+
+async def list_all(home: Home, *, json: bool) -> None:
+    """Prints every run that is kept."""
+    async with desk_of(home) as desk:
+        listing = await desk.listing()
+        waiting = [await desk.waiting(record) for record in listing.runs]
+    runs = list(zip(listing.runs, waiting, strict=True))
+    if json:
+        found = [_listed(record, asked) for record, asked in runs]
+        terminal.json_page([*found, *({"run": run, "state": "altered"} for run in listing.altered)])
+        return
+    now = now_ms()
+    rows = [
+        (record.run, moment(record.started_at, now), _state(record, asked), _question(record))
+        for record, asked in runs
+    ]
+    rows += [
+        (run, "", "altered", "what is stored was changed; nothing of it is used") for run in listing.altered
+    ]
+    if rows:
+        terminal.table(_HEADINGS, rows)
+    else:
+        terminal.line("no run of the last day called anything")
+
+
+async def show_one(home: Home, run: str, *, json: bool) -> None:
+    """Prints all that is known of one run."""
+    async with desk_of(home) as desk:
+        page = await desk.page(run)
+        asked = await desk.waiting(page.record)
+    if json:
+        calls = [_call(effect, page) for effect in page.record.effects]
+        terminal.json_page({**_listed(page.record, asked), "calls": calls})
+        return
+    now = now_ms()
+    terminal.line(f"{_question(page.record)}")
+    terminal.line(f"{_state(page.record, asked)}; asked {moment(page.record.started_at, now)}")
+    for effect in page.record.effects:
+        _show(effect, page, now)
+
+
+async def say_yes(home: Home, run: str, call: str | None, *, given: bool, json: bool) -> int:
+    """Shows one call as it would be sent, and allows it where the person says so; the exit code."""
+    async with desk_of(home) as desk:
+        asked = await _asked(desk, run, call)
+        if not json:
+            _show_asked(asked)
+        yes.demand("Allow exactly this?", given=given, option="--yes")
+        return await _decide(desk, asked, Approve(), "approve", json=json)
+
+
+async def say_no(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
+    """Refuses one call; the exit code."""
+    async with desk_of(home) as desk:
+        return await _decide(desk, await _asked(desk, run, call), Deny(reason), "deny", json=json)
+
+
+async def cancel_one(home: Home, run: str, *, json: bool) -> None:
+    """Ends a run."""
+    async with desk_of(home) as desk:
+        record = await desk.cancel(run)
+    if json:
+        terminal.json_page(_listed(record, []))
+    else:
+        terminal.line(f"the run {run} is cancelled; nothing that waited was sent")
+
+
+async def _asked(desk: RunDesk, run: str, call: str | None) -> Pending:
+    """The call that is meant: the one that is named, or the only one that waits."""
+    record = (await desk.load(run)).record
+    if call is not None:
+        effect = record.effect(call)
+        if effect is not None:
+            return effect.asked
+        known = [one.asked.tool_call_id for one in record.effects]
+        raise HearthNetError("not_found", f"the run has no call {call[:40]!r}; {_named(known)}", alt=known)
+    waiting = [one.tool_call_id for one in await desk.waiting(record)]
+    if not waiting:
+        raise HearthNetError("not_found", f"no call of the run {run} waits for a decision")
+    if len(waiting) > 1:
+        raise HearthNetError("bad_request", f"several calls wait, name one; {_named(waiting)}", alt=waiting)
+    return next(one for one in record.pending if one.tool_call_id == waiting[0])
+
+
+def _named(calls: list[str]) -> str:
+    return f"there are: {', '.join(calls) or 'none'}"
+
+
+async def _decide(desk: RunDesk, asked: Pending, decision: Decision, command: str, *, json: bool) -> int:
+    taken = await desk.decide(
+        asked.run, asked.tool_call_id, decision, via=f"{_VIA} {command}", shown=asked.arguments_digest
+    )
+    wanted = "denied" if isinstance(decision, Deny) else "approved"
+    if json:
+        terminal.json_page({"repeated": taken.repeated, **_said(taken.said)})
+    else:
+        _tell(taken, asked.run)
+    return OK if taken.said.word == wanted else REFUSED
+
+
+def _tell(taken: Taken, run: str) -> None:
+    said = taken.said
+    if taken.repeated:
+        when = moment(said.time, now_ms())
+        terminal.line(f"it was {said.word} before ({when}, {one_line(said.via)}); that stands")
+    else:
+        terminal.line(f"{said.word}; where no process waits for it, go on with: hearthnet runs resume {run}")
+
+
+# --- how it looks
+
+
+def _state(record: RunRecord, asked: list[Pending]) -> str:
+    if record.ended:
+        return "ended"
+    if asked:
+        return f"{counted(len(asked), 'call')} to decide about"
+    return "decided, to be resumed" if record.state.phase is Phase.SUSPENDED else "under way"
+
+
+def _question(record: RunRecord) -> str:
+    """The last thing that the user said."""
+    said = [message for message in record.state.messages if message.get("role") == "user"]
+    content = said[-1].get("content", "") if said else ""
+    text = content if isinstance(content, str) else as_json(content)
+    return shorten(one_line(text), _QUESTION)
+
+
+def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
+    said = page.said.get(effect.asked.confirmation_id)
+    _show_asked(effect.asked)
+    terminal.line(f"  {status_of(effect, said, now)}")
+    if said is not None:
+        reason = one_line(said.decision.reason) if isinstance(said.decision, Deny) else ""
+        how = f"{one_line(said.via)}{': ' if reason else ''}{reason}"
+        terminal.line(f"  {said.word} {moment(said.time, now)} by {ids.short_id(said.by)}, {how}")
+    if effect.grant:
+        terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")
+    for entry in _executed(effect, page):
+        what = f"executed {entry.digest[:23]}" if entry.kind == "began" else f"result {entry.code or 'done'}"
+        terminal.line(f"  {what} {moment(entry.time, now)}, entry {entry.sequence} of the audit log")
+
+
+def _show_asked(asked: Pending) -> None:
+    """Exactly what would be sent, hidden characters as codes."""
+    now = now_ms()
+    terminal.line()
+    terminal.line(
+        terminal.styled(f"{one_line(asked.tool_call_id)}: {asked.capability or 'your own tool'}", "bold")
+        + f" ({one_line(asked.name)}), asked until {moment(asked.expires_at, now)}"
+    )
+    members = asked.body.items()
+    if asked.capability:
+        members = {**asked.body.get("params", {}), **asked.body.get("input", {})}.items()
+    for name, value in members:
+        terminal.line(f"  {one_line(name)}  {as_json(value)}")
+    terminal.line(f"  digest {asked.arguments_digest[:23]}")
+
+
+def _executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
+    """What the audit log of this node says of the call itself."""
+    key = effect.asked.client_id
+    began = {entry.sequence for entry in page.log if entry.kind == "began" and entry.idempotency_key == key}
+    return [
+        entry
+        for entry in page.log
+        if entry.sequence in began or (entry.kind == "ended" and entry.began in began)
+    ]
+
+
+# --- as JSON
+
+
+def _listed(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
+    return {
+        "run": record.run,
+        "state": record.state.phase.value,
+        "question": _question(record),
+        "started_at": record.started_at,
+        "saved_at": record.saved_at,
+        "expires_at": record.expires_at,
+        "pending": msgspec.to_builtins(asked),
+    }
+
+
+def _call(effect: EffectRecord, page: RunPage) -> dict[str, Any]:
+    said = page.said.get(effect.asked.confirmation_id)
+    entries = _executed(effect, page)
+    began = next((entry for entry in entries if entry.kind == "began"), None)
+    ended = next((entry for entry in entries if entry.kind == "ended"), None)
+    return {
+        **msgspec.to_builtins(effect.asked),
+        "status": status_of(effect, said, now_ms()),
+        "proposed_at": effect.proposed_at,
+        "claimed_at": effect.claimed_at,
+        "ended_at": effect.ended_at,
+        "result": effect.result,
+        "grant": effect.grant,
+        "use": effect.use,
+        "decided": None if said is None else _said(said),
+        "executed": began and {"entry": began.sequence, "digest": began.digest},
+        "outcome": ended and {"entry": ended.sequence, "code": ended.code, "hash": ended.outcome},
+    }
+
+
+def _said(said: SignedDecision) -> dict[str, Any]:
+    fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
+    decision: dict[str, Any] = msgspec.to_builtins(said.decision)
+    return {"word": said.word, **decision, **{name: getattr(said, name) for name in fields}}
