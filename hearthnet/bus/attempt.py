@@ -100,6 +100,7 @@ async def send(
         hops=request.hops,
         session=request.session,
         traceparent=trace.traceparent,
+        packs=kind == "open",
     )
     body = encode_body(request.body)
     trace.peer, trace.call, trace.bytes_out = view.node, call_id, len(body)
@@ -169,6 +170,13 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
+    """As `say`; waits while the server reads more slowly than is sent."""
+    say(peer, view, call_id, kind, body)
+    if peer.link.full:
+        await peer.link.room()
+
+
+def say(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
     """Sends a word about a call that runs: ack, input or cancel.
 
     Where the process is gone, the server says so to whoever waits for the call.
@@ -182,8 +190,7 @@ async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: b
     peer.packer.flush_calls()
     subject = subjects.control(peer.node_id, view.node, instance, call_id)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
-    data = frames.box(frames.plain(header, body), peer.keys.to(view.node))
-    await peer.link.publish(subject, data, reply=nobody)
+    peer.link.send(subject, frames.sealed(header, body, peer.keys.to(view.node)), nobody)
 
 
 def blame(peer: Peer, error: HearthNetError) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -12,6 +13,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus import local
+from hearthnet.bus.alarms import Waiting
 from hearthnet.bus.attempt import (
     Gone,
     Lost,
@@ -23,6 +25,7 @@ from hearthnet.bus.attempt import (
     encode_body,
     left_ms,
     parse_body,
+    say,
     send,
 )
 from hearthnet.bus.candidates import Candidates, worth_waiting
@@ -39,6 +42,7 @@ from hearthnet.wire.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING: Final = 2 * WINDOW
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 class StreamFrame(msgspec.Struct, frozen=True):
@@ -61,7 +65,10 @@ class StreamCall:
         self._discovery = discovery
         self._candidates = Candidates(peer, discovery, request)
         self._until = deadline(timeout_seconds)
-        self._queue: asyncio.Queue[Frame | HearthNetError] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._came: deque[Frame | HearthNetError] = deque()
+        self._reader: asyncio.Future[None] | None = None
+        """Whoever waits for the next of them."""
         self._incoming = Incoming(steady_ms())
         self._over = self._spoken = False
         self._consumed = 0
@@ -69,7 +76,7 @@ class StreamCall:
         self._listing: Listing | None = None
         self._asked_ms = self._first_ms = 0
         self._id = ""
-        self._pulse: asyncio.Task[None] | None = None
+        self._alarm: set[Waiting] | None = None
 
     @property
     def provider(self) -> str:
@@ -84,14 +91,14 @@ class StreamCall:
         except BaseException as error:
             self._ended(error)
             raise
-        self._pulse = asyncio.create_task(self._keep_alive())
+        self._wait()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pulse is not None:
-            self._pulse.cancel()
+        if self._alarm is not None:
+            self._alarm.discard(self)
         self._ended(error)
         try:
             await self.cancel()
@@ -105,10 +112,10 @@ class StreamCall:
 
     async def __anext__(self) -> StreamFrame:
         while True:
-            if self._incoming.ended and self._queue.empty():
-                raise StopAsyncIteration
             try:
-                taken = await self._take(await self._next())
+                taken = self._take(await self._next())
+                if self._peer.link.full:
+                    await self._peer.link.room()
             except HearthNetError as error:
                 self._incoming.ended = True
                 asked = self._listing
@@ -119,7 +126,7 @@ class StreamCall:
                 await self._open()
             else:
                 # An event of a later minor version is not for us, and does no harm (resolution 33).
-                if self._request.contract.has_event(taken.event):
+                if taken is not None:
                     return taken
 
     async def send_input(self, data: dict[str, Any]) -> None:
@@ -132,6 +139,7 @@ class StreamCall:
     async def cancel(self) -> None:
         """Stops the work at the provider, unless it has ended by itself."""
         self._incoming.ended = True
+        self._wake()
         if not self._over:
             self._over = True
             await self._control("cancel", b"{}")
@@ -144,16 +152,16 @@ class StreamCall:
         try:
             wanted = self._incoming.accept(header.seq, header.event, steady_ms())
         except HearthNetError as error:
-            self._queue.put_nowait(error)
+            self._put(error)
             return
         if not wanted:
             return
-        if self._queue.qsize() >= _MOST_WAITING:
+        if len(self._came) >= _MOST_WAITING:
             self._give_up(HearthNetError("partition", "the provider ignores the window"))
             return
         self._first_ms = self._first_ms or steady_ms()
         self._over = header.event in TERMINAL
-        self._queue.put_nowait(frame)
+        self._put(frame)
 
     def on_nobody(self, node: str) -> None:
         """The process is gone."""
@@ -172,7 +180,16 @@ class StreamCall:
         """Ends the stream on this side, after the frames that came before; an end is told once."""
         if not self._incoming.ended:
             self._incoming.ended = True
-            self._queue.put_nowait(error)
+            self._put(error)
+
+    def _put(self, item: Frame | HearthNetError) -> None:
+        self._came.append(item)
+        self._wake()
+
+    def _wake(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
     def _ended(self, error: BaseException | None) -> None:
         """The trace ends: with the error that was raised, as cancelled where there might have been more."""
@@ -202,7 +219,7 @@ class StreamCall:
         self._listing, self._view = listing, listing.view
         self._asked_ms, self._first_ms = steady_ms(), 0
         self._id = ids.new_ulid()
-        self._queue = asyncio.Queue()
+        self._came.clear()
         self._incoming = Incoming(steady_ms())
         self._over = self._spoken = False
         self._consumed = 0
@@ -217,27 +234,31 @@ class StreamCall:
             raise
 
     async def _next(self) -> Frame:
-        try:
-            async with asyncio.timeout_at(self._until):
-                item = await self._queue.get()
-        except TimeoutError:
-            raise HearthNetError("timeout", f"{self._request.contract.id} did not finish in time") from None
+        """The next frame; raises what ended the stream, StopAsyncIteration after its end."""
+        while not self._came:
+            if self._incoming.ended:
+                raise StopAsyncIteration
+            self._reader = self._loop.create_future()
+            await self._reader
+        item = self._came.popleft()
         if isinstance(item, HearthNetError):
             raise item
         return item
 
-    async def _take(self, frame: Frame) -> StreamFrame:
+    def _take(self, frame: Frame) -> StreamFrame | None:
+        """What the frame says; None for an event that the contract does not know here."""
         self._trace.bytes_in += len(frame.body)
         data = parse_body(frame)
-        header = frame.header
-        if self._request.contract.has_event(header.event):
-            self._check(header.event, data)
+        header, event = frame.header, frame.header.event
+        known = self._request.contract.has_event(event)
+        if known:
+            self._check(event, data)
         self._consumed = header.seq
-        if header.event == "done":
+        if event == "done":
             self._judge("")
-        if header.event not in TERMINAL and self._incoming.ack_due(self._consumed):
-            await self._acknowledge()
-        return StreamFrame(header.event, data, header.seq)
+        if self._incoming.ack_due(self._consumed):
+            self._acknowledge()
+        return StreamFrame(event, data, header.seq) if known else None
 
     def _check(self, event: str, data: dict[str, Any]) -> None:
         """Whoever sent a frame that its contract does not know is at fault, and not the caller."""
@@ -261,21 +282,34 @@ class StreamCall:
             return worth_waiting(error) and self._candidates.mark(asked, error)
         return False
 
-    async def _keep_alive(self) -> None:
-        """Gives and expects signs of life for as long as the stream is open, also at its next provider."""
-        while True:
-            await asyncio.sleep(KEEPALIVE_MS / 1000)
-            if self._incoming.lost_provider(steady_ms()):
-                self._give_up(HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent"))
-            if self._incoming.ended:
-                continue
+    def due(self) -> None:
+        """Gives and expects signs of life for as long as the stream is open, also at its next provider; ends
+        it at its deadline.
+        """
+        if self._loop.time() >= self._until:
+            late = f"{self._request.contract.id} did not finish in time"
+            self._give_up(HearthNetError("timeout", late))
+        elif self._incoming.lost_provider(steady_ms()):
+            self._give_up(HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent"))
+        elif not self._incoming.ended:
             try:
-                await self._acknowledge()
+                self._acknowledge()
             except HearthNetError as error:
                 self._give_up(error)
+        self._wait()
 
-    async def _acknowledge(self) -> None:
-        await self._control("ack", msgspec.json.encode({"upto": self._consumed}))
+    def _wait(self) -> None:
+        """Has `due` called when there may be something to do."""
+        soon = self._loop.time() + KEEPALIVE_MS / 1000
+        if self._loop.time() < self._until:
+            soon = min(soon, self._until)
+        self._alarm = self._peer.alarms.at(soon, self)
+
+    def _acknowledge(self) -> None:
+        """Says how far the reader is; at the next provider, whom nothing was said to yet, too."""
+        if self._view is not None:
+            self._spoken = True
+            say(self._peer, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed}))
 
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:

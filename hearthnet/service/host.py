@@ -145,8 +145,10 @@ class Host:
     def take(self, frame: Frame, *, packed: bool = False) -> None:
         """A call that was opened, or is of this process itself (bus/local.py): answers it, or refuses.
 
-        `packed`: it came together with others, and its answer may go so.
+        `packed`: it came together with others, and its answer may go so; as may the frames of a stream whose
+        caller says that it takes them so.
         """
+        packed = packed or frame.header.packs
         try:
             # A call may outlive the memory of its id; a second one of that name would hide it from whoever
             # has to stop it.
@@ -249,7 +251,7 @@ class Host:
         outbox = Outbox(self.peer, header, trace, signed=False, packed=packed)
         try:
             if header.kind == "open":
-                await outbox.frame(1, "error", error.to_body())
+                outbox.frame(1, "error", error.to_body())
             else:
                 await outbox.reply(error.to_body(), code=error.code)
         finally:
@@ -269,14 +271,14 @@ class Host:
             await asyncio.sleep(TICK_SECONDS)
             self._told.clear()
             for running in list(self._running.values()):
-                await self._look_after(running)
+                self._look_after(running)
 
-    async def _look_after(self, running: Running) -> None:
+    def _look_after(self, running: Running) -> None:
         if running.lost_caller() and running.task is not None:
             running.task.cancel()
             return
         try:
-            await running.outbox.alive_if_due()
+            running.outbox.alive_if_due()
         except HearthNetError as error:
             _log.info("no sign of life sent: %s", error)
 

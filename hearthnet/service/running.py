@@ -59,18 +59,27 @@ class Outbox:
 
     async def reply(self, body: dict[str, Any], code: str = "") -> None:
         """The one reply to a call."""
-        await self._send(self._header("reply", code=code), body, signed=self._signed)
+        if self._signed and not self._inside:
+            self._send_signed(body, code)
+        else:
+            self._send("reply", body, code=code)
+        await self.room()
 
-    async def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+    def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
         """One frame of a stream; the terminal `error` carries its code."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
         self._trace.frames = seq
-        await self._send(self._header("frame", seq=seq, event=event, code=code), data)
+        self._send("frame", data, seq=seq, event=event, code=code)
 
-    async def alive_if_due(self) -> None:
+    def alive_if_due(self) -> None:
         """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
-            await self._send(self._header("frame", event=ALIVE), {})
+            self._send("frame", {}, event=ALIVE)
+
+    async def room(self) -> None:
+        """Waits while the server reads more slowly than is sent."""
+        if self._peer.link.full:
+            await self._peer.link.room()
 
     def _header(self, kind: Kind, *, seq: int = 0, event: str = "", code: str = "") -> Header:
         to = self._to
@@ -78,25 +87,31 @@ class Outbox:
             kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
         )
 
-    async def _send(self, header: Header, body: dict[str, Any], *, signed: bool = False) -> None:
-        self._last_ms = steady_ms()
-        peer, data = self._peer, _ENCODER.encode(body)
-        self._trace.bytes_out += len(data)
+    def _send(
+        self, kind: Kind, body: dict[str, Any], *, seq: int = 0, event: str = "", code: str = ""
+    ) -> None:
+        to, peer, data = self._to, self._peer, self._encode(body)
         if self._inside:
+            header = self._header(kind, seq=seq, event=event, code=code)
+            signed = self._signed and kind == "reply"
             peer.replies.deliver(local.frame(peer, header, data, signed=signed))
-            return
-        if signed:
-            inner = frames.signed(header, data, peer.identity)
-            peer.link.send(self._subject, frames.box(inner, peer.keys.to(header.to)))
         elif self._packed:
-            item = Answered(
-                id=header.id, body=msgspec.Raw(data), seq=header.seq, event=header.event, code=header.code
-            )
-            peer.packer.answer(header.to, header.to_instance, item)
+            item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
+            peer.packer.answer(to.sender, to.from_instance, item)
         else:
-            peer.link.send(self._subject, frames.sealed(header, data, peer.keys.to(header.to)))
-        if peer.link.full:
-            await peer.link.room()
+            header = self._header(kind, seq=seq, event=event, code=code)
+            peer.link.send(self._subject, frames.sealed(header, data, peer.keys.to(to.sender)))
+
+    def _send_signed(self, body: dict[str, Any], code: str) -> None:
+        peer, header = self._peer, self._header("reply", code=code)
+        inner = frames.signed(header, self._encode(body), peer.identity)
+        peer.link.send(self._subject, frames.box(inner, peer.keys.to(header.to)))
+
+    def _encode(self, body: dict[str, Any]) -> bytes:
+        self._last_ms = steady_ms()
+        data = _ENCODER.encode(body)
+        self._trace.bytes_out += len(data)
+        return data
 
 
 class Running:
@@ -131,7 +146,7 @@ class Running:
         self.trace = peer.traces.serving(frame.header, len(frame.body))
         self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
         streaming = frame.header.kind == "open"
-        self.stream = Stream(contract, self.outbox.frame if streaming else None)
+        self.stream = Stream(contract, self.outbox if streaming else None)
 
     @property
     def claims(self) -> Claims | None:

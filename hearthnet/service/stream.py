@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -18,7 +17,16 @@ from hearthnet.wire.stream import WINDOW, Outgoing
 _MOST_INPUTS: Final = 64
 _ACK: Final = msgspec.json.Decoder(dict[str, int])
 _INPUT: Final = msgspec.json.Decoder(dict[str, Any])
-Publish = Callable[[int, str, dict[str, Any]], Awaitable[None]]
+
+
+class Publisher(Protocol):
+    """Where the frames of one stream go."""
+
+    def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+        """Sends one frame; `payload_too_large` over the server's limit."""
+
+    async def room(self) -> None:
+        """Waits while the server reads more slowly than is sent."""
 
 
 class Stream:
@@ -28,16 +36,13 @@ class Stream:
     handler's `Reply`.
     """
 
-    def __init__(self, contract: Contract, publish: Publish | None) -> None:
+    def __init__(self, contract: Contract, publisher: Publisher | None) -> None:
         self._contract = contract
-        self._publish = publish
+        self._publisher = publisher
         self._outgoing = Outgoing(steady_ms())
-        self._turns = 0
-
-    @cached_property
-    def _room(self) -> asyncio.Event:
-        """Set whenever the window may have room again."""
-        return asyncio.Event()
+        self._dropped = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        """Who waits for room in the window."""
 
     @cached_property
     def _inputs(self) -> asyncio.Queue[dict[str, Any]]:
@@ -46,7 +51,7 @@ class Stream:
     @property
     def unary(self) -> bool:
         """Whether the caller wants one reply and no frames."""
-        return self._publish is None
+        return self._publisher is None
 
     async def send(self, event: str, data: dict[str, Any]) -> None:
         """Sends one frame; waits while 16 are unacknowledged.
@@ -54,16 +59,14 @@ class Stream:
         `bad_request` where it does not fit the contract, `payload_too_large` over the server's limit.
         """
         self._contract.check_frame(event, data)
-        self._turns += 1
-        if self._turns % WINDOW == 0:
-            # Nothing else makes a handler that only sends give way: to its end, above all.
-            await asyncio.sleep(0)
-        if self._publish is None:
+        publisher = self._publisher
+        if publisher is None:
+            await self._give_way()
             return
         while not (self._outgoing.may_send or self._outgoing.ended):
-            self._room.clear()
-            await self._room.wait()
-        await self._emit(self._publish, event, data)
+            await self._opening()
+        self._emit(publisher, event, data)
+        await publisher.room()
 
     async def progress(self, stage: str, current: int, total: int) -> None:
         """Tells how far the work is."""
@@ -75,15 +78,34 @@ class Stream:
 
     async def end(self, event: str, data: dict[str, Any]) -> None:
         """Sends the terminal frame, which no window holds back."""
-        if self._publish is not None and not self._outgoing.ended:
-            await self._emit(self._publish, event, data)
-            self._room.set()
+        if self._publisher is not None and not self._outgoing.ended:
+            self._emit(self._publisher, event, data)
+            self._wake()
+            await self._publisher.room()
 
-    async def _emit(self, publish: Publish, event: str, data: dict[str, Any]) -> None:
+    async def _give_way(self) -> None:
+        """Lets others go on now and then: no window makes a handler wait that sends frames to nobody."""
+        self._dropped += 1
+        if self._dropped % WINDOW == 0:
+            await asyncio.sleep(0)
+
+    async def _opening(self) -> None:
+        """Waits until the window may have room."""
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(room)
+        await room
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for room in waiting:
+            if not room.done():
+                room.set_result(None)
+
+    def _emit(self, publisher: Publisher, event: str, data: dict[str, Any]) -> None:
         """Sends a frame under the next number; one that is too large, or no JSON, leaves no gap behind."""
         seq = self._outgoing.next_seq(event)
         try:
-            await publish(seq, event, data)
+            publisher.frame(seq, event, data)
         except Exception:
             self._outgoing.unsent(seq)
             raise
@@ -91,7 +113,7 @@ class Stream:
     def on_ack(self, body: bytes) -> None:
         """An acknowledgement, which is also a sign of life."""
         self._outgoing.acknowledge(read_json(body, _ACK).get("upto", 0), steady_ms())
-        self._room.set()
+        self._wake()
 
     def on_input(self, body: bytes) -> None:
         """An input for the handler; `capacity_exceeded` where it takes none of those that came before."""
@@ -104,4 +126,4 @@ class Stream:
 
     def lost_caller(self) -> bool:
         """Whether the caller counts as gone."""
-        return self._publish is not None and self._outgoing.lost_caller(steady_ms())
+        return self._publisher is not None and self._outgoing.lost_caller(steady_ms())

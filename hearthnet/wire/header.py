@@ -36,7 +36,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call that an ack, an input or a
     cancel is about. `event` is a stream frame's event, or the type of an event for all, as
     in its subject. `code` is set on a reply or frame that carries an error object. `traceparent` is as
-    it came (wire/traceparent.py). `session` names calls that belong together (bus/sticky.py).
+    it came (wire/traceparent.py). `session` names calls that belong together (bus/sticky.py). `packs`: the
+    frames of the stream that it opens may come together with others (wire/pack.py).
     """
 
     kind: Kind
@@ -62,6 +63,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hops: Count = 0
     traceparent: str = ""
     session: str = ""
+    packs: bool = False
 
 
 LONGEST: Final = 65_536

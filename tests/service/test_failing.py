@@ -104,8 +104,8 @@ async def test_a_clock_that_is_set_ends_no_stream(mesh: Mesh, monkeypatch: pytes
     service, real, ticks = ProbeService(), time.time_ns, []
     look = Host._look_after
 
-    async def look_after(host: Host, running: Running) -> None:
-        await look(host, running)
+    def look_after(host: Host, running: Running) -> None:
+        look(host, running)
         ticks.append(running)
 
     async def talk(call: Call[Any, Any], stream: Stream) -> None:
