@@ -200,7 +200,10 @@ class BackToBack(RuleBasedStateMachine):
     def deliver(self, data: st.DataObject, ordered: bool, keep: bool) -> None:
         """One frame arrives: mostly the next one, sometimes another, sometimes not for the last time."""
         place = 0 if ordered else data.draw(st.integers(0, len(self.frames) - 1))
-        frame = self.frames[place] if keep else self.frames.pop(place)
+        self.take(self.frames[place] if keep else self.frames.pop(place))
+
+    def take(self, frame: tuple[int, str]) -> None:
+        """The caller's end of the wire gets it."""
         if not self.incoming.ended and frame[0] > len(self.taken) + 1:
             with pytest.raises(HearthNetError, match="lost a frame") as caught:
                 self.incoming.accept(*frame, self.now)
@@ -208,6 +211,17 @@ class BackToBack(RuleBasedStateMachine):
             self.broken = True
         elif self.incoming.accept(*frame, self.now):
             self.taken.append(frame)
+
+    @precondition(lambda self: self.frames)
+    @rule(number=st.integers(2, 2 * WINDOW), cut=st.booleans(), lost=st.booleans())
+    def deliver_pack(self, number: int, cut: bool, lost: bool) -> None:
+        """Frames that left together arrive together, in their order; or are lost so, or cut short."""
+        pack, self.frames = self.frames[:number], self.frames[number:]
+        assert sum(seq > self.out.acked and event not in TERMINAL for seq, event in set(pack)) <= WINDOW
+        if lost:
+            return
+        for frame in pack[: len(pack) // 2] if cut else pack:
+            self.take(frame)
 
     @precondition(lambda self: self.frames)
     @rule(data=st.data())

@@ -147,14 +147,18 @@ async def test_a_cancelled_stream_ends_as_cancelled_and_a_late_one_is_left_to_th
 ) -> None:
     sent: list[tuple[str, dict[str, Any]]] = []
 
-    async def publish(_seq: int, event: str, data: dict[str, Any]) -> None:
-        sent.append((event, data))
+    class Publisher:
+        def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+            sent.append((event, data))
+
+        async def room(self) -> None:
+            return
 
     async def endless() -> AsyncGenerator[Frame, None]:
         yield Token("Once")
         await asyncio.Event().wait()
 
-    stream = Stream(contracts().get(CHAT), publish)
+    stream = Stream(contracts().get(CHAT), Publisher())
     call: Any = SimpleNamespace(remaining=lambda: left)
     work = asyncio.create_task(service.relay(call, stream, Answer(BUILT_IN), endless()))
     await wait_for(lambda: bool(sent))
