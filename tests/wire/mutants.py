@@ -119,6 +119,7 @@ SAMPLES: Final = [
             idempotency_key="k",
             hops=1,
             session="table 7",
+            packs=True,
             traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         ),
         b'{"params":{},"input":{"query":"water"}}',

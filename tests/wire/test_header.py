@@ -49,10 +49,11 @@ STRATEGY: dict[str, st.SearchStrategy[Any]] = {
     "hops": COUNTS,
     "traceparent": st.text() | st.from_regex(r"\A00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z"),
     "session": st.text(),
+    "packs": st.booleans(),
 }
 HEADERS = st.builds(Header, **STRATEGY)
 OPTIONAL = {field.name: field.default for field in msgspec.structs.fields(Header) if not field.required}
-GIVEN: dict[type, Any] = {str: "x \n🕯", int: 7, dict: {"v": 1, "x": [None, {"y": 0.5}]}}
+GIVEN: dict[type, Any] = {bool: True, str: "x \n🕯", int: 7, dict: {"v": 1, "x": [None, {"y": 0.5}]}}
 
 
 def line(**changes: Any) -> bytes:
