@@ -12,6 +12,7 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.run_store import MemoryRuns, RunStore
 from hearthnet.tools.types import ToolDefinition, Wanted
 from hearthnet.trust.keys import Identity
 from tests.bench.loop_rivals import Turn
@@ -97,16 +98,18 @@ class OverTheBus(ScriptedModel):
         self.peer, self.call, self.offers = bus.peer, bus.call, bus.offers
 
 
-def executor(port: Any, tools: list[ToolDefinition]) -> ToolExecutor:
-    """The executor as an application makes it; `port` has the part of the bus that it uses."""
-    return ToolExecutor(port, tools)
+def executor(port: Any, tools: list[ToolDefinition], store: RunStore | None = None) -> ToolExecutor:
+    """The executor as an application makes it; `port` has the part of the bus that it uses. Its runs are
+    saved: encoded and sealed in any case, and on the disk where `store` is the node's.
+    """
+    return ToolExecutor(port, tools, store=store or MemoryRuns())
 
 
-def ours(port: Any, tools: list[ToolDefinition]) -> Turn:
+def ours(port: Any, tools: list[ToolDefinition], store: RunStore | None = None) -> Turn:
     """`run_chat_with_tools`, with a listener that is told of every frame; tools that are bound to no
     capability are run here, and return at once.
     """
-    runs = executor(port, tools)
+    runs = executor(port, tools, store)
 
     async def show(_frame: dict[str, Any]) -> None:
         pass

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hearthnet.contracts.schema import SchemaCheck
+from hearthnet.tools.run_store import MemoryRuns
 from tests.bench import loop_bench
 from tests.bench.loop_ports import NoBus, ours
 from tests.bench.loop_rivals import RIVALS, TOOLS, Tool
@@ -26,6 +27,7 @@ async def test_every_figure_of_the_loop_is_measured(tmp_path: Path, monkeypatch:
         "loop.bus_vs_pydantic_ai",
         "loop.four_slow_ms",
         "loop.first_call_ms",
+        "loop.save_ms",
     }
     assert all(figure.value > 0 for figure in figures.values())
     assert figures["loop.four_slow_ms"].value > 50
@@ -47,9 +49,16 @@ async def test_the_others_run_the_same_tools_and_say_the_same(name: str) -> None
     assert ran == dict.fromkeys(NAMES, 1)
 
 
-async def test_a_measured_turn_checks_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_measured_turn_checks_every_call_and_encodes_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checked: list[object] = []
-    accepts = SchemaCheck.accepts
+    saved: list[bytes] = []
+    accepts, save = SchemaCheck.accepts, MemoryRuns.save
+
+    async def saving(store: MemoryRuns, run: str, data: bytes, revision: int) -> int:
+        saved.append(data)
+        return await save(store, run, data, revision)
 
     def counting(check: SchemaCheck, value: object) -> bool:
         checked.append(value)
@@ -57,7 +66,11 @@ async def test_a_measured_turn_checks_every_call(monkeypatch: pytest.MonkeyPatch
 
     turn = ours(NoBus(), declared_own())
     monkeypatch.setattr(SchemaCheck, "accepts", counting)
+    monkeypatch.setattr(MemoryRuns, "save", saving)
     assert await turn() == ANSWER
     given = [arguments for _, _, arguments in CALLS]
     assert [value for value in checked if value in given] == given
     assert len(checked) == len(CALLS)
+    assert len(saved) >= 2
+    assert all(b'"search_marketplace"' in data for data in saved)
+    assert ANSWER.encode() in saved[-1]
