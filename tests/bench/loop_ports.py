@@ -21,7 +21,7 @@ from tests.bench.loop_turn import ANSWER, CALLS, QUESTION, RESULTS
 Calls = Sequence[tuple[str, str, dict[str, Any]]]
 BODY: dict[str, Any] = {"params": {}, "input": {"messages": [{"role": "user", "content": QUESTION}]}}
 _DONE: dict[str, Any] = {"model": "bench", "tokens_in": 1, "tokens_out": 1, "stop_reason": "end", "ms": 0}
-_TALKS_ON_SECONDS = 0.02
+_MOST_SECONDS = 30
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -32,11 +32,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Script:
-    """One turn of the model; where it `talks_on`, it takes its time after the first call."""
+    """One turn of the model; after a call it waits for `until`."""
 
-    def __init__(self, frames: Sequence[Frame], talks_on: bool) -> None:
-        self._frames, self._talks_on = frames, talks_on
-        self.called_ns = self.done_ns = 0
+    def __init__(self, frames: Sequence[Frame], until: asyncio.Event) -> None:
+        self._frames, self._until = frames, until
+        self.called_ns = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,31 +46,30 @@ class Script:
 
     async def __aiter__(self) -> AsyncIterator[Frame]:
         for frame in self._frames:
-            if frame.event == "done":
-                self.done_ns = time.monotonic_ns()
-            elif not self.called_ns:
-                self.called_ns = time.monotonic_ns()
+            self.called_ns = self.called_ns or time.monotonic_ns()
             yield frame
-            if self._talks_on and frame.event == "tool_call":
-                await asyncio.sleep(_TALKS_ON_SECONDS)
+            if frame.event == "tool_call" and not self._until.is_set():
+                async with asyncio.timeout(_MOST_SECONDS):
+                    await self._until.wait()
 
 
 class ScriptedModel:
     """The calls, and after their results the answer."""
 
-    def __init__(self, calls: Calls = CALLS, *, talks_on: bool = False) -> None:
-        self._talks_on = talks_on
+    def __init__(self, calls: Calls = CALLS) -> None:
+        self.until = asyncio.Event()
+        self.until.set()
         ended = Frame("done", _DONE)
         called = [
             Frame("tool_call", {"id": id, "name": name, "arguments": given}) for id, name, given in calls
         ]
         self._turns = [*called, ended], [Frame("token", {"text": ANSWER}), ended]
-        self.first = Script((), talks_on)
+        self.first = Script((), self.until)
 
     def stream(self, capability: str, body: dict[str, Any], **_: Any) -> Script:
         """As `Bus.stream`; `first` is the turn with the calls."""
         answered = body["input"]["messages"][-1]["role"] == "tool"
-        script = Script(self._turns[answered], self._talks_on)
+        script = Script(self._turns[answered], self.until)
         if not answered:
             self.first = script
         return script
@@ -93,8 +92,8 @@ class NoBus(ScriptedModel):
 class OverTheBus(ScriptedModel):
     """Tools wherever they are offered; only the model is of this process."""
 
-    def __init__(self, bus: Bus, calls: Calls = CALLS, *, talks_on: bool = False) -> None:
-        super().__init__(calls, talks_on=talks_on)
+    def __init__(self, bus: Bus, calls: Calls = CALLS) -> None:
+        super().__init__(calls)
         self.peer, self.call, self.offers = bus.peer, bus.call, bus.offers
 
 
