@@ -299,7 +299,7 @@ address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.
-# enabled = ["auth", "llm", "rag", "market"]
+# enabled = ["auth", "llm", "rag", "market", "mesh"]
 
 [telemetry]
 # Where traces and metrics go, by OTLP over HTTP: "http://127.0.0.1:4318". Empty: where the environment

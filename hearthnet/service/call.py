@@ -15,6 +15,7 @@ from hearthnet.trust import approval as approvals
 from hearthnet.trust import grant as grants
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant
+from hearthnet.trust.token import Claims
 from hearthnet.wire.header import Header
 
 P = TypeVar("P")
@@ -37,10 +38,10 @@ class Call(Generic[P, I]):
     """One authenticated, authorised and validated call.
 
     `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
-    token that says so, empty without one; `approval`, or `grant` and `use`, is the person's consent where one
-    is due; `evidence` the caller's signed frame where the contract has side effects; `body` the complete
-    `{params, input}` as it came. Calls of one `session` come to the same process. `traceparent` is this
-    call's step of its trace; calls over the bus continue it by themselves.
+    token that says so, empty without one, and `claims` what it says; `approval`, or `grant` and `use`, is the
+    person's consent where one is due; `evidence` the caller's signed frame where the contract has side
+    effects; `body` the complete `{params, input}` as it came. Calls of one `session` come to the same
+    process. `traceparent` is this call's step of its trace; calls over the bus continue it by themselves.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Call(Generic[P, I]):
         grant: Grant | None = None,
         token: str = "",
         traceparent: str = "",
+        claims: Claims | None = None,
     ) -> None:
         self.id = header.id
         self.caller = header.sender
@@ -74,6 +76,7 @@ class Call(Generic[P, I]):
         self.grant = grant
         self.use = header.use if grant is not None else 0
         self.token = token
+        self.claims = claims
         self.evidence = evidence
         self.traceparent = traceparent
         self._until = until

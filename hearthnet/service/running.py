@@ -255,6 +255,7 @@ class Running:
             evidence=self._evidence,
             until=until,
             traceparent=self.trace.traceparent,
+            claims=admitted.claims,
         )
 
     async def _carry_out(self, call: Call[Any, Any]) -> Reply:

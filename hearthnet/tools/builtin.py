@@ -56,6 +56,30 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         "Ends one of the user's own posts before its time, by the event_id that listing or searching "
         "shows. The user is asked before anything is sent.",
     ),
+    "find_neighbour": _Recipe(
+        "mesh.neighbours@1.0",
+        "Lists the computers of the community that are here now, with their names and what they offer.",
+    ),
+    "mesh_search": _Recipe(
+        "mesh.search@1.0",
+        "Looks in the inventory of the mesh for capabilities, computers, document collections, models and "
+        "tools, by key words. Use it to learn what there is; it does not search inside documents.",
+    ),
+    "mesh_describe": _Recipe(
+        "mesh.describe@1.0",
+        "Tells everything known of one capability, computer, document collection or model, and whether the "
+        "user may use it. Take the name from mesh_search.",
+    ),
+    "mesh_relations": _Recipe(
+        "mesh.relations@1.0",
+        "Lists what one thing of the mesh is tied to: who offers it, who calls it, what it requires. Take "
+        "the name from mesh_search.",
+    ),
+    "mesh_query": _Recipe(
+        "mesh.query@1.0",
+        "Answers one read-only SQL SELECT over tables about the mesh. Use it to count, compare or join; "
+        "write texts as :name and give them in bindings.",
+    ),
 }
 _GENERATED: Final = "client_id"
 

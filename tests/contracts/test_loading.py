@@ -55,9 +55,15 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "market.list@1.0",
         "market.post@1.0",
         "market.search@1.0",
+        "mesh.describe@1.0",
+        "mesh.neighbours@1.0",
+        "mesh.query@1.0",
+        "mesh.relations@1.0",
+        "mesh.search@1.0",
         "node.trace.list@1.0",
         "rag.ingest@1.0",
         "rag.list_corpora@1.0",
+        "rag.list_documents@1.0",
         "rag.query@1.0",
     ]
     assert contracts() is contracts()
@@ -69,7 +75,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
 def test_an_unknown_name_is_answered_with_the_nearest_ones() -> None:
     error = refusal(contracts().get, "rag.querry@1.0")
     assert (error.code, error.alt[0]) == ("not_found", "rag.query")
-    assert error.message == "there is no capability 'rag.querry'; did you mean rag.query?"
+    assert error.message == "there is no capability 'rag.querry'; did you mean rag.query or mesh.query?"
     assert contracts().nearest("market.lst@1.0")[0] == "market.list"
 
 

@@ -139,6 +139,7 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
         "auth": "ready",
         "llm": "ready",
         "market": "ready",
+        "mesh": "ready",
         "rag": "ready",
     }
     assert any("smollm2" in offer for offer in services["llm"]["offers"])

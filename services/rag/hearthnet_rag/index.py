@@ -49,6 +49,17 @@ class CorpusInfo(msgspec.Struct, frozen=True):
     language_majority: str | None
 
 
+class DocumentInfo(msgspec.Struct, frozen=True):
+    """One document without its text; `size_bytes` is that of the text."""
+
+    doc_cid: str
+    title: str
+    language: str | None
+    year: int | None
+    chunks: int
+    size_bytes: int
+
+
 class Entry(msgspec.Struct, frozen=True):
     """A document and what goes with it into a corpus. `metadata` is shown with each passage."""
 
@@ -136,6 +147,19 @@ class Index:
                 """
             )
             return [CorpusInfo(**dict(row)) for row in rows]
+
+    def listed(self, corpus: str, limit: int) -> list[DocumentInfo]:
+        """Up to `limit` documents of `corpus`, by title."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                """
+                SELECT doc_cid, title, language, year, chunks, size_bytes
+                FROM documents JOIN corpora ON corpora.id = corpus
+                WHERE name = ? ORDER BY title, doc_cid LIMIT ?
+                """,
+                (corpus, limit),
+            )
+            return [DocumentInfo(**dict(row)) for row in rows]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -11,7 +11,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.documents import Document, file_name, read_document
-from hearthnet_rag.index import CorpusInfo, Entry, Index, Ingested
+from hearthnet_rag.index import CorpusInfo, DocumentInfo, Entry, Index, Ingested
 from hearthnet_rag.journal import Journal, Record
 from hearthnet_rag.search import Filter, Hit, search
 from hearthnet_rag.starter import bring_up_to_date, starter_files, year_of
@@ -64,6 +64,10 @@ class Library:
     def corpora(self) -> list[CorpusInfo]:
         """What corpora there are, by name."""
         return self._index.corpora()
+
+    def documents(self, corpus: str, limit: int) -> list[DocumentInfo]:
+        """Up to `limit` documents of `corpus`, by title."""
+        return self._index.listed(corpus, limit)
 
 
 def entry_of(record: Record, data: bytes) -> Entry:

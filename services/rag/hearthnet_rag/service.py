@@ -47,6 +47,12 @@ class IngestInput(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
+class DocumentsInput(msgspec.Struct, frozen=True):
+    """How many documents to list."""
+
+    limit: int = 500
+
+
 class Nothing(msgspec.Struct, frozen=True):
     """No params, no input."""
 
@@ -72,11 +78,12 @@ class RagService(Service):
         await self._look()
 
     def offers(self) -> list[Offer]:
-        """One to query for each corpus, one to add, one to list; `personal` is for this node only."""
+        """One to query for each corpus, one to add, two to list; `personal` is for this node only."""
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
             Offer(capability="rag.ingest@1.0", params=self._ingest_params()),
             Offer(capability="rag.list_corpora@1.0"),
+            Offer(capability="rag.list_documents@1.0"),
         ]
 
     async def stop(self) -> None:
@@ -111,6 +118,14 @@ class RagService(Service):
         corpora = await asyncio.to_thread(self._library.corpora)
         shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._is_self(call)]
         return Reply(output={"corpora": shown})
+
+    @capability("rag.list_documents@1.0")
+    async def list_documents(self, call: Call[CorpusParams, DocumentsInput]) -> Reply:
+        """What documents a corpus holds."""
+        corpus, limit = call.params.corpus, call.input.limit
+        self._check_seen(call, corpus)
+        found = await asyncio.to_thread(self._library.documents, corpus, limit + 1)
+        return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
 
     async def _blob(self, cid: str) -> bytes:
         store = await self._node.store()

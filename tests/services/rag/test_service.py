@@ -293,7 +293,9 @@ async def test_stop_before_a_start_does_nothing() -> None:
 
 
 @pytest.mark.req("RAG-12")
-@pytest.mark.parametrize("name", ["rag.query@1.0", "rag.ingest@1.0", "rag.list_corpora@1.0"])
+@pytest.mark.parametrize(
+    "name", ["rag.query@1.0", "rag.ingest@1.0", "rag.list_corpora@1.0", "rag.list_documents@1.0"]
+)
 async def test_the_examples_of_the_contracts(mesh: Mesh, name: str) -> None:
     async with running(mesh) as bus:
         for example in contracts().get(name).examples:

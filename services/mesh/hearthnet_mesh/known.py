@@ -1,0 +1,135 @@
+"""What the node knows of the mesh at one moment. Pure: it is asked for in `sources.py`.
+
+What peers say of themselves is cut to a size here, once, and put in an order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.times import rfc3339
+from hearthnet.trust.roster import Member, Roster
+from hearthnet.types import split_name
+from hearthnet_mesh.sight import Viewer
+
+MOST_OFFERS: Final = 5_000
+MOST_NODES: Final = 500
+"""Nodes that one answer of `mesh.neighbours` lists."""
+LONGEST: Final = 200
+"""Characters of a name that a peer gave."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """`offers` that answered just now; when each node last answered (Unix ms); the roster; this node."""
+
+    own: str
+    roster: Roster
+    offers: tuple[OfferView, ...] = ()
+    seen: dict[str, int] = {}
+
+    def visible(self, viewer: Viewer) -> list[OfferView]:
+        """The offers of members that `viewer` may see, by capability, node and params."""
+        found = [
+            view
+            for view in self.offers
+            if self.roster.member(view.node) is not None and viewer.may_see(trust_of(view))
+        ]
+        return sorted(found, key=lambda view: (str(view.capability), *view.key))[:MOST_OFFERS]
+
+    def online(self) -> frozenset[str]:
+        """The nodes that answered just now, and this one."""
+        return frozenset({view.node for view in self.offers} | {self.own})
+
+    def members(self) -> list[Member]:
+        """The members by name."""
+        return sorted(self.roster.members, key=lambda one: (one.display_name.casefold(), one.node_id))
+
+    def manifest(self, member: Member) -> dict[str, Any]:
+        """What is known of one member. No node says yet what kind of computer it is."""
+        seen = self.seen.get(member.node_id)
+        return {
+            "node_id": member.node_id,
+            "display_name": short(member.display_name),
+            "profile": None,
+            "level": member.level,
+            "added_at": member.added_at,
+            "online": member.node_id in self.online(),
+            "last_seen": None if seen is None else rfc3339(seen),
+        }
+
+    def neighbours(self, viewer: Viewer, *, online_only: bool) -> dict[str, Any]:
+        """The output of `mesh.neighbours`."""
+        offered: dict[str, set[str]] = {}
+        for view in self.visible(viewer):
+            offered.setdefault(view.node, set()).add(str(view.capability))
+        nodes = []
+        for member in self.members():
+            about = self.manifest(member)
+            if about["online"] or not online_only:
+                del about["added_at"]
+                nodes.append({**about, "capabilities": sorted(offered.get(member.node_id, ()))})
+        return {"nodes": nodes[:MOST_NODES], "truncated": len(nodes) > MOST_NODES}
+
+    def find_node(self, name: str) -> Member | None:
+        """The member with this id, or the only one with this display name."""
+        member = self.roster.member(name)
+        if member is not None:
+            return member
+        called = [one for one in self.roster.members if one.display_name.casefold() == name.casefold()]
+        return called[0] if len(called) == 1 else None
+
+
+def trust_of(view: OfferView) -> str:
+    """What a call of this offer demands: what it says itself, else what its contract says."""
+    if view.offer.trust:
+        return view.offer.trust
+    contract = contract_of(view)
+    return "member" if contract is None else contract.trust_required
+
+
+def contract_of(view: OfferView) -> Contract | None:
+    """The contract of an offer, None for a capability that this installation does not know."""
+    return find_contract(str(view.capability))
+
+
+def find_contract(name: str) -> Contract | None:
+    """The contract that `name` or `name@major.minor` stands for, None where there is none."""
+    try:
+        return contracts().find(*split_name(name))
+    except HearthNetError:
+        return None
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """A text of a peer, at most so long, on one line."""
+    line = " ".join(text[: longest * 2].split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def corpus_of(view: OfferView) -> str | None:
+    """The corpus that an offer searches."""
+    name = view.params.get("corpus")
+    return name if view.capability.name == "rag.query" and isinstance(name, str) else None
+
+
+def models_of(view: OfferView) -> list[str]:
+    """The names of models that an offer answers to."""
+    others = view.params.get("models")
+    names = [view.params.get("model"), *(others if isinstance(others, list) else ())]
+    return list(dict.fromkeys(short(name) for name in names if isinstance(name, str) and name))[:50]
+
+
+def pairs_of(view: OfferView) -> list[tuple[str, str]]:
+    """The pairs of languages that an offer translates between."""
+    said = view.params.get("languages_pairs")
+    pairs = [
+        (short(pair[0], 16), short(pair[1], 16))
+        for pair in (said if isinstance(said, list) else ())
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, str) for one in pair)
+    ]
+    return sorted(set(pairs))[:500]

@@ -1,0 +1,64 @@
+"""What a query may be made of: the kinds of nodes of sqlglot's trees, and the functions.
+
+An allowlist: what SQLite or sqlglot learns tomorrow is refused until somebody has looked at it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PARTS: Final = frozenset({
+    "Select", "Union", "Intersect", "Except", "Subquery", "With", "CTE", "From", "Join", "Table",
+    "TableAlias", "Where", "Group", "Having", "Order", "Ordered", "Limit", "Offset", "Distinct", "Star",
+    "Column", "Identifier", "Alias", "Literal", "Placeholder", "Null", "Boolean", "Paren", "Tuple", "And",
+    "Or", "Not", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "Is", "NullSafeEQ", "NullSafeNEQ", "In", "Between",
+    "Like", "Glob", "Escape", "Exists", "Add", "Sub", "Mul", "Div", "Mod", "Neg", "DPipe", "BitwiseAnd",
+    "BitwiseOr", "BitwiseNot", "Case", "If", "Cast", "DataType", "Collate", "Var", "Window", "WindowSpec",
+    "Filter", "JSONPath", "JSONPathKey", "JSONPathRoot", "JSONPathSubscript",
+})  # fmt: skip
+"""Kinds of nodes that are no call of a function; several of them count as functions for sqlglot."""
+
+FUNCTIONS: Final[dict[str, str]] = {
+    "Abs": "abs", "Avg": "avg", "Coalesce": "coalesce", "Count": "count", "Date": "date",
+    "DenseRank": "dense_rank", "Greatest": "max", "GroupConcat": "group_concat",
+    "JSONExtract": "json_extract", "JSONExtractScalar": "json_extract", "Least": "min", "Length": "length",
+    "Lower": "lower", "Max": "max", "Min": "min", "Nullif": "nullif", "Rank": "rank", "Round": "round",
+    "RowNumber": "row_number", "Substring": "substr", "Sum": "sum", "TimeToStr": "strftime",
+    "TsOrDsToTimestamp": "datetime", "Upper": "upper",
+}  # fmt: skip
+"""Functions that sqlglot has a kind of node for, with their names in SQLite."""
+
+NAMED: Final = frozenset(
+    {
+        "date",
+        "datetime",
+        "ifnull",
+        "iif",
+        "json_array_length",
+        "julianday",
+        "strftime",
+        "time",
+        "total",
+        "unixepoch",
+    }
+)
+"""Functions that it knows by their name alone."""
+
+OF_TIME: Final = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})
+"""Functions whose texts are formats and steps of time, and no data of anybody."""
+
+OPERATORS: Final = frozenset({"like", "glob", "->", "->>", "substring", "likely", "unlikely"})
+"""What SQLite calls functions beside them."""
+
+AT_THE_WALL: Final = frozenset(FUNCTIONS.values()) | NAMED | OPERATORS
+
+TYPES: Final = frozenset({"TEXT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR"})
+"""Types to cast to; none of them makes bytes."""
+
+STATEMENTS: Final[dict[str, str]] = {
+    "Insert": "INSERT", "Update": "UPDATE", "Delete": "DELETE", "Create": "CREATE", "Drop": "DROP",
+    "Alter": "ALTER", "Pragma": "PRAGMA", "Attach": "ATTACH", "Detach": "DETACH", "Command": "that",
+    "Values": "VALUES", "Transaction": "BEGIN", "Commit": "COMMIT", "Rollback": "ROLLBACK",
+    "Analyze": "ANALYZE", "Merge": "MERGE", "Replace": "REPLACE", "Set": "SET", "Describe": "DESCRIBE",
+    "TruncateTable": "TRUNCATE", "Copy": "COPY",
+}  # fmt: skip

@@ -1,0 +1,203 @@
+"""What can be asked for by SQL: the views, their columns, and their rows. Pure.
+
+Each is a table of a database that is made for one query and holds nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.contracts import contracts
+from hearthnet.times import rfc3339
+from hearthnet.types import parse_capability
+from hearthnet_mesh.inventory import known_tools
+from hearthnet_mesh.known import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
+from hearthnet_mesh.seen import Seen, runs
+from hearthnet_mesh.sight import Viewer
+from hearthnet_mesh.sources import Gathered
+
+MOST_ROWS: Final = 5_000
+"""Rows of one view."""
+LONGEST_TEXT: Final = 4_000
+"""Characters of one value."""
+LARGEST: Final = (1 << 53) - 1
+"""The largest number that JSON carries everywhere (conventions.md 2)."""
+Value = str | int | float | None
+Row = tuple[Value, ...]
+
+VIEWS: Final[dict[str, tuple[str, ...]]] = {
+    "posts": (
+        "event_id", "lamport", "author", "category", "title", "body", "location", "tags", "created_at",
+        "expires_at",
+    ),
+    "corpora": ("name", "node", "docs", "chunks", "size_bytes", "language_majority"),
+    "documents": ("corpus", "node", "doc_cid", "title", "language", "year", "chunks", "size_bytes"),
+    "offers": (
+        "capability", "name", "version", "node", "service", "params", "corpus", "model", "trust",
+        "max_concurrent", "in_flight",
+    ),
+    "nodes": ("node", "display_name", "level", "added_at", "online", "last_seen"),
+    "calls": (
+        "at", "capability", "caller", "provider", "code", "ms", "run", "trace", "bytes_in", "bytes_out",
+    ),
+    "runs": ("run", "first_at", "last_at", "calls", "failed"),
+    "capabilities": (
+        "capability", "name", "summary", "stability", "trust_required", "side_effects", "idempotent",
+        "timeout_seconds", "offers",
+    ),
+    "models": ("model", "node", "capability", "ctx", "backend"),
+    "language_pairs": ("source", "target", "node"),
+    "tools": ("tool", "capability", "side_effects", "description"),
+}  # fmt: skip
+"""The views and their columns. Whether something holds is 1 or 0; params, tags and location are JSON."""
+
+
+class World(msgspec.Struct, frozen=True):
+    """What the rows are made of; what no view of a query needs is left empty."""
+
+    snapshot: Snapshot
+    viewer: Viewer
+    calls: tuple[Seen, ...] = ()
+    posts: Gathered = Gathered(())
+    corpora: Gathered = Gathered(())
+    documents: Gathered = Gathered(())
+
+
+def rows(view: str, world: World) -> list[Row]:
+    """The rows of one view, as many as are kept, in an order that does not change."""
+    return sorted(map(_fitting, _ROWS[view](world)), key=_order)[:MOST_ROWS]
+
+
+def _fitting(row: Row) -> Row:
+    """Values that a column can hold: texts cut to their size, numbers that every reader can read."""
+    return tuple(_value(value) for value in row)
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, str):
+        return value[:LONGEST_TEXT].encode(errors="replace").decode()
+    if isinstance(value, int | float) and abs(value) <= LARGEST:
+        return int(value) if isinstance(value, bool) else value
+    return None
+
+
+def _order(row: Row) -> tuple[tuple[bool, str, float], ...]:
+    """Rows of values of several types, side by side."""
+    return tuple(
+        (value is not None, value, 0.0) if isinstance(value, str) else (value is not None, "", value or 0.0)
+        for value in row
+    )
+
+
+def _posts(world: World) -> Iterable[Row]:
+    for _, post in world.posts.rows:
+        plain = {**post, "location": _json(post["location"]), "tags": _json(post["tags"])}
+        yield tuple(plain[column] for column in VIEWS["posts"])
+
+
+def _corpora(world: World) -> Iterable[Row]:
+    for node, corpus in world.corpora.rows:
+        yield tuple(node if column == "node" else corpus.get(column) for column in VIEWS["corpora"])
+
+
+def _documents(world: World) -> Iterable[Row]:
+    for node, document in world.documents.rows:
+        yield tuple(node if column == "node" else document.get(column) for column in VIEWS["documents"])
+
+
+def _offers(world: World) -> Iterable[Row]:
+    for view in world.snapshot.visible(world.viewer):
+        capability, offer = view.capability, view.offer
+        version = f"{capability.major}.{capability.minor}"
+        model = next(iter(models_of(view)), None)
+        yield (
+            str(capability), capability.name, version, view.node, short(offer.service), _json(view.params),
+            corpus_of(view), model, trust_of(view), offer.max_concurrent, offer.in_flight,
+        )  # fmt: skip
+
+
+def _nodes(world: World) -> Iterable[Row]:
+    for member in world.snapshot.members():
+        about = world.snapshot.manifest(member)
+        yield (
+            about["node_id"], about["display_name"], about["level"], about["added_at"], int(about["online"]),
+            about["last_seen"],
+        )  # fmt: skip
+
+
+def _calls(world: World) -> Iterable[Row]:
+    for one in world.calls:
+        yield (
+            _moment(one.at), one.capability, one.caller, one.provider, one.code, one.ms, one.run or None,
+            one.trace, one.bytes_in, one.bytes_out,
+        )  # fmt: skip
+
+
+def _runs(world: World) -> Iterable[Row]:
+    for run in runs(world.calls):
+        yield run["run"], _moment(run["first"]), _moment(run["last"]), run["calls"], run["failed"]
+
+
+def _capabilities(world: World) -> Iterable[Row]:
+    offered = [view.capability for view in world.snapshot.visible(world.viewer)]
+    ids = {str(one) for one in offered} | {contract.id for contract in contracts()}
+    for name in ids:
+        contract, there = find_contract(name), sum(str(one) == name for one in offered)
+        if contract is None:
+            yield (name, parse_capability(name).name, None, None, None, None, None, None, there)
+        else:
+            yield (
+                name, contract.name, contract.summary, contract.stability, contract.trust_required,
+                int(contract.side_effects), contract.idempotent, contract.timeout_seconds, there,
+            )  # fmt: skip
+
+
+def _models(world: World) -> Iterable[Row]:
+    for view in world.snapshot.visible(world.viewer):
+        if world.viewer.may_call(view.capability, view.params):
+            ctx, backend = view.params.get("ctx"), view.params.get("backend")
+            for model in models_of(view):
+                yield (
+                    model, view.node, str(view.capability), ctx if isinstance(ctx, int) else None,
+                    short(backend) if isinstance(backend, str) else None,
+                )  # fmt: skip
+
+
+def _pairs(world: World) -> Iterable[Row]:
+    for view in world.snapshot.visible(world.viewer):
+        for source, target in pairs_of(view):
+            yield source, target, view.node
+
+
+def _tools(world: World) -> Iterable[Row]:
+    for tool in known_tools():
+        contract = find_contract(tool.bound_capability or "")
+        bound = None if contract is None else contract.id
+        yield tool.name, bound, int(tool.side_effects), tool.description
+
+
+_ROWS: Final[dict[str, Callable[[World], Iterable[Row]]]] = {
+    "posts": _posts,
+    "corpora": _corpora,
+    "documents": _documents,
+    "offers": _offers,
+    "nodes": _nodes,
+    "calls": _calls,
+    "runs": _runs,
+    "capabilities": _capabilities,
+    "models": _models,
+    "language_pairs": _pairs,
+    "tools": _tools,
+}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _moment(microseconds: int) -> str:
+    """In UTC, to the second."""
+    return rfc3339(microseconds // 1000)

@@ -1,0 +1,156 @@
+"""The mesh service (capabilities.md, "mesh"): what there is, as the one who asks may see it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar, Final
+
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.types import parse_capability
+from hearthnet_mesh import describing, inventory, relating, seen
+from hearthnet_mesh.inputs import (
+    DescribeInput,
+    NeighboursInput,
+    NoParams,
+    QueryInput,
+    RelationsInput,
+    SearchInput,
+)
+from hearthnet_mesh.query import gates, views, wall
+from hearthnet_mesh.sight import Viewer
+from hearthnet_mesh.sources import Gathered, Sources
+
+_VERBS: Final = ("search", "describe", "relations", "query", "neighbours")
+_AT_ONCE: Final = 2
+"""Queries that run at the same time: each may take as much memory as there is for all."""
+_OF_CALLS: Final = frozenset({"calls", "runs"})
+
+
+class MeshService(Service):
+    """What there is in the mesh: searched, described, related, and queried by SQL."""
+
+    name: ClassVar[str] = "mesh"
+
+    _node: NodeContext
+    _sources: Sources
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def start(self, node: NodeContext) -> None:
+        """Asks nothing yet: what is known is asked for when somebody wants to know."""
+        self._node = node
+        self._sources = Sources(node.bus, node.home)
+
+    def offers(self) -> list[Offer]:
+        """All five capabilities."""
+        return [Offer(capability=f"mesh.{verb}@1.0") for verb in _VERBS]
+
+    @capability("mesh.search@1.0")
+    async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
+        """What shares words with the query."""
+        wanted = call.input
+        found = inventory.items(await self._sources.snapshot.get(), self._viewer(call))
+        return Reply(inventory.search(found, wanted.query, wanted.kind, wanted.limit))
+
+    @capability("mesh.describe@1.0")
+    async def describe(self, call: Call[NoParams, DescribeInput]) -> Reply:
+        """Everything known of one thing."""
+        snapshot, viewer = await self._sources.snapshot.get(), self._viewer(call)
+        thing = describing.find(snapshot, viewer, call.input.name)
+        known, every = await self._relations(viewer)
+        tied = relating.around(every, thing, 1)
+        return Reply(describing.describe(snapshot, viewer, thing, seen.health(known), len(tied["edges"])))
+
+    @capability("mesh.relations@1.0")
+    async def relations(self, call: Call[NoParams, RelationsInput]) -> Reply:
+        """What is tied to one thing."""
+        viewer = self._viewer(call)
+        thing = describing.find(await self._sources.snapshot.get(), viewer, call.input.name)
+        _, every = await self._relations(viewer)
+        return Reply(relating.around(every, thing, call.input.depth))
+
+    @capability("mesh.query@1.0")
+    async def query(self, call: Call[NoParams, QueryInput]) -> Reply:
+        """One SELECT: through the gates, then behind the wall, over what the caller may see."""
+        wanted = call.input
+        checked = await asyncio.to_thread(gates.check, wanted.sql, wanted.bindings)
+        world = await self._world(self._viewer(call), checked.views)
+        async with self._places:
+            result = await asyncio.to_thread(_run, wanted, checked, world)
+        missing = [world.posts, world.corpora, world.documents]
+        return Reply(
+            {
+                "columns": result.columns,
+                "rows": result.rows,
+                "truncated": result.truncated,
+                "incomplete": sorted({line for one in missing for line in one.missing}),
+            }
+        )
+
+    @capability("mesh.neighbours@1.0")
+    async def neighbours(self, call: Call[NoParams, NeighboursInput]) -> Reply:
+        """Who is in the community and here now."""
+        snapshot = await self._sources.snapshot.get()
+        return Reply(snapshot.neighbours(self._viewer(call), online_only=call.input.online_only))
+
+    def _viewer(self, call: Call[Any, Any]) -> Viewer:
+        peer = self._node.bus.peer
+        level = peer.roster.level(call.principal.partition("/")[0])
+        return Viewer(call.caller, call.principal, level, peer.node_id, call.claims)
+
+    async def _relations(self, viewer: Viewer) -> tuple[list[seen.Seen], list[relating.Edge]]:
+        """The calls that the viewer made, and every relation that it may see."""
+        snapshot = await self._sources.snapshot.get()
+        steps = await self._sources.steps.get() if viewer.is_node else []
+        known = seen.calls(steps, viewer)
+        return known, relating.edges(snapshot, viewer, known, seen.chains(steps, viewer))
+
+    async def _world(self, viewer: Viewer, wanted: frozenset[str]) -> views.World:
+        """What the views of a query are made of, asked for where the caller may know it."""
+        sources = self._sources
+        steps = await sources.steps.get() if viewer.is_node and wanted & _OF_CALLS else []
+        return views.World(
+            snapshot=await sources.snapshot.get(),
+            viewer=viewer,
+            calls=tuple(seen.calls(steps, viewer)),
+            posts=await self._posts(viewer) if "posts" in wanted else Gathered(()),
+            corpora=await self._corpora(viewer) if "corpora" in wanted else Gathered(()),
+            documents=await self._documents(viewer) if "documents" in wanted else Gathered(()),
+        )
+
+    async def _posts(self, viewer: Viewer) -> Gathered:
+        refused = _refused(viewer, "market.list@1.0", "posts")
+        return refused or await self._sources.posts.get()
+
+    async def _corpora(self, viewer: Viewer) -> Gathered:
+        refused = _refused(viewer, "rag.list_corpora@1.0", "corpora")
+        return refused or only_seen(viewer, await self._sources.corpora.get(), "name")
+
+    async def _documents(self, viewer: Viewer) -> Gathered:
+        refused = _refused(viewer, "rag.list_documents@1.0", "documents")
+        return refused or only_seen(viewer, await self._sources.documents.get(), "corpus")
+
+
+def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
+    """The rows of corpora that `viewer` may search: `personal` is its node's alone, a token names corpora."""
+    query = parse_capability("rag.query@1.0")
+    rows = tuple(
+        (node, row)
+        for node, row in found.rows
+        if (row[column] != "personal" or viewer.is_self) and viewer.may_call(query, {"corpus": row[column]})
+    )
+    return Gathered(rows, found.missing)
+
+
+def _refused(viewer: Viewer, name: str, what: str) -> Gathered | None:
+    """Nothing, and why, where the caller's token does not cover what `what` is listed by."""
+    if viewer.may_call(parse_capability(name)):
+        return None
+    return Gathered((), (f"{what}: the token does not cover {name}",))
+
+
+def _run(wanted: QueryInput, checked: gates.Checked, world: views.World) -> wall.Result:
+    tables = {view: views.rows(view, world) for view in sorted(checked.views)}
+    return wall.run(wanted.sql, checked.values, tables, wanted.limit)

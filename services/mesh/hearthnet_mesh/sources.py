@@ -1,0 +1,154 @@
+"""Where the service gets what it knows: from the bus, asked for when somebody asks.
+
+What was asked for is kept for a moment, so that a model that looks around ten times in a row asks the mesh
+once. Who may see what is decided afterwards (`sight.py`), since what is kept is what this node may see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.trace import UNTRACED
+from hearthnet.config import Home
+from hearthnet.errors import HearthNetError
+from hearthnet.service import presence
+from hearthnet.times import now_ms
+from hearthnet_mesh.known import Snapshot
+from hearthnet_mesh.seen import Step
+
+KEPT_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 1.5
+"""What does not answer in this time is left out, and that is said."""
+MOST_STEPS: Final = 1_000
+MOST_POSTS: Final = 500
+MOST_ASKED: Final = 32
+"""Nodes that one question about corpora or documents goes to."""
+T = TypeVar("T")
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """Rows, each with the node that gave it, and what could not be asked."""
+
+    rows: tuple[tuple[str, dict[str, Any]], ...]
+    missing: tuple[str, ...] = ()
+
+
+class Kept(Generic[T]):
+    """What `ask` said last, for a moment; who asks meanwhile waits for the same answer."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float | None = None) -> None:
+        self._ask = ask
+        self._seconds = KEPT_SECONDS if seconds is None else seconds
+        self._asking = asyncio.Lock()
+        self._until = 0.0
+        self._last: list[T] = []
+
+    async def get(self) -> T:
+        """The last answer, or a new one; raises what asking raises, and keeps nothing then."""
+        async with self._asking:
+            clock = asyncio.get_running_loop().time
+            if not self._last or clock() >= self._until:
+                self._last = [await self._ask()]
+                self._until = clock() + self._seconds
+            return self._last[0]
+
+
+class Sources:
+    """The mesh as this node sees it."""
+
+    def __init__(self, bus: Bus, home: Home) -> None:
+        self._bus = bus
+        self._home = home
+        self._seen: dict[str, int] = {}
+        self.snapshot: Final = Kept(self._snapshot)
+        self.steps: Final = Kept(self._steps)
+        self.posts: Final = Kept(self._posts)
+        self.corpora: Final = Kept(self._corpora)
+        self.documents: Final = Kept(self._documents)
+
+    async def _snapshot(self) -> Snapshot:
+        offers = await self._bus.offers()
+        peer = self._bus.peer
+        now = now_ms()
+        self._seen.update({view.node: now for view in offers})
+        self._seen[peer.node_id] = now
+        return Snapshot(peer.node_id, peer.roster, tuple(offers), dict(self._seen))
+
+    async def _steps(self) -> list[Step]:
+        """The newest steps of this node's processes; one that ends, or does not answer, has none."""
+        living = [
+            path.name for path in presence.everybody(self._home) if presence.lives(self._home, path.name)
+        ]
+        found = await asyncio.gather(*(self._steps_of(instance) for instance in living))
+        return [step for steps in found for step in steps]
+
+    async def _steps_of(self, instance: str) -> list[Step]:
+        body = {"params": {}, "input": {"limit": MOST_STEPS}}
+        try:
+            output = await self._ask(UNTRACED, body, self._bus.peer.node_id, instance=instance)
+        except HearthNetError:
+            return []
+        return msgspec.convert(output["steps"], list[Step])
+
+    async def _posts(self) -> Gathered:
+        """The posts of one market, as any caller of it gets them: the own one where there is one."""
+        body = {"params": {}, "input": {"limit": MOST_POSTS}}
+        try:
+            output = await self._ask("market.list@1.0", body)
+        except HearthNetError as error:
+            return Gathered((), () if error.code == "not_found" else (f"posts: {error.message}",))
+        return Gathered(tuple((post["author"], post) for post in output["posts"]))
+
+    async def _corpora(self) -> Gathered:
+        nodes = await self._who("rag.list_corpora")
+        body: dict[str, Any] = {"params": {}, "input": {}}
+        return await self._each([("rag.list_corpora@1.0", node, body) for node in nodes], "corpora")
+
+    async def _documents(self) -> Gathered:
+        listed = await self.corpora.get()
+        offering = set(await self._who("rag.list_documents"))
+        asked = [
+            ("rag.list_documents@1.0", node, {"params": {"corpus": corpus["name"]}, "input": {}})
+            for node, corpus in listed.rows
+            if node in offering
+        ]
+        found = await self._each(asked, "documents")
+        return Gathered(found.rows, (*listed.missing, *found.missing))
+
+    async def _who(self, name: str) -> list[str]:
+        """The nodes that offer a capability, this one first."""
+        snapshot = await self.snapshot.get()
+        nodes = {view.node for view in snapshot.offers if view.capability.name == name}
+        return sorted(nodes, key=lambda node: (node != snapshot.own, node))
+
+    async def _each(self, asked: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
+        """What each says under `key`; at most so many are asked."""
+        later = asked[MOST_ASKED:]
+        answers = await asyncio.gather(
+            *(self._ask(capability, body, node) for capability, node, body in asked[:MOST_ASKED]),
+            return_exceptions=True,
+        )
+        rows: list[tuple[str, dict[str, Any]]] = []
+        missing = [f"{key}: {len(later)} more were not asked"] if later else []
+        for (_, node, body), answer in zip(asked, answers, strict=False):
+            if isinstance(answer, HearthNetError):
+                missing.append(f"{key} of {node}: {answer.message}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                rows += [(node, {**body["params"], **row}) for row in answer[key]]
+        return Gathered(tuple(rows), tuple(missing))
+
+    async def _ask(
+        self, capability: str, body: dict[str, Any], node: str = "", instance: str = ""
+    ) -> dict[str, Any]:
+        reply = await self._bus.call(
+            capability, body, node=node, instance=instance, timeout_seconds=ANSWER_SECONDS
+        )
+        output: dict[str, Any] = reply.output
+        return output

@@ -1,0 +1,206 @@
+"""The mesh service on a real bus, beside the market, the library and a neighbour."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts import contracts
+from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, Offer, Reply, Service, capability
+from hearthnet.service.run import load
+from hearthnet.times import now_ms
+from hearthnet.trust.token import Scope, mint
+from hearthnet.up.services import installed
+from hearthnet_market import MarketService
+from hearthnet_mesh import MeshService, sources
+from hearthnet_rag import RagService
+from hearthnet_rag.service import Nothing
+from hearthnet_rag.starter import starter_files
+from tests.helpers.mesh import Mesh
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left out because this computer is busy, and nothing is kept for the next question."""
+    monkeypatch.setattr(sources, "ANSWER_SECONDS", 20.0)
+    monkeypatch.setattr(sources, "KEPT_SECONDS", 0.0)
+
+
+class BrokenLibrary(Service):
+    """Lists one corpus, and fails when it is asked for its documents."""
+
+    name: ClassVar[str] = "broken"
+
+    def offers(self) -> list[Offer]:
+        """Both lists."""
+        return [Offer(capability=f"rag.list_{what}@1.0") for what in ("corpora", "documents")]
+
+    @capability("rag.list_corpora@1.0")
+    async def corpora(self, call: Call[Nothing, Nothing]) -> Reply:
+        """One."""
+        figures = {"docs": 1, "chunks": 1, "size_bytes": 1, "language_majority": None}
+        return Reply({"corpora": [{"name": "broken", **figures}]})
+
+    @capability("rag.list_documents@1.0")
+    async def documents(self, call: Call[Nothing, Nothing]) -> Reply:
+        """None."""
+        raise HearthNetError("capacity_exceeded", "too busy with other things")
+
+
+@contextlib.asynccontextmanager
+async def everything(mesh: Mesh) -> AsyncIterator[Bus]:
+    """The node with its library, market and mesh service, and another process of it."""
+    async with (
+        mesh.hosting(MarketService()),
+        mesh.hosting(RagService()),
+        mesh.hosting(MeshService()),
+        await mesh.bus() as bus,
+    ):
+        yield bus
+
+
+async def ask(bus: Bus, verb: str, given: dict[str, Any], **options: Any) -> Any:
+    reply = await bus.call(f"mesh.{verb}@1.0", {"params": {}, "input": given}, timeout_seconds=60, **options)
+    return reply.output
+
+
+async def rows(bus: Bus, sql: str, **options: Any) -> list[list[Any]]:
+    output = await ask(bus, "query", {"sql": sql}, **options)
+    assert not output["truncated"]
+    found: list[list[Any]] = output["rows"]
+    return found
+
+
+async def post(bus: Bus, title: str) -> None:
+    given = {"client_id": ids.new_ulid(), "category": "offer", "title": title, "body": "To lend."}
+    await bus.call("market.post@1.0", {"params": {}, "input": given})
+
+
+@pytest.mark.req("MESH-30")
+async def test_the_service_is_installed_and_offers_its_five_capabilities() -> None:
+    assert "mesh" in installed()
+    service = load("mesh")
+    assert isinstance(service, MeshService)
+    assert [offer.capability for offer in service.offers()] == [
+        "mesh.search@1.0", "mesh.describe@1.0", "mesh.relations@1.0", "mesh.query@1.0", "mesh.neighbours@1.0",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("MESH-1", "MESH-2", "MESH-3", "MESH-5", "MESH-20")
+async def test_the_examples_of_the_contracts(mesh: Mesh) -> None:
+    async with mesh.hosting(RagService()), mesh.hosting(MeshService()), await mesh.bus() as bus:
+        for verb in ("search", "describe", "relations", "query", "neighbours"):
+            for example in contracts().get(f"mesh.{verb}@1.0").examples:
+                work = bus.call(f"mesh.{verb}@1.0", request_of(example, None), timeout_seconds=60)
+                if "error" in example:
+                    with pytest.raises(HearthNetError) as caught:
+                        await work
+                    assert caught.value.code == example["error"]
+                else:
+                    assert unmet(example["expect"], (await work).output) == []
+
+
+@pytest.mark.req("MESH-20", "MESH-26", "MESH-6")
+async def test_a_query_reads_what_the_services_of_the_node_know(mesh: Mesh) -> None:
+    async with everything(mesh) as bus, await mesh.guest_bus() as guest:
+        await post(bus, "Ladder")
+        assert await rows(bus, "select title, display_name from posts join nodes on node = author") == [
+            ["Ladder", bus.peer.roster.member(bus.peer.node_id).display_name]  # type: ignore[union-attr]
+        ]
+        documents = "select count(*), max(corpus), count(distinct doc_cid) from documents"
+        shipped = len(list(starter_files()))
+        assert await rows(bus, documents) == [[shipped, "system", shipped]]
+        assert await rows(bus, "select name, docs from corpora") == [["system", shipped]]
+        called = "select count(*) from calls where capability = :c"
+        given = {"sql": called, "bindings": {"c": "market.post@1.0"}}
+        assert (await ask(bus, "query", given))["rows"] == [[1]]
+        assert (await ask(guest, "query", given))["rows"] == [[0]]
+        assert await rows(guest, "select title from posts") == [["Ladder"]]
+
+
+@pytest.mark.req("MESH-6")
+async def test_a_token_shows_what_it_covers_and_says_what_it_does_not(mesh: Mesh) -> None:
+    async with everything(mesh) as bus, await mesh.guest_bus() as guest:
+        await post(bus, "Ladder")
+
+        def under(*names: str) -> str:
+            scope = Scope(("mesh.query", *names))
+            return mint(
+                mesh.identity, subject=guest.peer.node_id, audience=bus.peer.community, scope=scope,
+                now_ms=now_ms(), ttl_seconds=60,
+            )  # fmt: skip
+
+        sql = (
+            "select title from posts union all select name from corpora union all select title from documents"
+        )
+        narrow = await ask(guest, "query", {"sql": sql, "limit": 500}, token=under())
+        assert narrow["rows"] == []
+        assert narrow["incomplete"] == [
+            "corpora: the token does not cover rag.list_corpora@1.0",
+            "documents: the token does not cover rag.list_documents@1.0",
+            "posts: the token does not cover market.list@1.0",
+        ]
+        wide = under("market.list", "rag.list_corpora", "rag.list_documents", "rag.query")
+        output = await ask(guest, "query", {"sql": sql, "limit": 500}, token=wide)
+        assert output["incomplete"] == []
+        assert len(output["rows"]) == 2 + len(list(starter_files()))
+
+
+@pytest.mark.req("MESH-27")
+async def test_what_cannot_be_asked_is_said(mesh: Mesh) -> None:
+    async with (
+        mesh.hosting(BrokenLibrary(), mesh.guest),
+        mesh.hosting(MeshService()),
+        await mesh.bus() as bus,
+    ):
+        output = await ask(
+            bus, "query", {"sql": "select corpus from documents union select name from corpora"}
+        )
+        assert output["rows"] == [["broken"]]
+        assert len(output["incomplete"]) == 1
+        assert output["incomplete"][0].startswith("documents of ed25519:")
+        assert await rows(bus, "select title from posts") == []
+
+
+@pytest.mark.req("MESH-5", "MESH-3")
+async def test_who_is_here_is_seen_over_the_bus(mesh: Mesh) -> None:
+    async with mesh.hosting(MeshService()), await mesh.bus() as bus:
+        async with mesh.hosting(BrokenLibrary(), mesh.guest):
+            here = (await ask(bus, "neighbours", {}))["nodes"]
+            assert len(here) == 2
+            guest = next(node for node in here if node["node_id"] != bus.peer.node_id)
+            assert guest["capabilities"] == ["rag.list_corpora@1.0", "rag.list_documents@1.0"]
+            found = await ask(bus, "relations", {"name": guest["node_id"]})
+            assert {edge["relation"] for edge in found["edges"]} == {"offers"}
+        alone = (await ask(bus, "neighbours", {}))["nodes"]
+        assert [node["node_id"] for node in alone] == [bus.peer.node_id]
+        [away] = [
+            node
+            for node in (await ask(bus, "neighbours", {"online_only": False}))["nodes"]
+            if node["node_id"] == guest["node_id"]
+        ]
+        assert (away["online"], away["last_seen"] is None, away["capabilities"]) == (False, False, [])
+
+
+@pytest.mark.req("MESH-28")
+async def test_who_asks_at_once_waits_for_the_same_answer() -> None:
+    asked: list[int] = []
+
+    async def slowly() -> int:
+        asked.append(1)
+        await asyncio.sleep(0)
+        return len(asked)
+
+    kept = sources.Kept(slowly, 600.0)
+    assert await asyncio.gather(*(kept.get() for _ in range(10))) == [1] * 10
+    assert await sources.Kept(slowly, 0.0).get() == 2

@@ -1,0 +1,99 @@
+"""A community of three, what they offer, and who looks at it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.contracts import contracts
+from hearthnet.times import now_ms
+from hearthnet.trust import roster as rosters
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.roster import Roster
+from hearthnet.trust.token import Claims, Scope, decode, mint
+from hearthnet.types import parse_capability
+from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
+from hearthnet_mesh.known import Snapshot
+from hearthnet_mesh.seen import Step
+from hearthnet_mesh.sight import Viewer
+from tests.helpers.members import raise_to, take_in
+
+ROOT: Final = Identity.generate()
+KITCHEN: Final = Identity.generate()
+CELLAR: Final = Identity.generate()
+ATTIC: Final = Identity.generate()
+SEEN: Final = 1_795_292_100_000
+
+
+def community() -> Roster:
+    """Kitchen founded it; Cellar is trusted, and Attic a plain member."""
+    first = rosters.member(KITCHEN, "anchor", "Kitchen", now_ms())
+    held = rosters.found(ROOT, first, "Home", now_ms())
+    held = take_in(held, KITCHEN, CELLAR, "Cellar")
+    held = take_in(held, KITCHEN, ATTIC, "Attic")
+    return raise_to(held, KITCHEN, CELLAR, "trusted")
+
+
+ROSTER: Final = community()
+
+
+def offer(node: Identity, capability: str, trust: str = "", **params: Any) -> OfferView:
+    """One offer of `node`, as an answer to a find shows it."""
+    known = {contract.id: contract.schema_hash for contract in contracts()}
+    record = OfferRecord(
+        capability=capability, instance="testtest", schema_hash=known.get(capability, "none"), params=params,
+        max_concurrent=4, in_flight=1, issued_at=SEEN, expires_at=SEEN + LIFETIME_MS, trust=trust,
+        service="s",
+    )  # fmt: skip
+    return OfferView(node.node_id, parse_capability(capability), record)
+
+
+OFFERS: Final = (
+    offer(KITCHEN, "mesh.describe@1.0"),
+    offer(KITCHEN, "rag.query@1.0", corpus="system"),
+    offer(KITCHEN, "rag.query@1.0", "self", corpus="personal"),
+    offer(KITCHEN, "rag.list_corpora@1.0"),
+    offer(KITCHEN, "market.post@1.0"),
+    offer(KITCHEN, "llm.models.reload@1.0"),
+    offer(CELLAR, "rag.query@1.0", corpus="manuals"),
+    offer(CELLAR, "llm.chat@2.0", model="qwen3", models=["qwen3", "big", 7], ctx=8192, backend="ollama"),
+    offer(CELLAR, "trans.text@1.0", languages_pairs=[["de", "en"], ["en", "de"], ["odd"], "odd"]),
+    offer(CELLAR, "experimental.weather@1.0"),
+    offer(Identity.generate(), "experimental.stranger@1.0"),
+)
+SNAPSHOT: Final = Snapshot(
+    KITCHEN.node_id,
+    ROSTER,
+    OFFERS,
+    {KITCHEN.node_id: SEEN, CELLAR.node_id: SEEN, ATTIC.node_id: SEEN - 60_000},
+)
+
+
+def viewer(by: Identity = KITCHEN, claims: Claims | None = None) -> Viewer:
+    """`by` looks at what Kitchen knows, by itself or under a token."""
+    principal = by.node_id
+    if claims is not None:
+        principal = f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+    level = ROSTER.level(principal.partition("/")[0])
+    return Viewer(by.node_id, principal, level, KITCHEN.node_id, claims)
+
+
+def token(
+    issuer: Identity, holder: Identity, *capabilities: str, principal: str = "", **constraints: list[Any]
+) -> Claims:
+    """What a token of `issuer` for `holder` says."""
+    scope = Scope(capabilities, dict(constraints))
+    text = mint(
+        issuer, subject=holder.node_id, audience=ROSTER.community_id, scope=scope, now_ms=now_ms(),
+        ttl_seconds=60, principal=principal,
+    )  # fmt: skip
+    return decode(text)
+
+
+def step(side: str, capability: str, peer: Identity, call: str, **more: Any) -> Step:
+    """One step of a trace."""
+    given: dict[str, Any] = {
+        "at": SEEN * 1000, "trace": "0" * 32, "parent": "", "handler": "", "run": "", "code": "ok", "ms": 2.0,
+        "bytes_in": 1, "bytes_out": 2, **more,
+    }  # fmt: skip
+    return Step(side=side, capability=capability, peer=peer.node_id, call=call, **given)
