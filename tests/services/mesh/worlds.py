@@ -18,10 +18,7 @@ from hearthnet_mesh.seen import Step
 from hearthnet_mesh.sight import Viewer
 from tests.helpers.members import raise_to, take_in
 
-ROOT: Final = Identity.generate()
-KITCHEN: Final = Identity.generate()
-CELLAR: Final = Identity.generate()
-ATTIC: Final = Identity.generate()
+ROOT, KITCHEN, CELLAR, ATTIC, STRANGER = (Identity(bytes([number]) * 32) for number in range(1, 6))
 SEEN: Final = 1_795_292_100_000
 
 
@@ -59,7 +56,7 @@ OFFERS: Final = (
     offer(CELLAR, "llm.chat@2.0", model="qwen3", models=["qwen3", "big", 7], ctx=8192, backend="ollama"),
     offer(CELLAR, "trans.text@1.0", languages_pairs=[["de", "en"], ["en", "de"], ["odd"], "odd"]),
     offer(CELLAR, "experimental.weather@1.0"),
-    offer(Identity.generate(), "experimental.stranger@1.0"),
+    offer(STRANGER, "experimental.stranger@1.0"),
 )
 SNAPSHOT: Final = Snapshot(
     KITCHEN.node_id,

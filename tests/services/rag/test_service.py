@@ -24,7 +24,7 @@ from hearthnet.wire.header import Header
 from hearthnet_rag import RagService
 from hearthnet_rag.database import FILE
 from hearthnet_rag.library import LARGEST_BYTES
-from hearthnet_rag.service import CorpusParams, IngestInput, Nothing, QueryInput
+from hearthnet_rag.service import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput
 from hearthnet_rag.starter import starter_files
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -292,7 +292,23 @@ async def test_stop_before_a_start_does_nothing() -> None:
     await RagService().stop()
 
 
-@pytest.mark.req("RAG-12")
+@pytest.mark.req("RAG-14")
+async def test_documents_are_listed_by_title_to_those_who_may_search(mesh: Mesh) -> None:
+    cids = [await put(mesh, text) for text in (b"# Soup\n\nBoil.\n", b"# Bread\n\nBake.\n")]
+    service = RagService()
+    async with running(mesh, service) as bus:
+        for cid in cids:
+            await ingest(bus, "personal", cid, media_type="text/markdown")
+        asked = {"params": {"corpus": "personal"}, "input": {}}
+        reply = await bus.call("rag.list_documents@1.0", asked)
+        assert [one["title"] for one in reply.output["documents"]] == ["Bread", "Soup"]
+        assert not reply.output["truncated"]
+        stranger = Identity.generate()
+        call = call_by(stranger, "rag.list_documents@1.0", CorpusParams("personal"), DocumentsInput())
+        assert (await refusal(service.list_documents(call))).code == "not_found"
+
+
+@pytest.mark.req("RAG-12", "RAG-14")
 @pytest.mark.parametrize(
     "name", ["rag.query@1.0", "rag.ingest@1.0", "rag.list_corpora@1.0", "rag.list_documents@1.0"]
 )
