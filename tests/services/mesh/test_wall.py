@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hearthnet.errors import HearthNetError
 from hearthnet_mesh.query import gates, grammar, wall
 from hearthnet_mesh.query.views import VIEWS
+from hearthnet_mesh.query.wall import SECONDS
 from tests.services.mesh.queries import BINDINGS, GOOD, WRITING, tables
 
 MILLION = "select count(*) from calls a, calls b, calls c"
@@ -63,8 +64,9 @@ def test_time_and_steps_are_bounded() -> None:
             wall.run(MILLION, {}, heavy, 1, **options)
         assert caught.value.details["gate"] == gate
         assert "read fewer rows" in caught.value.message
+    assert SECONDS == 1.0
     with pytest.raises(HearthNetError) as caught:
-        wall.run(MILLION, {}, heavy, 1)
+        wall.run(MILLION, {}, heavy, 1, seconds=SECONDS)
     assert caught.value.details["gate"] in {"time", "steps"}
 
 

@@ -105,14 +105,17 @@ def run(
     tables: Mapping[str, list[Row]],
     limit: int,
     *,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     steps: int = MOST_STEPS,
 ) -> Result:
-    """What `sql` answers over `tables`, at most `limit` rows; `bad_request` where the wall refuses it."""
+    """What `sql` answers over `tables`, at most `limit` rows; `bad_request` where the wall refuses it.
+
+    It may take `seconds`, one where they are not given.
+    """
     database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
         _fill(database, tables)
-        guard = _Guard(seconds, steps)
+        guard = _Guard(SECONDS if seconds is None else seconds, steps)
         _close_in(database, guard)
         return _answer(database, guard, sql, values, limit)
     finally:
