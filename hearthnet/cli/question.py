@@ -24,6 +24,7 @@ from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook
 from hearthnet.tools.ports import Listener
+from hearthnet.tools.results import HomeResults
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
@@ -53,14 +54,18 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
         offered, plan = await _plan(bus, home, question)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
-        executor = ToolExecutor(bus, list(plan.tools), store=runs, via="hearthnet ask", grants=grants)
+        results = HomeResults(home)
+        executor = ToolExecutor(
+            bus, list(plan.tools), store=runs, via="hearthnet ask", grants=grants, results=results
+        )
 
         async def opened(hear: Listener) -> ToolRun:
             request = plan.request(question.text)
             return executor.open_run(request, stream_to=hear, decide=person.decide)
 
         try:
-            return await Run(settings, plan).drive(bus, opened)
+            async with results:
+                return await Run(settings, plan).drive(bus, opened)
         except HearthNetError as error:
             raise offered.explained(error, plan) from error
 

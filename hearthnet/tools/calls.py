@@ -25,6 +25,7 @@ from hearthnet.tools.events import (
 from hearthnet.tools.memory import fingerprint
 from hearthnet.tools.names import is_safe, presentable
 from hearthnet.tools.outcomes import failure
+from hearthnet.tools.reader import ReaderTool
 from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.tools.toolbox import Tool, Toolbox
 from hearthnet.tools.transcript import error_text
@@ -101,6 +102,8 @@ class Calls(Asking):
         prepared = tool.prepare(arguments, call.client_id)
         if isinstance(prepared, str):
             return prepared
+        if isinstance(tool, ReaderTool) and (wrong := tool.refusal(prepared.body, state.results)):
+            return wrong
         call.body, call.arguments_digest = prepared.body, prepared.arguments_digest
         call.memory_key = fingerprint(tool.capability, prepared.body) if tool.memorable else ""
         return ""
@@ -188,6 +191,7 @@ class Calls(Asking):
                 client_id=call.client_id,
                 timeout_ms=min(call.timeout_ms, left),
                 arguments_digest=call.arguments_digest,
+                max_result_bytes=state.limits.max_result_bytes,
                 grant=call.grant,
                 use=call.use,
             )
@@ -205,8 +209,8 @@ class Calls(Asking):
             case ToolProgress():
                 self._emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
-                call.foreign = self._toolbox.bound(call.name).foreign
-                self._return(call, event.output, event.meta)
+                call.foreign = self._toolbox[call.name].foreign
+                self._return(call, event.output, event.meta, kept=(event.cid, event.size))
             case ToolFailed():
                 call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)

@@ -7,14 +7,18 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, TypedDict
 
+import msgspec
+
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.authority import RunAuthority
 from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
 from hearthnet.tools.outcomes import LOST
-from hearthnet.tools.ports import BusPort, Clock, GrantsPort
+from hearthnet.tools.ports import BusPort, Clock, GrantsPort, ResultsPort
+from hearthnet.tools.reader import READ_RESULT, piece, shown
 from hearthnet.tools.toolbox import BoundTool, Toolbox
+from hearthnet.tools.transcript import json_text
 from hearthnet.tools.types import Pending
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant
@@ -22,6 +26,12 @@ from hearthnet.trust.grant import Grant
 OnProgress = Callable[[dict[str, Any]], None]
 
 ATTEMPTS_OF_EFFECTS: Final = 2
+MOST_COLLECTED: Final = 64 << 20
+"""Bytes of the frames of a tool that streams, of which one result is made."""
+MOST_PROGRESS: Final = 1000
+"""Progress frames of one call that are passed on, each of at most `MOST_PROGRESS_BYTES`."""
+MOST_PROGRESS_BYTES: Final = 4096
+_ENCODE: Final = msgspec.json.Encoder().encode
 _GRACE_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("hearthnet.tools")
 
@@ -44,6 +54,7 @@ class Dispatcher:
         run: str,
         clock: Clock,
         grants: GrantsPort | None = None,
+        results: ResultsPort | None = None,
     ) -> None:
         self._bus = bus
         self._toolbox = toolbox
@@ -51,10 +62,13 @@ class Dispatcher:
         self._run = run
         self._clock = clock
         self._grants = grants
+        self._results = results
 
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
         try:
+            if call.name == READ_RESULT and not call.capability:
+                return await self._read(call)
             output, meta = await self._attempts(call, on_progress)
         except HearthNetError as error:
             return self._failed(call, error.code, error.message)
@@ -62,9 +76,39 @@ class Dispatcher:
             incident = ids.new_ulid()
             _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
             return self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
+        cid, size, output = await self._kept(call, output)
         return ToolReturned(
-            now=self._clock.now_ms(), tool_call_id=call.tool_call_id, output=output, meta=meta
+            now=self._clock.now_ms(),
+            tool_call_id=call.tool_call_id,
+            output=output,
+            meta=meta,
+            cid=cid,
+            size=size,
         )
+
+    async def _kept(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
+        """A result that is too large is kept, and what is shown of it put in its place."""
+        if self._results is None or not call.max_result_bytes:
+            return "", 0, output
+        text = await asyncio.to_thread(json_text, output)
+        data = text.encode("utf-8")
+        if len(data) <= call.max_result_bytes:
+            return "", 0, output
+        try:
+            cid = await self._results.put(data)
+        except HearthNetError as error:
+            _log.warning("a large result of run %s is not kept: %s", self._run, error.message)
+            return "", 0, output
+        return cid, len(data), await asyncio.to_thread(shown, text, cid, call.max_result_bytes)
+
+    async def _read(self, call: Dispatch) -> ToolReturned:
+        """A part of a result that was kept."""
+        if self._results is None:
+            raise HearthNetError("not_found", "results are not kept here; ask for less instead")
+        offset = call.body["offset"]
+        data, total = await self._results.read(call.body["cid"], offset, call.body["length"])
+        output = piece(data, offset, total)
+        return ToolReturned(now=self._clock.now_ms(), tool_call_id=call.tool_call_id, output=output, meta={})
 
     def _failed(self, call: Dispatch, code: str, message: str) -> ToolFailed:
         return ToolFailed(
@@ -137,15 +181,31 @@ class Dispatcher:
         """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
         frames: list[dict[str, Any]] = []
         final: dict[str, Any] = {}
+        size = progress = 0
         token = self._authority.token(tool)
         async with self._bus.stream(
             call.capability, call.body, timeout_seconds=seconds, token=token, run=self._run
         ) as stream:
             async for frame in stream:
                 if frame.event == "progress":
-                    on_progress(frame.data)
+                    progress += 1
+                    if progress <= MOST_PROGRESS:
+                        on_progress(_bounded(frame.data))
                 elif frame.event == "done":
                     final = frame.data
                 else:
+                    size += len(_ENCODE(frame.data))
+                    if size > MOST_COLLECTED:
+                        raise HearthNetError(
+                            "payload_too_large",
+                            f"{tool.capability} sent more than {MOST_COLLECTED >> 20} MB; ask for less",
+                        )
                     frames.append({"event": frame.event, "data": frame.data})
         return {"frames": frames, "final": final}, final
+
+
+def _bounded(data: dict[str, Any]) -> dict[str, Any]:
+    """What is said of progress; only its numbers where it says too much."""
+    if len(_ENCODE(data)) <= MOST_PROGRESS_BYTES:
+        return data
+    return {name: value for name, value in data.items() if name in ("current", "total")}

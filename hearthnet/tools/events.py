@@ -95,11 +95,16 @@ class ToolProgress(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
-    """A dispatched call has its result: the reply's `output` and `meta`."""
+    """A dispatched call has its result: the reply's `output` and `meta`.
+
+    With `cid` set, `output` is only what the model is shown of a result of `size` bytes that is kept there.
+    """
 
     tool_call_id: str
     output: Any
     meta: dict[str, Any]
+    cid: str = ""
+    size: int = 0
 
 
 class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
@@ -208,6 +213,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     arguments_digest: str = ""
     grant: str = ""
     use: int = 0
+    max_result_bytes: int = 0
 
 
 class AskPerson(msgspec.Struct, frozen=True, tag=True):

@@ -30,12 +30,12 @@ from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.keeper import Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.outcomes import failure
-from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, RunTool
+from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.state import Limits, RunState, new_run
-from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, ClientTool, Prepared, Toolbox
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
     REQUIRES_CONFIRMATION,
@@ -69,8 +69,10 @@ class ToolExecutor:
         store: RunStore | None = None,
         via: str = "decide",
         grants: GrantsPort | None = None,
+        results: ResultsPort | None = None,
     ) -> None:
         """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
+        `results` keeps what is too large for the model, which can then read it in parts.
         `grants` are the owner's standing grants; without them every side effect is asked about.
 
         `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
@@ -87,6 +89,7 @@ class ToolExecutor:
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
         self._grants = grants
+        self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
         self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
@@ -127,7 +130,7 @@ class ToolExecutor:
         tool = self._toolbox.find(call.name)
         if tool is None:
             return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
-        if isinstance(tool, ClientTool):
+        if not isinstance(tool, BoundTool):
             return _error(call, error_text("bad_request", "only the client can run its own tool"))
         prepared = tool.prepare(arguments, derive.client_id(self._run, call.id))
         if isinstance(prepared, str):
@@ -331,7 +334,7 @@ class ToolExecutor:
         peer = self._bus.peer
         scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
         authority = RunAuthority(peer.identity, peer.community, run, scopes)
-        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants)
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, self._results)
 
 
 def _scopes(toolbox: Toolbox) -> Scopes:

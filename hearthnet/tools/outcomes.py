@@ -30,11 +30,22 @@ class Outcomes:
         self._out = out
         self._memory = Memory(state)
 
-    def _return(self, call: CallState, output: Any, meta: dict[str, Any], *, is_error: bool = False) -> None:
-        """Gives `call` its result, cut to size for the model."""
+    def _return(
+        self,
+        call: CallState,
+        output: Any,
+        meta: dict[str, Any],
+        *,
+        is_error: bool = False,
+        kept: tuple[str, int] = ("", 0),
+    ) -> None:
+        """Gives `call` its result, cut to size for the model; `kept`: the CID and the bytes of the whole."""
         full = json_text(output)
         call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
         size, truncated = len(full.encode("utf-8")), call.content != full
+        if kept[0]:
+            size, truncated = kept[1], True
+            self._state.results[kept[0]] = size
         self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
         data = {"content": output, "meta": meta, "truncated": truncated}
         self._close(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)

@@ -28,6 +28,13 @@ class GrantsPort(Protocol):
     def find(self, grant_id: str) -> Grant: ...
 
 
+class ResultsPort(Protocol):
+    """Where large results are kept, as `hearthnet.tools.results.BlobResults` does."""
+
+    async def put(self, data: bytes) -> str: ...
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...
+
+
 RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
 """Has the client run a tool of its own; None where it is not there."""
 

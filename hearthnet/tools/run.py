@@ -53,7 +53,9 @@ from hearthnet.tools.events import (
 from hearthnet.tools.keeper import TAKEN_OVER, Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
+from hearthnet.tools.reader import DEFINITION as READER
 from hearthnet.tools.run_store import Stop
+from hearthnet.tools.toolbox import native
 from hearthnet.tools.types import Pending, Wanted
 
 CHAT: Final = "llm.chat@2.0"
@@ -351,6 +353,8 @@ class ToolRun:
         given = {**self._request["input"], "messages": request.messages, "stream": True}
         if "tools" in given:
             given["tool_choice"] = request.tool_choice
+            if self._loop.state.results:
+                given["tools"] = [*given["tools"], native(READER)]
         return {**self._request, "input": given}
 
     async def _run_tool(self, call: Dispatch) -> None:

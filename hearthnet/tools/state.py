@@ -203,9 +203,9 @@ class RunState(msgspec.Struct, kw_only=True):
 
     `messages` is the transcript so far; `calls`, `text`, `thoughts`, `served` (each with how many pieces of
     text came before it) and `aliases` belong to the current turn. `repeats` counts equal calls, `memory`
-    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends. `granted`
-    are the tools with standing grants, `denied` those that a person said no to; `untrusted`: the model was
-    shown what others wrote.
+    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends; `results`
+    are the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
+    that a person said no to; `untrusted`: the model was shown what others wrote.
     """
 
     run: str
@@ -227,6 +227,7 @@ class RunState(msgspec.Struct, kw_only=True):
     repeats: dict[str, int] = {}
     memory: dict[str, Remembered] = {}
     epoch: int = 0
+    results: dict[str, int] = {}
     records: list[CallRecord] = []
     granted: list[str] = []
     denied: list[str] = []

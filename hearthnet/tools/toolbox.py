@@ -9,25 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet.canonical import digest
 from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.names import NameMap, unknown_tool
-from hearthnet.tools.transcript import error_text
+from hearthnet.tools.reader import READ_RESULT, ReaderTool
+from hearthnet.tools.transcript import INVALID, error_text
+from hearthnet.tools.types import Prepared as Prepared
 from hearthnet.tools.types import ToolDefinition
 
 DEFAULT_TOOL_SECONDS: Final = 30
-INVALID: Final = "invalid_arguments"
 _MOST_PROBLEMS: Final = 3
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """A call that may be sent: its complete body, and that body's digest where a person must confirm it."""
-
-    body: dict[str, Any]
-    arguments_digest: str
 
 
 class BoundTool:
@@ -74,6 +66,7 @@ class ClientTool:
     """A tool of the client's own, bound to no capability: what it is sent are the arguments alone."""
 
     capability: Final = ""
+    foreign: Final = True
     memorable: Final = False
     repeatable_effect: Final = False
     own: Final = True
@@ -98,7 +91,7 @@ class ClientTool:
             return error_text(INVALID, error.message)
 
 
-Tool = BoundTool | ClientTool
+Tool = BoundTool | ClientTool | ReaderTool
 
 
 class Toolbox:
@@ -107,6 +100,7 @@ class Toolbox:
     def __init__(self, definitions: Iterable[ToolDefinition]) -> None:
         """Raises `bad_request` for a tool that cannot be offered, `not_found` for an unknown capability."""
         declared = list(definitions)
+        self._readers = {READ_RESULT: ReaderTool()}
         self._names = NameMap(definition.name for definition in declared)
         self._tools = {
             definition.name: _tool(definition, self._names.to_safe(definition.name))
@@ -120,12 +114,12 @@ class Toolbox:
         return len(self._tools)
 
     def __getitem__(self, declared: str) -> Tool:
-        return self._tools[declared]
+        return self._tools.get(declared) or self._readers[declared]
 
     def bound(self, declared: str) -> BoundTool:
         """The tool `declared`, which is bound to a capability; `bad_request` for one of the client's own."""
         tool = self._tools[declared]
-        if isinstance(tool, ClientTool):
+        if not isinstance(tool, BoundTool):
             raise HearthNetError("bad_request", f"{declared!r} is bound to no capability; the client runs it")
         return tool
 
@@ -135,23 +129,27 @@ class Toolbox:
 
         What they are bound to stays here.
         """
-        return [
-            {
-                "name": tool.safe_name,
-                "description": tool.definition.description,
-                "parameters_schema": tool.definition.parameters_schema,
-            }
-            for tool in self._tools.values()
-        ]
+        return [native(tool.definition, tool.safe_name) for tool in self._tools.values()]
 
     def find(self, name: str) -> Tool | None:
         """The tool that is declared, or shown to the model, as `name`."""
         declared = self._names.to_declared(name)
-        return None if declared is None else self._tools[declared]
+        if declared is not None:
+            return self._tools[declared]
+        return self._readers.get(name)
 
     def unknown(self, name: str) -> HearthNetError:
         """The error for a name that no tool has, with the nearest ones."""
         return unknown_tool(name, self._tools)
+
+
+def native(definition: ToolDefinition, safe_name: str = "") -> dict[str, Any]:
+    """A tool as `llm.chat` takes it."""
+    return {
+        "name": safe_name or definition.name,
+        "description": definition.description,
+        "parameters_schema": definition.parameters_schema,
+    }
 
 
 def _wrong(schema: SchemaCheck, arguments: Any) -> str:

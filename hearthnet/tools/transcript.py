@@ -6,12 +6,14 @@ stays inside a JSON string; an error begins with its code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from hearthnet.tools.state import RunState
 
+INVALID: Final = "invalid_arguments"
 MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 
@@ -32,14 +34,19 @@ def fit(text: str, max_bytes: int) -> str:
         note = f"only the first {length} of {len(raw)} bytes are shown; ask for less"
         return json_text({"truncated": True, "note": note, "head": head})
 
-    low, high = 0, max_bytes
+    return cut(largest(max_bytes, lambda length: len(cut(length).encode("utf-8")) <= max_bytes))
+
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, where smaller ones fit as well; 0 where none does."""
+    low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if len(cut(middle).encode("utf-8")) <= max_bytes:
+        if fits(middle):
             low = middle
         else:
             high = middle - 1
-    return cut(low)
+    return low
 
 
 def error_text(code: str, message: str) -> str:

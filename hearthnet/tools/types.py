@@ -30,6 +30,13 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     bound_params: dict[str, Any] = {}
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """A call that may be sent: its complete body, and that body's digest where a person must confirm it."""
+
+    body: dict[str, Any]
+    arguments_digest: str
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A model's request to run a tool. `arguments` is one flat object, as the tool's schema has it."""
 

@@ -1,0 +1,101 @@
+"""Results that are too large for the model: kept as a blob, shown in part, read piece by piece (pains.md 22).
+
+What the model is shown has a head, a tail, and the CID under which the whole is kept; from then on it has the
+tool `read_result`, which reads the results of its own run and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.contracts import compile_schema
+from hearthnet.tools.transcript import INVALID, error_text, json_text, largest
+from hearthnet.tools.types import Prepared, ToolDefinition
+
+READ_RESULT: Final = "read_result"
+MOST_READ: Final = 16_384
+_USUAL: Final = 4_096
+_TAIL_SHARE: Final = 4
+DEFINITION: Final = ToolDefinition(
+    READ_RESULT,
+    "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
+    {
+        "type": "object",
+        "properties": {
+            "cid": {"type": "string", "description": "As it stands in the result"},
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes"},
+            "length": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_READ,
+                "default": _USUAL,
+                "description": "How many bytes to read",
+            },
+        },
+        "required": ["cid", "offset"],
+        "additionalProperties": False,
+    },
+    None,
+    None,
+    False,
+)
+
+
+class ReaderTool:
+    """The tool `read_result`, which the run answers itself."""
+
+    definition: Final = DEFINITION
+    safe_name: Final = READ_RESULT
+    capability: Final = ""
+    effect: Final = False
+    foreign: Final = True
+    memorable: Final = False
+    repeatable_effect: Final = False
+    own: Final = False
+
+    def __init__(self) -> None:
+        self._schema = compile_schema(DEFINITION.parameters_schema)
+
+    def timeout_ms(self, per_tool_seconds: float) -> int:
+        """How long one call may take."""
+        return int(per_tool_seconds * 1000)
+
+    def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
+        """What is read, or what is wrong with the arguments."""
+        if not self._schema.accepts(arguments):
+            path, rule, message = self._schema.errors(arguments)[0]
+            return error_text(INVALID, f"{path or '/'}: {message} (rule: {rule})")
+        return Prepared({"length": _USUAL, **arguments}, "")
+
+    def refusal(self, body: dict[str, Any], results: dict[str, int]) -> str:
+        """Why this run may not read that; empty where it may: only what its own tools gave it."""
+        if body["cid"] in results:
+            return ""
+        return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
+
+
+def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
+    """What the model sees of the result `text`, as JSON of at most `max_bytes`: head, tail and the CID."""
+    raw = text.encode("utf-8")
+
+    def cut(length: int) -> dict[str, Any]:
+        tail = length // _TAIL_SHARE
+        head = length - tail
+        return {
+            "truncated": True,
+            "bytes": len(raw),
+            "cid": cid,
+            "note": f"the first {head} and the last {tail} bytes are shown; {READ_RESULT} reads the rest",
+            "head": raw[:head].decode("utf-8", "ignore"),
+            "tail": raw[len(raw) - tail :].decode("utf-8", "ignore") if tail else "",
+        }
+
+    most = min(max_bytes, len(raw))
+    return cut(largest(most, lambda length: len(json_text(cut(length)).encode("utf-8")) <= max_bytes))
+
+
+def piece(data: bytes, offset: int, total: int) -> dict[str, Any]:
+    """What `read_result` answers: text from `offset` on, and where the next piece begins."""
+    end = offset + len(data)
+    answer: dict[str, Any] = {"offset": offset, "bytes": total, "text": data.decode("utf-8", "ignore")}
+    return {**answer, "next_offset": end} if end < total else {**answer, "end": True}

@@ -1,0 +1,69 @@
+"""Where large results are kept: the blobs of the home (tools.md, "One turn" 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.blobs import Blobs
+from hearthnet.config import Home
+from hearthnet.times import now_ms
+
+if TYPE_CHECKING:
+    from hearthnet.bus.store import Store
+
+KEPT_MS: Final = 24 * 3600 * 1000
+_PIECE: Final = 256 * 1024
+
+
+class BlobResults:
+    """The results of runs in the blobs of a home, for a day and for the home's own processes only."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def put(self, data: bytes) -> str:
+        """Keeps a result; returns its CID. Errors as `Blobs.put`."""
+        hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
+        return await self._blobs.put((data[at : at + _PIECE] for at in range(0, len(data), _PIECE)), hold)
+
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
+        """A part of it, and its whole size; `not_found` where it is kept no longer."""
+        blob = await self._blobs.open(cid)
+        return await blob.read(min(offset, blob.size), length), blob.size
+
+
+class HomeResults:
+    """As `BlobResults`, with a connection to the store of the node in `home` from the first use on."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._store: Store | None = None
+        self._lock = asyncio.Lock()
+
+    async def put(self, data: bytes) -> str:
+        """As `BlobResults.put`; also what `Store.connect` raises."""
+        return await (await self._results()).put(data)
+
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
+        """As `BlobResults.read`; also what `Store.connect` raises."""
+        return await (await self._results()).read(cid, offset, length)
+
+    async def _results(self) -> BlobResults:
+        from hearthnet.bus.store import Store
+
+        async with self._lock:
+            if self._store is None:
+                self._store = await Store.connect(self._home, "results of tools")
+        return BlobResults(self._store.blobs)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()

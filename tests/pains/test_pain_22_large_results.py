@@ -1,0 +1,59 @@
+"""50 MB passes through the object store; the model gets head, tail and a bounded reader (pains.md 22)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.reader import MOST_READ, READ_RESULT
+from hearthnet.tools.results import BlobResults, HomeResults
+from hearthnet.wire.blob import manifest_of
+from tests.helpers.mesh import Mesh
+from tests.tools.bench import QUERY
+from tests.tools.scripted import ScriptedBus, calls, done, gives, says
+from tests.tools.test_executor import tools
+
+SIZE = 50_000_000
+BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "What is in it?"}]}}
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("TOOL-52", "TOOL-53")
+async def test_fifty_megabytes_are_kept_and_read_in_parts(mesh: Mesh) -> None:
+    words = "".join(f"{number:09d}\n" for number in range(SIZE // 10))
+    text = json.dumps({"text": words}, separators=(",", ":"))
+    cid = manifest_of(text.encode()).cid
+    middle = len(text) // 2
+    ask: dict[str, Any] = {"cid": cid, "offset": middle, "length": MOST_READ}
+    bus = ScriptedBus(
+        [calls("search_corpus", QUERY, "a"), done("tool_calls")],
+        [calls(READ_RESULT, ask, "b"), done("tool_calls")],
+        [says("Numbers."), done()],
+        tools={"rag.query@1.0": gives({"text": words})},
+    )
+    async with await mesh.store() as store:
+        executor = ToolExecutor(bus, tools("search_corpus"), results=BlobResults(store.blobs))
+        outcome = await executor.open_run(BODY).drive()
+    large, part = [json.loads(one["content"]) for one in outcome.messages if one["role"] == "tool"]
+    assert (large["bytes"], large["cid"]) == (len(text), cid)
+    assert text.startswith(large["head"])
+    assert text.endswith(large["tail"])
+    assert part["text"] == text[middle : middle + MOST_READ]
+    assert part["next_offset"] == middle + MOST_READ
+    shown = [one["content"] for one in bus.requests[2]["messages"] if one["role"] == "tool"]
+    assert sum(map(len, shown)) < 2 * 32_768 + 1024, "the model is never given more than it can take"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("TOOL-52")
+async def test_a_home_keeps_results_of_its_running_node(mesh: Mesh) -> None:
+    with mesh.published():
+        async with HomeResults(mesh.home) as results:
+            cid = await results.put(b"0123456789")
+            assert await results.read(cid, 4, 3) == (b"456", 10)
+            assert await results.read(cid, 99, 3) == (b"", 10)
+    async with HomeResults(mesh.home):
+        pass  # nothing was kept, so nothing was connected
