@@ -80,13 +80,17 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
         plan = Plan(ModelOffer(record.request["params"]), tuple(record.tools), "auto")
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
-        executor = ToolExecutor(bus, [], store=runs, via="hearthnet runs resume", grants=grants)
+        results = HomeResults(home)
+        executor = ToolExecutor(
+            bus, [], store=runs, via="hearthnet runs resume", grants=grants, results=results
+        )
 
         async def opened(hear: Listener) -> ToolRun:
             return await executor.open_saved(run, stream_to=hear, decide=person.decide)
 
         waiting = [effect.asked.tool_call_id for effect in record.effects if not effect.ended_at]
-        return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
+        async with results:
+            return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
 
 
 async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan]:
