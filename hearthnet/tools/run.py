@@ -205,37 +205,30 @@ class ToolRun:
 
         What must be saved before waits for that, and nothing else does.
         """
-        ended = next((action for action in actions if isinstance(action, Terminal)), None)
-        self._begin(actions)
-        await self._save()
-        self._begin_saved(actions, over=ended is not None)
-        for action in actions:
-            if isinstance(action, Emit):
-                await self._tell(action)
-        return ended
-
-    def _begin(self, actions: list[Action]) -> None:
-        """What does not wait for the run to be saved."""
+        ended: Terminal | None = None
+        frames: list[Emit] = []
+        saved: list[Action] = []
         for action in actions:
             match action:
+                case Emit():
+                    frames.append(action)
                 case Dispatch() if not action.arguments_digest:
                     self._spawn(self._run_tool(action), action.tool_call_id)
+                case AskModel() | AskPerson() | AskGrant() | AskClient() | Dispatch():
+                    saved.append(action)
                 case Abort(tool_call_id=aborted):
                     self._stop(aborted)
-                case (
-                    Finish()
-                    | Suspend()
-                    | Fail()
-                    | Emit()
-                    | AskModel()
-                    | AskPerson()
-                    | AskGrant()
-                    | AskClient()
-                    | Dispatch()
-                ):
-                    continue
+                    saved.append(action)
+                case Finish() | Suspend() | Fail():
+                    ended = action
                 case _:
                     assert_never(action)
+        await self._save()
+        if saved:
+            self._begin_saved(saved, over=ended is not None)
+        for frame in frames:
+            await self._tell(frame)
+        return ended
 
     def _begin_saved(self, actions: list[Action], *, over: bool) -> None:
         """What only the process does that answers for the run."""

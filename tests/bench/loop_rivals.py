@@ -87,7 +87,7 @@ def pydantic_ai(tools: list[Tool]) -> Turn:
     from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-    def say(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def say(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if len(messages) == 1:
             return ModelResponse(
                 parts=[ToolCallPart(name, given, tool_call_id=id) for id, name, given in CALLS]
