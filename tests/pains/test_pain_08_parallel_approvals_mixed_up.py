@@ -1,0 +1,44 @@
+"""8. Parallel approvals mixed up: five pending calls, answered in random order by two clients, one twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from hearthnet.tools.desk import RunDesk
+from hearthnet.tools.run_stream import StoredRuns
+from hearthnet.tools.types import Approve, Decision, Deny
+from tests.helpers.mesh import Mesh
+from tests.pains.acting import POST, acting, says, wants
+
+pytestmark = pytest.mark.asyncio
+CALLS = ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.req("PAIN-8", "RUN-6", "RUN-10")
+async def test_five_calls_get_exactly_five_decisions(mesh: Mesh) -> None:
+    turn = [wants("market_post", {**POST, "title": name}, name) for name in CALLS]
+    async with acting(mesh, turn, [says("Done.")]) as scene, await mesh.store() as other:
+        run = await scene.suspended()
+        second = RunDesk(StoredRuns(other, mesh.identity), mesh.identity, scene.bus.peer.community)
+        answers: list[tuple[RunDesk, str, Decision]] = [
+            (random.choice([scene.desk, second]), name, Approve()) for name in random.sample(CALLS, 5)
+        ]
+        name = random.choice(CALLS)
+        answers.append((second, name, Deny()))  # one is answered twice
+        taken = await asyncio.gather(
+            *(desk.decide(run, name, decision, via="test") for desk, name, decision in answers)
+        )
+        assert sum(not one.repeated for one in taken) == 5
+        late = await scene.desk.decide(run, name, Deny(), via="late")
+        stands = {one.said.tool_call_id: one.said for one in taken}
+        assert late.repeated
+        assert late.said == stands[name]
+        await scene.executor().resume(run)
+        page = await scene.desk.page(run)
+        decided = [entry for entry in page.log if entry.kind == "decided"]
+        assert len(decided) == len({entry.call for entry in decided}) == 5
+        yes = sorted(name for name, said in stands.items() if said.word == "approved")
+        assert sorted(await scene.effects()) == yes
