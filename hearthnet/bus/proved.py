@@ -32,7 +32,7 @@ class Proved:
     """
 
     def __init__(self, identity: Identity, path: Path) -> None:
-        self._key = identity.marks_key()
+        self._keyed = blake3.blake3(key=identity.marks_key())
         self._file: int | None = None
         with contextlib.suppress(OSError):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -62,5 +62,7 @@ class Proved:
             os.close(file)
 
     def _mark(self, signer: str, frame: bytes) -> tuple[bytes, int]:
-        found = blake3.blake3(ids.public_key(signer) + frame, key=self._key).digest(_BYTES + 2)
+        hasher = self._keyed.copy()
+        hasher.update(ids.public_key(signer) + frame)
+        found = hasher.digest(_BYTES + 2)
         return found[:_BYTES], int.from_bytes(found[_BYTES:], "big") % _SHELVES * _SHELF

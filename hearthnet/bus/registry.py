@@ -74,6 +74,7 @@ class Registry:
         self._nodes: dict[str, list[Listing]] = {}
         self._ends: list[tuple[int, int, Listing]] = []
         self._shut: list[tuple[int, int, Listing]] = []
+        self._most_ends = MOST_OFFERS
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
         self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
@@ -254,10 +255,11 @@ class Registry:
 
     def _ends_at(self, listing: Listing) -> None:
         heappush(self._ends, (listing.until, listing.serial, listing))
-        if len(self._ends) > 2 * len(self) + MOST_OFFERS:
+        if len(self._ends) > self._most_ends:
             # Of what was withdrawn before its time.
             self._ends = [entry for entry in self._ends if entry[2].until]
             heapify(self._ends)
+            self._most_ends = 2 * len(self._ends) + MOST_OFFERS
 
     def _tell(self, event: Event, topic: str, view: OfferView) -> None:
         for watcher in list(self._watchers.get(topic, ())):
