@@ -14,6 +14,7 @@ from hearthnet.bus import local
 from hearthnet.bus.packer import Sent
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
+from hearthnet.bus.trace import limit
 from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
@@ -201,10 +202,14 @@ def blame(peer: Peer, error: HearthNetError) -> str | None:
 
 
 def deadline(timeout_seconds: float) -> float:
-    """The loop time at which a call that starts now is given up; `bad_request` for what is no number."""
+    """The loop time at which a call that starts now is given up: inside a handler no later than its own
+    caller gives up. `bad_request` for what is no number.
+    """
     if timeout_seconds != timeout_seconds:
         raise HearthNetError("bad_request", "the timeout is no number of seconds")
-    return asyncio.get_running_loop().time() + min(max(timeout_seconds, 0.0), LONGEST_SECONDS)
+    until = asyncio.get_running_loop().time() + min(max(timeout_seconds, 0.0), LONGEST_SECONDS)
+    last = limit()
+    return min(until, last) if last else until
 
 
 def left_ms(request: Request, until: float) -> int:

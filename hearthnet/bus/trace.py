@@ -116,7 +116,7 @@ class Traces:
         step = _current.get()
         above = self._root() if step is None else below(step)
         span = _new_span()
-        entry = Entry("run", name, above, span, run, self._epoch_ns, perf_counter_ns())
+        entry = Entry("run", name, above, span, run, self._epoch_ns, perf_counter_ns(), until=limit())
         token = _current.set(entry)
         try:
             yield entry
@@ -124,6 +124,7 @@ class Traces:
             entry.code = code_of(error)
             raise
         finally:
+            entry.until = 0.0
             _current.reset(token)
             self.end(entry)
 
@@ -155,14 +156,26 @@ def handler_of(step: Entry) -> str:
     return step.handler
 
 
-def handling(entry: Entry) -> Token[Entry | None]:
-    """The provider's method begins: what it calls lies under it. To be ended with `handled`."""
+def limit() -> float:
+    """The loop time by which the calls of the running code have to end, since nobody waits any longer; 0
+    where there is none. What a provider's method began and left running has none.
+    """
+    step = _current.get()
+    return 0.0 if step is None else step.until
+
+
+def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
+    """The provider's method begins: what it calls lies under it, and ends at the loop time `until`. To be
+    ended with `handled`.
+    """
+    entry.until = until
     entry.handler_began_ns = perf_counter_ns()
     return _current.set(entry)
 
 
 def handled(entry: Entry, token: Token[Entry | None]) -> None:
     """The provider's method has ended, in whichever way."""
+    entry.until = 0.0
     entry.handler_took_ns = perf_counter_ns() - entry.handler_began_ns
     _current.reset(token)
 

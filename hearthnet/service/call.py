@@ -40,8 +40,9 @@ class Call(Generic[P, I]):
     `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
     token that says so, empty without one, and `claims` what it says; `approval`, or `grant` and `use`, is the
     person's consent where one is due; `evidence` the caller's signed frame where the contract has side
-    effects; `body` the complete `{params, input}` as it came. Calls of one `session` come to the same
-    process. `traceparent` is this call's step of its trace; calls over the bus continue it by themselves.
+    effects; `body` the complete `{params, input}` as it came; `until` the loop time at which the caller gives
+    up, and by which the calls that its handler makes end. Calls of one `session` come to the same process.
+    `traceparent` is this call's step of its trace; calls over the bus continue it by themselves.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Call(Generic[P, I]):
         self.claims = claims
         self.evidence = evidence
         self.traceparent = traceparent
-        self._until = until
+        self.until = until
 
     @cached_property
     def arguments_digest(self) -> str:
@@ -98,7 +99,7 @@ class Call(Generic[P, I]):
 
     def remaining(self) -> float:
         """Seconds until the caller gives up."""
-        return max(0.0, self._until - asyncio.get_running_loop().time())
+        return max(0.0, self.until - asyncio.get_running_loop().time())
 
     def allowed(self) -> float:
         """Seconds that this call may take, so that its answer comes before the caller gives up."""

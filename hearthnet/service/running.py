@@ -275,7 +275,7 @@ class Running:
 
     async def _handle(self, call: Call[Any, Any]) -> Reply:
         """What the service's method returns."""
-        endpoint, token = self._admitted.endpoint, handling(self.trace)
+        endpoint, token = self._admitted.endpoint, handling(self.trace, call.until)
         try:
             if endpoint.contract.stream_schema is None:
                 reply = await endpoint.method(call)

@@ -21,6 +21,7 @@ class Entry(msgspec.Struct, gc=False):
     provider's method, under which lie the calls that it makes; empty as long as there are none. Times are of
     the steady clock in nanoseconds; with `epoch_ns` added they are since 1970. `code` is empty where it
     worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
+    `until` is the loop time at which its caller gives up, while what it calls has to end by then; else 0.
     """
 
     side: Side
@@ -41,6 +42,7 @@ class Entry(msgspec.Struct, gc=False):
     handler: str = ""
     handler_began_ns: int = 0
     handler_took_ns: int = 0
+    until: float = 0.0
 
     @property
     def traceparent(self) -> str:
