@@ -35,6 +35,7 @@ from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.state import Limits, RunState, new_run
+from hearthnet.tools.talk import take_thread_length
 from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
@@ -224,11 +225,13 @@ class ToolExecutor:
         choice = self._choice(given.pop("tool_choice", "auto"))
         if len(self._toolbox):
             given["tools"] = self.native_definitions
+        kept = take_thread_length(given, messages)
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
         granted = self._grants.names() if self._grants is not None else []
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
-        # What a kept thread holds is not seen here.
-        state.untrusted |= "thread_id" in given and given.get("thread_length") != 0
+        state.thread_kept = kept
+        # Nobody here has seen what a thread holds.
+        state.untrusted |= state.thread_kept > 0
         keeper = None
         if self._store is not None:
             keeper = self._keeper(self._store, self._record(state, request), self._toolbox)

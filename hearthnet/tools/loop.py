@@ -203,6 +203,9 @@ class ToolLoop:
         state.meta = meta
         state.tokens_in += _count(meta, "tokens_in")
         state.tokens_out += _count(meta, "tokens_out")
+        # Kept is what was sent and the answer to it, or it is no longer ours.
+        kept, known = _count(meta, "thread_length"), len(state.messages) + 1
+        state.thread_kept = kept if kept == known else 0
         if state.calls:
             state.step(Step.CALLED)
         else:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any, Final, assert_never
 
 import msgspec
 
-from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.dispatch import Dispatcher
@@ -37,9 +37,7 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
-    ModelDone,
     ModelEvent,
-    ModelFailed,
     Resume,
     Start,
     Suspend,
@@ -48,17 +46,14 @@ from hearthnet.tools.events import (
     ToolProgress,
     Unanswered,
     Undecided,
-    model_event,
 )
 from hearthnet.tools.keeper import TAKEN_OVER, Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
-from hearthnet.tools.reader import DEFINITION as READER
 from hearthnet.tools.run_store import Stop
-from hearthnet.tools.toolbox import native
+from hearthnet.tools.talk import Talk
 from hearthnet.tools.types import Pending, Wanted
 
-CHAT: Final = "llm.chat@2.0"
 _MOST_WAITING: Final = 32
 _AT_ONCE: Final = 64
 _UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
@@ -105,7 +100,7 @@ class ToolRun:
         self._loop = loop
         self._bus = bus
         self._dispatcher = dispatcher
-        self._request = request
+        self._model = Talk(bus, request, loop.state, clock)
         self._stream_to = stream_to
         self._decide = decide
         self._run_tool_of_client = run_tool
@@ -320,35 +315,13 @@ class ToolRun:
 
     async def _talk(self, request: AskModel) -> None:
         """One turn of the model, frame by frame; at most `_MOST_WAITING` frames wait for the loop."""
-        try:
-            async with self._bus.stream(CHAT, self._chat_body(request), run=self.run) as stream:
-                async for frame in stream:
-                    event = model_event(frame.event, frame.data, self._clock.now_ms())
-                    if event is None:
-                        continue
-                    await self._hear(event)
-                    if isinstance(event, ModelDone | ModelFailed):
-                        return
-            error = HearthNetError("partition", "the model's stream ended before it was done; ask again")
-        except HearthNetError as raised:
-            error = raised
-        except Exception:
-            incident = ids.new_ulid()
-            _log.exception("the model's turn in run %s broke [%s]", self.run, incident)
-            error = HearthNetError("internal_error", f"unexpected; look in the log for {incident}")
-        await self._hear(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
+        async with aclosing(self._model.turn(request)) as events:
+            async for event in events:
+                await self._hear(event)
 
     async def _hear(self, event: ModelEvent) -> None:
         await self._room.acquire()
         self._events.put_nowait(event)
-
-    def _chat_body(self, request: AskModel) -> dict[str, Any]:
-        given = {**self._request["input"], "messages": request.messages, "stream": True}
-        if "tools" in given:
-            given["tool_choice"] = request.tool_choice
-            if self._loop.state.results:
-                given["tools"] = [*given["tools"], native(READER)]
-        return {**self._request, "input": given}
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:

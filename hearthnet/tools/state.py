@@ -205,7 +205,8 @@ class RunState(msgspec.Struct, kw_only=True):
     text came before it) and `aliases` belong to the current turn. `repeats` counts equal calls, `memory`
     holds results of reads since the last effect, of which `epoch` counts the beginnings and ends; `results`
     are the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
-    that a person said no to; `untrusted`: the model was shown what others wrote.
+    that a person said no to; `untrusted`: the model was shown what others wrote. `thread_kept`: so many of
+    `messages` the model's provider keeps.
     """
 
     run: str
@@ -228,6 +229,7 @@ class RunState(msgspec.Struct, kw_only=True):
     memory: dict[str, Remembered] = {}
     epoch: int = 0
     results: dict[str, int] = {}
+    thread_kept: int = 0
     records: list[CallRecord] = []
     granted: list[str] = []
     denied: list[str] = []

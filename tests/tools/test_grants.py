@@ -316,7 +316,9 @@ async def test_a_grant_that_was_revoked_meanwhile_sends_nothing() -> None:
 async def test_a_kept_thread_counts_as_read(tmp_path: Path) -> None:
     bus = ScriptedBus([calls("market_post", POST, "a"), done("tool_calls")])
     executor = ToolExecutor(bus, builtin_tools(["market_post"]), grants=Broken())
-    body = {"params": {}, "input": {**BODY["input"], "thread_id": "t1"}}
+    told = [{"role": "user", "content": "Look."}, {"role": "assistant", "content": "Done."}]
+    messages = [*told, *BODY["input"]["messages"]]
+    body = {"params": {}, "input": {"messages": messages, "thread_id": "t1", "thread_length": 2}}
     message = await executor.run_chat_with_tools(body)
     assert message["pending"][0]["untrusted"] is True
 

@@ -1,0 +1,91 @@
+"""One run's conversation with its model: what is sent, and what comes back (tools.md, "Conversations").
+
+In a named thread only what is new is sent; the provider keeps the rest. Where it does not, the whole is sent
+again, and nobody notices: the transcript is the run's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.events import AskModel, ModelDone, ModelEvent, ModelFailed, model_event
+from hearthnet.tools.ports import BusPort, Clock
+from hearthnet.tools.reader import DEFINITION as READER
+from hearthnet.tools.state import RunState
+from hearthnet.tools.toolbox import native
+
+CHAT: Final = "llm.chat@2.0"
+_log: Final = logging.getLogger("hearthnet.tools")
+
+
+def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:
+    """Takes `thread_length` out of a request's input: how many of `messages` the provider keeps.
+
+    `bad_request` for more than there are, since the whole must be here to be sent again, or for no thread.
+    """
+    kept = given.pop("thread_length", 0)
+    if not isinstance(kept, int) or not 0 <= kept < len(messages) or (kept and "thread_id" not in given):
+        raise HearthNetError(
+            "bad_request",
+            "thread_length counts those of the messages that a thread_id keeps; send the whole conversation",
+            details={"path": "/input/thread_length"},
+        )
+    return kept
+
+
+class Talk:
+    """The model of one run. `request` is the body of `llm.chat` without messages and tool choice."""
+
+    def __init__(self, bus: BusPort, request: dict[str, Any], state: RunState, clock: Clock) -> None:
+        self._bus = bus
+        self._request = request
+        self._state = state
+        self._clock = clock
+
+    async def turn(self, asked: AskModel) -> AsyncGenerator[ModelEvent]:
+        """One turn of the model; the last event is `ModelDone` or `ModelFailed`."""
+        kept = self._state.thread_kept
+        try:
+            try:
+                async for event in self._frames(asked, kept):
+                    yield event
+            except HearthNetError as refused:
+                if refused.code != "thread_missing" or not kept:
+                    raise
+                async for event in self._frames(asked, 0):
+                    yield event
+            return
+        except HearthNetError as raised:
+            error = raised
+        except Exception:
+            incident = ids.new_ulid()
+            _log.exception("the model's turn in run %s broke [%s]", self._state.run, incident)
+            error = HearthNetError("internal_error", f"unexpected; look in the log for {incident}")
+        yield ModelFailed(now=self._clock.now_ms(), error=error.to_body())
+
+    async def _frames(self, asked: AskModel, kept: int) -> AsyncGenerator[ModelEvent]:
+        async with self._bus.stream(CHAT, self._body(asked, kept), run=self._state.run) as stream:
+            async for frame in stream:
+                event = model_event(frame.event, frame.data, self._clock.now_ms())
+                if event is None:
+                    continue
+                if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
+                    raise HearthNetError.from_body(event.error)
+                yield event
+                if isinstance(event, ModelDone | ModelFailed):
+                    return
+        raise HearthNetError("partition", "the model's stream ended before it was done; ask again")
+
+    def _body(self, asked: AskModel, kept: int) -> dict[str, Any]:
+        given = {**self._request["input"], "messages": asked.messages[kept:], "stream": True}
+        if "thread_id" in given:
+            given["thread_length"] = kept
+        if "tools" in given:
+            given["tool_choice"] = asked.tool_choice
+            if self._state.results:
+                given["tools"] = [*given["tools"], native(READER)]
+        return {**self._request, "input": given}
