@@ -40,7 +40,12 @@ class Outcomes:
         kept: tuple[str, int] = ("", 0),
     ) -> None:
         """Gives `call` its result, cut to size for the model; `kept`: the CID and the bytes of the whole."""
-        full = json_text(output)
+        try:
+            full = json_text(output)
+        except (TypeError, ValueError, OverflowError):
+            text = error_text("internal_error", "what the tool gave back has no JSON text")
+            self._settle(call, CallStep.RETURNED, "failed", text)
+            return
         call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
         size, truncated = len(full.encode("utf-8")), call.content != full
         if kept[0]:

@@ -1,0 +1,47 @@
+"""A token is never passed on (pains.md 12): it stands in the call it was made for, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.types import Approve, Decision, Pending
+from hearthnet.trust.token import SCHEME
+from tests.tools.bench import POST, QUERY
+from tests.tools.scripted import ScriptedBus, calls, done, gives, says
+from tests.tools.test_executor import tools
+
+BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "Look, and post."}]}}
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("TOOL-21")
+async def test_no_token_is_seen_by_model_listener_person_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    bus = ScriptedBus(
+        [calls("search_corpus", QUERY, "a"), calls("market_post", POST, "b"), done("tool_calls")],
+        [says("Done."), done()],
+        tools={"rag.query@1.0": gives({"chunks": []}), "market.post@1.0": gives({"event_id": "e"})},
+    )
+    seen: list[Any] = []
+
+    async def listen(frame: dict[str, Any]) -> None:
+        seen.append(frame)
+
+    async def decide(pending: Pending) -> Decision:
+        seen.append(repr(pending))
+        return Approve()
+
+    outcome = (
+        await ToolExecutor(bus, tools("search_corpus", "market_post"))
+        .open_run(BODY, stream_to=listen, decide=decide)
+        .drive()
+    )
+    assert len(bus.calls) == 2
+    told = json.dumps([seen, bus.requests, outcome.messages, [call.body for call in bus.calls]])
+    assert SCHEME not in told
+    assert SCHEME not in caplog.text
