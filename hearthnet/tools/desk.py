@@ -134,6 +134,7 @@ class RunDesk:
             )
         if earlier is not None:
             await self.ballot.note(earlier)
+            await self.store.tell(run)  # who decided may have died before saying so
             return Taken(earlier, True)
         self._check_waits(effect, decision)
         taken = await self.ballot.cast(asked, decision, via, self._allowed(record, asked, decision))

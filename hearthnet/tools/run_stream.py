@@ -52,6 +52,7 @@ class StoredRuns:
         self._room = room or Room(None)
         self._parts: _Parts | None = None
         self._connecting = asyncio.Lock()
+        self._watching: list[Wake] = []
 
     async def close(self) -> None:
         """Leaves the store, where this connected to it."""
@@ -63,6 +64,7 @@ class StoredRuns:
             if self._parts is None:
                 store = self._store if isinstance(self._store, Store) else await self._store()
                 self._parts = _Parts(store, AuditLog(store, self._identity, self._room))
+                store.link.on_back(self._back)
             return self._parts
 
     async def load(self, run: str) -> Kept | None:
@@ -103,13 +105,20 @@ class StoredRuns:
         store = (await self._open()).store
         async with stored.answering(_WHAT):
             subscription = await store.link.client.subscribe(_wake(run), cb=heard)
+        self._watching.append(wake)
 
         async def stop() -> None:
+            self._watching.remove(wake)
             with contextlib.suppress(HearthNetError):
                 async with stored.answering(_WHAT):
                     await subscription.unsubscribe()
 
         return stop
+
+    async def _back(self) -> None:
+        """What was told while the connection was away was not heard."""
+        for wake in list(self._watching):
+            wake()
 
     async def tell(self, run: str) -> None:
         """As `RunStore.tell`."""

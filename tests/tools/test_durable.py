@@ -132,6 +132,37 @@ async def test_what_is_decided_here_is_written_down_and_the_first_word_stands() 
     assert "no, really" in home.bus.requests[-1]["messages"][-1]["content"]
 
 
+class Unheard(MemoryRuns):
+    """Its first word about a decision is lost."""
+
+    lost = 1
+
+    async def tell(self, run: str) -> None:
+        if self.lost:
+            self.lost -= 1
+            raise HearthNetError("partition", "the server died")
+        await super().tell(run)
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_decision_that_is_repeated_reaches_the_run_though_the_first_was_not_heard() -> None:
+    home = Node(Unheard(), WANTS, [done()])
+    answers: list[str] = []
+
+    async def decide(pending: Pending) -> Decision | None:
+        with pytest.raises(HearthNetError, match="died"):
+            await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
+        again = await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
+        answers.append(again.said.word)
+        await asyncio.Event().wait()
+        return None
+
+    outcome = await asyncio.wait_for(home.executor().open_run(QUESTION, decide=decide).drive(), 30)
+    assert outcome.done is not None
+    assert answers == ["approved"]
+    assert len(home.posts) == 1
+
+
 @pytest.mark.req("RUN-6")
 async def test_an_edit_is_kept_with_what_it_sends() -> None:
     home = node()

@@ -214,6 +214,17 @@ async def test_runs_and_decisions_outlive_the_server(mesh: Mesh) -> None:
         assert [entry.code for entry in (await home.desk().page(run)).log] == ["approved"]
 
 
+@pytest.mark.req("RUN-6")
+async def test_who_watches_looks_again_when_the_server_is_back(mesh: Mesh) -> None:
+    """What was told meanwhile was not heard."""
+    async with await mesh.store() as store:
+        runs, woken = StoredRuns(store, mesh.identity), []
+        stop = await runs.watch(ids.new_ulid(), lambda: woken.append(1))
+        mesh.restart_server()
+        await wait_for(lambda: woken, 20)
+        await stop()
+
+
 @pytest.mark.req("RUN-5")
 async def test_a_store_that_is_gone_says_so(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_stream, "READ_SECONDS", 0.3)
