@@ -15,6 +15,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
 ARGS ?=
 FRAMES ?= 1000000
+SCHEDULES ?= 1000
 SEED ?=
 
 # Stamps: a run that finds them younger than what they were made from installs nothing.
@@ -28,7 +29,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface bench fuzz system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface bench chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +79,9 @@ surface: dev  ## write the list of public names anew (tests/public_surface.txt)
 
 bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page renews docs/performance.md
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; minutes), drawn by SEED; build/chaos.json
+	@$(BIN)/python -m tests.chaos --schedules $(SCHEDULES) $(if $(SEED),--seed $(SEED))
 
 fuzz: dev  ## read FRAMES spoilt frames (a million; minutes), drawn by SEED
 	@$(BIN)/python -m tests.wire.fuzz $(FRAMES) $(SEED)

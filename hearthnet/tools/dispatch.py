@@ -25,7 +25,13 @@ from hearthnet.trust.grant import Grant
 
 OnProgress = Callable[[dict[str, Any]], None]
 
-ATTEMPTS_OF_EFFECTS: Final = 2
+ATTEMPTS_OF_EFFECTS: Final = 4
+"""How often an effect is sent whose reply is lost again and again."""
+PATIENCE_WITH_EFFECTS: Final = 2
+"""For how many times its own limit an effect is sent again."""
+PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
 MOST_COLLECTED: Final = 64 << 20
 """Bytes of the frames of a tool that streams, of which one result is made."""
 MOST_PROGRESS: Final = 1000
@@ -116,18 +122,30 @@ class Dispatcher:
         )
 
     async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
-        """Sends `call`; once more where its reply is lost and the provider knows a repetition."""
+        """Sends `call`. What a person confirmed is sent again under its key where the provider knows that: a
+        few times where the reply was lost, and for as long as there is no place for it.
+        """
         tool = self._toolbox.bound(call.name)
         consent = await self._consent(tool, call)
-        left = ATTEMPTS_OF_EFFECTS if tool.repeatable_effect else 1
+        if not tool.repeatable_effect:
+            return await self._send(tool, call, consent, on_progress)
+        clock = asyncio.get_running_loop().time
+        until = clock() + PATIENCE_WITH_EFFECTS * call.timeout_ms / 1000
+        left, pause, lost = ATTEMPTS_OF_EFFECTS, PAUSE_SECONDS, None
         while True:
-            left -= 1
             try:
                 return await self._send(tool, call, consent, on_progress)
             except HearthNetError as error:
-                if not left or error.code not in LOST:
+                if error.code in LOST:
+                    lost, left = error, left - 1
+                elif not (error.code in _BUSY or (lost and error.code == "not_found")):
                     raise
-                _log.warning("no reply to call %s of run %s; repeating it", call.tool_call_id, self._run)
+                if not left or clock() + pause > until:
+                    # Only who was never heard can be said to have done nothing.
+                    raise (lost or error) from None
+                _log.warning("call %s of run %s is sent again: %s", call.tool_call_id, self._run, error.code)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def granted(self, pending: Pending) -> Granted | NotGranted:
         """Takes a use of a standing grant for `pending`, where one covers it. A broken book is none."""

@@ -10,6 +10,7 @@ import pytest
 from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
+from hearthnet.tools import dispatch
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.ports import Decide
@@ -388,14 +389,58 @@ async def test_a_lost_reply_to_a_read_is_the_models_to_ask_for_again() -> None:
 
 @pytest.mark.req("TOOL-15")
 @pytest.mark.asyncio
-async def test_an_effect_that_stays_lost_has_an_unknown_outcome_and_a_refused_one_is_not_repeated() -> None:
-    bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, LOST, HearthNetError("unauthorized", "no"))})
+async def test_an_effect_that_stays_lost_has_an_unknown_outcome_and_a_refused_one_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
+    lost, refused = [LOST] * dispatch.ATTEMPTS_OF_EFFECTS, HearthNetError("unauthorized", "no")
+    bus = ScriptedBus(tools={"market.post@1.0": raises(*lost, refused)})
     executor = ToolExecutor(bus, tools("market_post"))
     call = ToolCall("a", "market_post", POST)
     assert str((await executor.dispatch_confirmed(call)).content).startswith("outcome_unknown: ")
-    assert len(bus.calls) == 2
+    assert len(bus.calls) == len(lost)
     assert (await executor.dispatch_confirmed(call)).content == "unauthorized: no"
-    assert len(bus.calls) == 3
+    assert len(bus.calls) == len(lost) + 1
+
+
+@pytest.mark.req("TOOL-15")
+@pytest.mark.asyncio
+async def test_an_effect_waits_for_a_place_and_for_a_provider_that_is_coming_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
+    busy, away = (
+        HearthNetError("capacity_exceeded", "all places are taken"),
+        HearthNetError("not_found", "nobody"),
+    )
+    bus = ScriptedBus(
+        tools={"market.post@1.0": raises(*[busy] * 9, LOST, away, away, then={"event_id": "e"})}
+    )
+    result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(
+        ToolCall("a", "market_post", POST)
+    )
+    assert result.content == {"event_id": "e"}
+    assert all(sent == bus.calls[0] for sent in bus.calls)
+
+
+@pytest.mark.req("TOOL-15")
+@pytest.mark.asyncio
+async def test_what_was_perhaps_done_is_not_said_to_have_failed_because_nobody_is_there_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatch, "PATIENCE_WITH_EFFECTS", 0)
+    away = HearthNetError("not_found", "nobody offers it")
+    call = ToolCall("a", "market_post", POST)
+    for answers, text in (([LOST], "outcome_unknown: "), ([away], "not_found: nobody offers it")):
+        bus = ScriptedBus(tools={"market.post@1.0": raises(*answers)})
+        result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
+        assert str(result.content).startswith(text)
+        assert len(bus.calls) == 1
+    monkeypatch.setattr(dispatch, "PATIENCE_WITH_EFFECTS", 1)
+    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
+    bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, away, LOST, away, LOST, away, LOST)})
+    result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
+    assert str(result.content).startswith("outcome_unknown: ")
 
 
 @pytest.mark.req("TOOL-15")
