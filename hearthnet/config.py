@@ -242,6 +242,16 @@ class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(_NO_ENDPOINT)
 
 
+class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[file]: how much content others may have kept here, and what stays free; MB of a million bytes.
+
+    `quota_mb` counts all content, the documents of corpora too.
+    """
+
+    quota_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_000
+    keep_free_mb: Annotated[int, msgspec.Meta(ge=0)] = 1_000
+
+
 PerSecond = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -265,6 +275,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
+    file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
@@ -299,12 +310,19 @@ address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.
-# enabled = ["auth", "llm", "rag", "market", "mesh"]
+# enabled = ["auth", "llm", "rag", "market", "mesh", "file"]
 
 [telemetry]
 # Where traces and metrics go, by OTLP over HTTP: "http://127.0.0.1:4318". Empty: where the environment
 # variable OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere. "none": nowhere.
 endpoint = ""
+
+[file]
+# How much may be put with `hearthnet file put`, by this node and others: all content together, in MB. What
+# is kept for a while only goes early from four fifths of that on.
+quota_mb = 20000
+# What has to stay free on the disk, in MB.
+keep_free_mb = 1000
 
 [limits]
 # How many calls a second another member's node may make of each service here: of one capability, and of all

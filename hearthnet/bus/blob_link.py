@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hearthnet.bus.blob_entry import STREAM
-from hearthnet.bus.store_link import StoreLink
+from hearthnet.bus.store_link import StoreLink, heeded
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
+    from nats.js.api import RawStreamMsg
     from nats.js.errors import APIError
 
 ATTEMPT_SECONDS: Final = 5.0
@@ -34,6 +35,8 @@ class Kept(NamedTuple):
 
     data: bytes
     sequence: int
+    time_ms: int
+    """When it was written, in ms since 1970."""
 
 
 class BlobLink:
@@ -96,14 +99,15 @@ class BlobLink:
         """What the bucket takes."""
         return (await self._until_answered(lambda: self._js.stream_info(STREAM))).state.bytes
 
-    async def _found(self, ask: Callable[[], Awaitable[object]]) -> Kept | None:
+    async def _found(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> Kept | None:
         from nats.js.errors import NotFoundError
 
         try:
             message = await self._until_answered(ask)
         except NotFoundError:
             return None
-        return Kept(getattr(message, "data", None) or b"", getattr(message, "seq", None) or 0)
+        written = 0 if message.time is None else int(message.time.timestamp() * 1000)
+        return Kept(message.data or b"", message.seq or 0, written)
 
     async def _until_answered(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         from nats import errors
@@ -131,7 +135,8 @@ class BlobLink:
         async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
             self._asking.add(attempt)
             try:
-                return await ask()
+                with heeded():
+                    return await ask()
             finally:
                 self._asking.discard(attempt)
 

@@ -6,7 +6,8 @@ entry in one write. What a dead process has left before that is nobody's, and is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from hearthnet.bus import blob_entry
@@ -112,16 +113,11 @@ class Blobs:
 
     async def release(self, cid: str, by: str) -> bool:
         """Ends what `by` holds of `cid`; what nobody holds any more goes. Says whether it has gone."""
-        while True:
-            entry, sequence = await self._placed(cid)
-            if entry is None:
-                return True
-            left = tuple(hold for hold in entry.notes.holds if hold.by != by)
-            if not any(hold.until == 0 or hold.until > now_ms() for hold in left):
-                if await self._take_away(entry, sequence):
-                    return True
-            elif await self._replace(entry.with_notes(Notes(left, entry.notes.made)), sequence):
-                return False
+        return await self._keep(cid, lambda hold: hold.by != by)
+
+    async def expire(self, cid: str, now_ms: int) -> bool:
+        """Ends the holds on `cid` that run out by then; what nobody holds any more goes. Says whether so."""
+        return await self._keep(cid, lambda hold: hold.until == 0 or hold.until > now_ms)
 
     async def remove(self, cid: str) -> bool:
         """Takes `cid` away, whoever holds it; False where it was not here."""
@@ -154,6 +150,21 @@ class Blobs:
                 details={"free_bytes": free, "needed_bytes": size + keep},
             )
 
+    async def _keep(self, cid: str, wanted: Callable[[Hold], bool]) -> bool:
+        while True:
+            entry, sequence = await self._placed(cid)
+            if entry is None:
+                return True
+            holds, now = entry.notes.holds, now_ms()
+            left = tuple(hold for hold in holds if wanted(hold))
+            if not any(hold.until == 0 or hold.until > now for hold in left):
+                if await self._take_away(entry, sequence):
+                    return True
+            elif left == holds or await self._replace(
+                entry.with_notes(Notes(left, entry.notes.made)), sequence
+            ):
+                return False
+
     async def _placed(self, cid: str) -> tuple[Entry | None, int]:
         if not is_cid(cid):
             raise HearthNetError("bad_request", "a CID is blake3: and 64 hex characters")
@@ -172,7 +183,7 @@ class Blobs:
         return True
 
     async def _take_away(self, entry: Entry, after: int) -> bool:
-        gone = Entry(name=entry.name, nuid=entry.nuid, mtime=entry.mtime, deleted=True)
+        gone = Entry(name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True)
         if not await self._replace(gone, after):
             return False
         await clear(self.link, entry.nuid)

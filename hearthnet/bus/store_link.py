@@ -27,7 +27,7 @@ class _ClosedOnTheWay(HearthNetError):
 
 
 @contextlib.contextmanager
-def _heeded() -> Iterator[None]:
+def heeded() -> Iterator[None]:
     """Cancels the task that was cancelled inside: the client swallows it while it flushes, and so does
     `wait_for` (before Python 3.12) where an answer comes at the same moment.
     """
@@ -129,7 +129,7 @@ class StoreLink:
             wake()
 
         try:
-            with _heeded():
+            with heeded():
                 await self._client.subscribe(subject, cb=heard)
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error

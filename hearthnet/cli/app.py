@@ -16,6 +16,7 @@ _COMMANDS: Final = (
     "ask",
     "runs",
     "ingest",
+    "file",
     "caps",
     "call",
     "invite",

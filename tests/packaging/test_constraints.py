@@ -12,7 +12,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OURS = {"hearthnet", "hearthnet-auth", "hearthnet-llm", "hearthnet-rag", "hearthnet-market", "hearthnet-mesh"}
+OURS = {
+    "hearthnet",
+    "hearthnet-auth",
+    "hearthnet-file",
+    "hearthnet-llm",
+    "hearthnet-rag",
+    "hearthnet-market",
+    "hearthnet-mesh",
+}
 # What pip builds with in environments of its own: editables for our projects, setuptools for nkeys.
 BUILDING = {"editables", "setuptools"}
 # The box the model comes in, installed without what it depends on.

@@ -18,7 +18,15 @@ from tests.helpers.processes import bare_environment, processes_of
 from tests.helpers.waiting import wait_for_sync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROJECTS = [".", "services/auth", "services/llm", "services/market", "services/mesh", "services/rag"]
+PROJECTS = [
+    ".",
+    "services/auth",
+    "services/file",
+    "services/llm",
+    "services/market",
+    "services/mesh",
+    "services/rag",
+]
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
 

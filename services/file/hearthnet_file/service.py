@@ -1,0 +1,261 @@
+"""The file service (capabilities.md, "file"; docs/file.md): blobs by CID in the home's own object store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any, ClassVar, Final
+
+from hearthnet.bus.blob_entry import OWN, Entry, Hold
+from hearthnet.bus.blob_reader import Blob, OldBlob
+from hearthnet.bus.blobs import Blobs, no_blob
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms, rfc3339
+from hearthnet.trust.roster import RANK
+from hearthnet.wire.blob import CHUNK_BYTES, LARGEST_BYTES, cid_of
+from hearthnet_file.catalogue import Catalogue
+from hearthnet_file.holders import Holders
+from hearthnet_file.requests import (
+    AdvertiseInput,
+    ListInput,
+    NoParams,
+    PutInput,
+    ReadInput,
+    RemoveInput,
+    as_text,
+)
+from hearthnet_file.sweeper import MB, Sweeper
+
+_log = logging.getLogger(__name__)
+SWEEP_SECONDS: Final = 600.0
+_PAGE: Final = 1024
+
+
+class FileService(Service):
+    """Content by its hash, put and read in chunks."""
+
+    name: ClassVar[str] = "file"
+    sweep_seconds: ClassVar[float] = SWEEP_SECONDS
+
+    _node: NodeContext
+    _blobs: Blobs
+    _catalogue: Catalogue
+    _sweeper: Sweeper
+    _holders: Holders
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks = TaskSet()
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens the store; what lies in it is looked at beside the calls."""
+        self._node = node
+        self._blobs = (await node.store()).blobs
+        self._catalogue = Catalogue(self._blobs)
+        self._sweeper = Sweeper(self._blobs, self._catalogue, node.config.file)
+        self._holders = await asyncio.to_thread(Holders, node.data / "holders.db")
+
+    async def opened(self) -> None:
+        """Clears away, at once and from then on, what earlier processes have left and nobody needs."""
+        self._tasks.start(self._sweep(), "sweep the blobs")
+
+    def offers(self) -> list[Offer]:
+        """All five capabilities."""
+        most = min(LARGEST_BYTES, max(1, self._node.config.file.quota_mb * MB))
+        others = ("read", "list", "advertise", "remove")
+        return [
+            Offer(capability="file.put@1.0", params={"max_blob_bytes": most}),
+            *(Offer(capability=f"file.{verb}@1.0") for verb in others),
+        ]
+
+    async def stop(self) -> None:
+        """Ends the sweeping; what was half put is gone on with by whoever puts it next."""
+        await self._tasks.close()
+        if hasattr(self, "_holders"):
+            await asyncio.to_thread(self._holders.close)
+
+    @capability("file.put@1.0")
+    async def put(self, call: Call[NoParams, PutInput], stream: Stream) -> Reply:
+        """Takes content in; what is here already is kept for the caller, too."""
+        wanted, own = call.input, self._is_self(call)
+        level = self._node.bus.peer.roster.level(call.principal, now_ms())
+        if not own and RANK.get(level, 0) < RANK["trusted"]:
+            raise HearthNetError("unauthorized", "other nodes take content of trusted members only")
+        until = 0 if wanted.keep_seconds is None else now_ms() + wanted.keep_seconds * 1000
+        hold = Hold(call.principal, wanted.name, until, wanted.share)
+        received = await self._sweeper.uploads.receive(call, stream, hold, trusted=own)
+        output = {"cid": wanted.manifest.cid, "size_bytes": wanted.manifest.size_bytes}
+        return Reply(output, {"received": received})
+
+    @capability("file.read@1.0")
+    async def read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
+        """What a blob consists of, and its chunks, each checked; without a stream one chunk."""
+        blob = await self._readable(call, call.input.cid)
+        start, count = call.input.start, blob.manifest.count
+        if start >= max(1, count):
+            raise HearthNetError(
+                "bad_request", f"this blob has {count} chunks", details={"path": "/input/start"}
+            )
+        if stream.unary:
+            return Reply(await _one_chunk(blob, start))
+        await _send_manifest(stream, blob)
+        end = count if call.input.count is None else min(count, start + call.input.count)
+        async with contextlib.aclosing(_ahead(blob, start, end)) as chunks:
+            index = start
+            async for data in chunks:
+                await stream.send("chunk", _chunk(blob, index, data))
+                index += 1
+        return Reply(_said(blob, 0, b""), {"chunks": end - start})
+
+    @capability("file.list@1.0")
+    async def list_blobs(self, call: Call[NoParams, ListInput]) -> Reply:
+        """The blobs that the caller may read, in the order of their CIDs."""
+        await self._catalogue.look()
+        wanted, now, own = call.input, now_ms(), self._is_self(call)
+        shown: list[dict[str, Any]] = []
+        after, more = wanted.after, True
+        while more and len(shown) <= wanted.limit:
+            page = self._catalogue.page(wanted.prefix, after, _PAGE)
+            more = bool(page)
+            after = page[-1].name if page else after
+            shown += [
+                _listed(entry, call.principal, own, now) for entry in page if self._may_see(call, entry, now)
+            ]
+        page_shown = shown[: wanted.limit]
+        return Reply(
+            {
+                "cids": [blob["cid"] for blob in page_shown],
+                "blobs": page_shown,
+                "more": len(shown) > wanted.limit,
+            }
+        )
+
+    @capability("file.advertise@1.0")
+    async def advertise(self, call: Call[NoParams, AdvertiseInput]) -> Reply:
+        """Notes what the caller's node keeps; who asks here for one of these is told so."""
+        recorded = await asyncio.to_thread(self._holders.record, call.caller, call.input.cids, now_ms())
+        return Reply({"recorded": recorded})
+
+    @capability("file.remove@1.0")
+    async def remove(self, call: Call[NoParams, RemoveInput]) -> Reply:
+        """Ends what the caller holds; what nobody holds is deleted."""
+        cid, own = call.input.cid, self._is_self(call)
+        if call.input.all and not own:
+            raise HearthNetError(
+                "unauthorized",
+                "only the node itself removes what others hold",
+                details={"path": "/input/all"},
+            )
+        entry = await self._blobs.find(cid)
+        mine = entry is not None and any(hold.by == call.principal for hold in entry.notes.holds)
+        if entry is None or not (mine or (own and call.input.all)):
+            raise self._nothing(cid, own and entry is not None)
+        if call.input.all:
+            deleted = await self._blobs.remove(cid)
+        else:
+            deleted = await self._blobs.release(cid, call.principal)
+        return Reply({"cid": cid, "deleted": deleted})
+
+    async def _readable(self, call: Call[Any, Any], cid: str) -> Blob:
+        """The blob that the caller may read; `not_found` as if it were not here where it may not."""
+        entry, now = await self._blobs.find(cid), now_ms()
+        if (
+            entry is not None
+            and entry.holds(now)
+            and (self._is_self(call) or entry.readable_by(call.principal, now))
+        ):
+            blob = await self._blobs.open(cid)
+            if not isinstance(blob, OldBlob):
+                return blob
+            raise HearthNetError("not_found", f"{cid[:23]}… was put by an older version; put it again")
+        error = no_blob(cid)
+        holders = await asyncio.to_thread(self._holders.of, cid, now)
+        raise HearthNetError(error.code, error.message, details={"alt_nodes": holders} if holders else None)
+
+    def _may_see(self, call: Call[Any, Any], entry: Entry, now: int) -> bool:
+        return bool(entry.holds(now)) and (self._is_self(call) or entry.readable_by(call.principal, now))
+
+    def _nothing(self, cid: str, kept: bool) -> HearthNetError:
+        if kept:
+            return HearthNetError(
+                "not_found", f"you hold no blob {cid[:23]}…; others do, and --all removes it for everybody"
+            )
+        return HearthNetError("not_found", f"you hold no blob {cid[:23]}… here")
+
+    def _is_self(self, call: Call[Any, Any]) -> bool:
+        """In its own name and by itself: a token of this node does not open it to another (resolution 62)."""
+        return call.caller == call.principal == self._node.identity.node_id
+
+    async def _sweep(self) -> None:
+        while True:
+            try:
+                await self._sweeper.sweep(now_ms())
+            except HearthNetError as error:
+                _log.warning("not swept: %s", error)
+            await asyncio.sleep(self.sweep_seconds)
+
+
+async def _one_chunk(blob: Blob, index: int) -> dict[str, Any]:
+    data = await blob.chunk(index) if blob.manifest.count else b""
+    return _said(blob, index, data)
+
+
+def _said(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
+    cid = cid_of(blob.manifest.hash(index)) if blob.manifest.count else blob.cid
+    return {"cid": cid, "size_bytes": len(data), "data_b64": as_text(data)}
+
+
+def _chunk(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
+    return {"i": index, **_said(blob, index, data)}
+
+
+async def _send_manifest(stream: Stream, blob: Blob) -> None:
+    """All hashes, in pages; the first one also where there are none."""
+    for start in range(0, max(1, blob.manifest.count), _PAGE):
+        cids = blob.manifest.cids(start, start + _PAGE)
+        await stream.send(
+            "manifest",
+            {
+                "cid": blob.cid,
+                "size_bytes": blob.size,
+                "chunk_size_bytes": CHUNK_BYTES,
+                "chunks": [{"i": start + at, "cid": cid} for at, cid in enumerate(cids)],
+            },
+        )
+
+
+async def _ahead(blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None]:
+    """The chunks from `start` to before `end`, the next one being read while one is on its way."""
+    following: asyncio.Task[bytes] | None = None
+    try:
+        for index in range(start, end):
+            data = await (following or asyncio.create_task(blob.chunk(index)))
+            following = asyncio.create_task(blob.chunk(index + 1)) if index + 1 < end else None
+            yield data
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _listed(entry: Entry, principal: str, own: bool, now: int) -> dict[str, Any]:
+    holds = entry.holds(now)
+    mine = [hold for hold in holds if hold.by == principal]
+    seen = holds if own else [hold for hold in holds if hold.shared or hold.by == principal]
+    named = [hold.name for hold in (*mine, *seen) if hold.name]
+    ends = 0 in (hold.until for hold in seen)
+    made = entry.notes.made
+    return {
+        "cid": entry.name,
+        "size_bytes": entry.size,
+        "name": named[0] if named else "",
+        "shared": any(hold.shared for hold in holds),
+        "mine": bool(mine) or (own and any(hold.by == OWN for hold in holds)),
+        "holders": len(holds) if own else len(mine),
+        "stored_at": rfc3339(made) if made else None,
+        "until": None if ends else rfc3339(max(hold.until for hold in seen)),
+    }

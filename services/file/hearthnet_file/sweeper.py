@@ -1,0 +1,117 @@
+"""What is cleared away, and when nothing more is taken (docs/decisions/0080).
+
+    holds that have run out               always
+    chunks of uploads that broke off      an hour after the last chunk came
+    what is kept for a while only         the soonest end first, from 80 % of the quota on, down to 70 %
+    word of what was taken away           a day later
+
+Nothing is cleared away that somebody holds for good: then the quota refuses what is new.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from hearthnet.bus.blob_entry import CHUNKS, chunk_subject, index_subject, meta_subject
+from hearthnet.bus.blobs import Blobs, clear
+from hearthnet.config import ROOM_BYTES, FileConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet_file.catalogue import Catalogue
+from hearthnet_file.uploads import Uploads
+
+_log = logging.getLogger(__name__)
+MB: Final = 1_000_000
+PARTIAL_MS: Final = 3_600_000
+"""FILE_RESUME_PARTIAL_TTL (conventions.md 16)."""
+_WORD_MS: Final = 24 * 3_600_000
+_PRESSED, _EASED = 0.8, 0.7
+
+
+class Sweeper:
+    """The room that content may take, and making it."""
+
+    def __init__(self, blobs: Blobs, catalogue: Catalogue, settings: FileConfig) -> None:
+        self._blobs = blobs
+        self._catalogue = catalogue
+        self._quota = settings.quota_mb * MB
+        self._keep_free = max(settings.keep_free_mb * MB, ROOM_BYTES)
+        self.uploads: Uploads = Uploads(blobs, self.make_room)
+        """The uploads that make use of that room."""
+
+    async def sweep(self, now: int, coming: int = 0) -> None:
+        """Clears away what nobody needs at `now`, in ms since 1970; `coming` bytes are on their way."""
+        await self._catalogue.look()
+        for cid, entry in list(self._catalogue.entries.items()):
+            if any(0 < hold.until <= now for hold in entry.notes.holds):
+                await self._blobs.expire(cid, now)
+        await self._relieve(coming)
+        await self._clear_partials(now)
+        await self._clear_words(now)
+        await self._catalogue.look()
+
+    async def make_room(self, size: int) -> None:
+        """Raises `capacity_exceeded` where `size` bytes more are not taken, after what can go has gone."""
+        self._blobs.check_room(size, self._keep_free)
+        if await self._blobs.link.used_bytes() + size > self._quota * _PRESSED:
+            await self.sweep(now_ms(), size)
+        used = await self._blobs.link.used_bytes()
+        if used + size > self._quota:
+            raise HearthNetError(
+                "capacity_exceeded",
+                f"{size} bytes more would be over the quota of this node: {used} of {self._quota} are used",
+                details={"used_bytes": used, "quota_bytes": self._quota, "needed_bytes": size},
+            )
+
+    async def _relieve(self, coming: int) -> None:
+        """Takes away what is kept for a while only, until there is room again."""
+        used = await self._blobs.link.used_bytes() + coming
+        if used <= self._quota * _PRESSED:
+            return
+        await self._catalogue.look()
+        passing = [
+            (max(hold.until for hold in entry.notes.holds), cid, entry.size)
+            for cid, entry in self._catalogue.entries.items()
+            if all(hold.until for hold in entry.notes.holds)
+        ]
+        for until, cid, size in sorted(passing):
+            if used <= self._quota * _EASED:
+                return
+            if await self._blobs.expire(cid, until):
+                used -= size
+                _log.info("%s went before its time: the quota was nearly used up", cid)
+
+    async def _clear_partials(self, now: int) -> None:
+        """Takes away chunks that no entry names and that nobody has added to for an hour."""
+        lying = {subject.removeprefix(CHUNKS).partition(".")[0] for subject in await self._chunks()}
+        await self._catalogue.look()
+        for nuid in lying - self._catalogue.places() - self.uploads.places():
+            if now - await self._touched(nuid) > PARTIAL_MS:
+                await clear(self._blobs.link, nuid)
+                _log.info("what was left of the upload %s is cleared away", nuid)
+
+    async def _chunks(self) -> dict[str, int]:
+        return await self._blobs.link.subjects(f"{CHUNKS}>")
+
+    async def _touched(self, nuid: str) -> int:
+        last = [
+            await self._blobs.link.last(subject) for subject in (chunk_subject(nuid), index_subject(nuid))
+        ]
+        return max((kept.time_ms for kept in last if kept is not None), default=0)
+
+    async def _clear_words(self, now: int) -> None:
+        for cid, (entry, place) in list(self._catalogue.gone.items()):
+            if now - _ms(entry.mtime) > _WORD_MS:
+                await clear(self._blobs.link, entry.nuid)  # whoever took it away may have died before
+                await self._blobs.link.purge(meta_subject(cid), before=place + 1)
+                self._catalogue.forget(cid)
+
+
+def _ms(text: str) -> int:
+    """A time that NATS's clients wrote, in ms since 1970; 0 for what is none."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0

@@ -1,0 +1,174 @@
+"""Taking content in (docs/decisions/0080).
+
+    the hashes of all chunks --> what is kept of an earlier attempt --> the chunks that lack --> visible
+
+Every chunk is checked when it comes, against hashes that were checked against the CID. The chunks lie under
+the CID's own name, so that whoever puts it next goes on behind the last good one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.blob_writer import Writer
+from hearthnet.bus.blobs import Blobs
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, Stream
+from hearthnet.times import now_ms
+from hearthnet.wire.blob import Manifest, chunk_count, hash_of, joined
+from hearthnet_file.requests import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
+
+WINDOW: Final = 16
+"""So many chunks are on their way at once; 4 MiB."""
+_STEP: Final = WINDOW // 2
+_TELL_EVERY: Final = 64
+CHECKING: Final = "checking what is there"
+STORING: Final = "storing"
+Room = Callable[[int], Awaitable[None]]
+"""Raises `capacity_exceeded` where so many bytes more are not taken."""
+
+
+class Sink(Protocol):
+    """Where chunks go."""
+
+    @property
+    def count(self) -> int:
+        """How many it has."""
+
+    async def append(self, chunk: bytes) -> None:
+        """Takes the next one."""
+
+
+class Proof:
+    """Takes chunks and keeps none: who puts what others keep here shows that it has it, too."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def append(self, chunk: bytes) -> None:
+        """Counts it."""
+        self.count += 1
+
+
+class Uploads:
+    """The uploads of one process, one at a time for each CID."""
+
+    def __init__(self, blobs: Blobs, room: Room) -> None:
+        self._blobs = blobs
+        self._room = room
+        self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def places(self) -> set[str]:
+        """The names under which chunks are coming in now."""
+        return {_place(cid) for cid in self._turns}
+
+    async def receive(
+        self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, *, trusted: bool
+    ) -> int:
+        """Has the caller send what lacks, and keeps it for `hold`; how many chunks came.
+
+        `trusted` callers are the home itself: they need not show that they have what is here already. Raises
+        `bad_request` for hashes or a chunk that are not those of the CID, `capacity_exceeded`.
+        """
+        cid = call.input.manifest.cid
+        self._supersede(cid, call.principal)
+        turn = self._turns.setdefault(cid, asyncio.Lock())
+        task = asyncio.current_task()
+        try:
+            async with turn:
+                if task is not None:
+                    self._running[cid] = call.principal, task
+                return await self._receive(call, stream, hold, trusted)
+        finally:
+            if self._running.get(cid, ("", None))[1] is task:
+                del self._running[cid]
+            if not turn.locked() and cid not in self._running:
+                self._turns.pop(cid, None)
+
+    def _supersede(self, cid: str, principal: str) -> None:
+        """Who puts the same again has lost its earlier attempt: that one is stopped and not waited for."""
+        before = self._running.get(cid)
+        if before is not None and before[0] == principal:
+            before[1].cancel()
+
+    async def _receive(
+        self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, trusted: bool
+    ) -> int:
+        cid, size = call.input.manifest.cid, call.input.manifest.size_bytes
+        known = await self._blobs.find(cid)
+        seen = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
+        if seen and known is not None and known.size == size:
+            if await self._blobs.hold(cid, hold):
+                return 0
+            known = None
+        manifest = await _manifest(call, stream)
+        if known is not None:
+            proof = Proof()
+            await _take(stream, manifest, proof)
+            if await self._blobs.hold(cid, hold):
+                return proof.count
+        writer = Writer(self._blobs.link, _place(cid))
+        while await writer.check_next(manifest):
+            if writer.count % _TELL_EVERY == 0:
+                await stream.progress(CHECKING, writer.count, manifest.count)
+        await self._room(size - writer.size)
+        there = writer.count
+        await _take(stream, manifest, writer)
+        await self._blobs.commit(writer, hold)
+        return manifest.count - there
+
+
+def _place(cid: str) -> str:
+    return "put-" + hash_of(cid).hex()
+
+
+async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
+    """The hashes of all chunks, the later ones asked for."""
+    said = call.input.manifest
+    count, hashes, page = chunk_count(said.size_bytes), bytearray(), said.chunks
+    while True:
+        at = len(hashes) // 32
+        if [chunk.i for chunk in page] != list(range(at, at + len(page))):
+            raise HearthNetError("bad_request", f"the hashes of chunks come in order; {at} is next")
+        hashes += joined([chunk.cid for chunk in page])
+        if len(hashes) // 32 >= count:
+            break
+        _check_streams(stream)
+        await stream.send("ready", {"needed": [], "hashes_from": max(1, at + len(page))})
+        page = hashes_sent(await stream.receive()).chunks
+        if not page:
+            raise HearthNetError("bad_request", "hashes of chunks were asked for, and none came")
+    manifest = Manifest(said.size_bytes, bytes(hashes))
+    manifest.check(said.cid)
+    return manifest
+
+
+async def _take(stream: Stream, manifest: Manifest, sink: Sink) -> None:
+    """Asks for the chunks that `sink` lacks, a few ahead, and gives them to it in order."""
+    asked = sink.count
+    while (at := sink.count) < manifest.count:
+        if asked - at <= WINDOW - _STEP and asked < manifest.count:
+            _check_streams(stream)
+            more = min(manifest.count, at + WINDOW)
+            await stream.send("ready", {"needed": list(range(asked, more))})
+            asked = more
+        chunk = chunk_sent(await stream.receive())
+        data = as_bytes(chunk.data_b64)
+        if chunk.i != at or not manifest.holds(at, data):
+            raise HearthNetError(
+                "bad_request",
+                f"chunk {at} of {manifest.cid[:23]}… was asked for, and something else came",
+                details={"chunk": at, "sent": chunk.i},
+            )
+        await sink.append(data)
+        if sink.count % _TELL_EVERY == 0:
+            await stream.progress(STORING, sink.count, manifest.count)
+
+
+def _check_streams(stream: Stream) -> None:
+    if stream.unary:
+        raise HearthNetError("bad_request", "chunks are put in a stream: open one, and send what it asks for")
