@@ -22,7 +22,12 @@ PUT: Final = "file.put@1.0"
 READ: Final = "file.read@1.0"
 _TRIES: Final = 3
 """So often in a row it is tried without a single chunk (M07: three tries on a chunk)."""
+PATIENCE_SECONDS: Final = 45.0
+"""So long at least it is tried without a single chunk, where nobody else can be asked: a service that died is
+back by then.
+"""
 _PAUSE_SECONDS: Final = 0.3
+_LONGEST_PAUSE_SECONDS: Final = 3.0
 _BROKEN: Final = frozenset({"partition", "timeout"})
 _FIRST_HASHES: Final = 256
 _MORE_HASHES: Final = 1024
@@ -74,10 +79,10 @@ class WrongBytes(HearthNetError):
 async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
     """Puts content on a node; what is there of it already is not sent again.
 
-    Raises what the node raises, and `partition` or `timeout` where it broke off three times in a row without
+    Raises what the node raises, and `partition` or `timeout` where it broke off for 45 s without
     coming on.
     """
-    sent, patience = _Sent(source, told), _Patience()
+    sent, patience = _Sent(source, told), _Patience(PATIENCE_SECONDS)
     while True:
         before = sent.furthest
         try:
@@ -93,13 +98,13 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told
     """Has the first of `nodes` that can send `cid`, from there on where an earlier one ended.
 
     Raises `not_found` where none of them has it, `WrongBytes` (internal_error) where the only ones that did
-    sent something else, `partition` or `timeout` where it broke off three times without coming on.
+    sent something else, `partition` or `timeout` where it broke off again and again without coming on.
     """
     failed: HearthNetError = HearthNetError("not_found", f"nobody was asked for {cid[:23]}…")
     got = _Got(cid, sink, told)
     for node in nodes:
         try:
-            await _from(bus, node, got)
+            await _from(bus, node, got, PATIENCE_SECONDS if node == nodes[-1] else 0)
             return Done(cid, got.known.size, node, got.travelled)
         except HearthNetError as error:
             if failed.code == "not_found" or isinstance(error, WrongBytes):
@@ -108,16 +113,22 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told
 
 
 class _Patience:
-    """Goes on after what broke off, until it did so several times in a row for nothing."""
+    """Goes on after what broke off, until it did so several times in a row, and for a while, for nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         self._failures = 0
+        self._seconds = seconds
+        self._since = asyncio.get_running_loop().time()
 
     async def bear(self, error: HearthNetError, *, came_on: bool) -> None:
-        self._failures = 1 if came_on else self._failures + 1
-        if error.code not in _BROKEN or self._failures >= _TRIES:
+        now = asyncio.get_running_loop().time()
+        if came_on:
+            self._failures, self._since = 0, now
+        self._failures += 1
+        worn_out = self._failures >= _TRIES and now - self._since >= self._seconds
+        if error.code not in _BROKEN or worn_out:
             raise error
-        await asyncio.sleep(_PAUSE_SECONDS * 2**self._failures)
+        await asyncio.sleep(min(_PAUSE_SECONDS * 2**self._failures, _LONGEST_PAUSE_SECONDS))
 
 
 class _Sent:
@@ -195,9 +206,9 @@ class _Got:
         self._told(self.count, self.known.count)
 
 
-async def _from(bus: Bus, node: str, got: _Got) -> None:
+async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None:
     """All that lacks, from one node."""
-    patience = _Patience()
+    patience = _Patience(patience_seconds)
     while not got.begun or got.count < got.known.count:
         before = got.count
         try:

@@ -474,7 +474,8 @@ async def test_a_node_that_wants_what_is_not_gets_nothing(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("FILE-13")
-async def test_what_breaks_off_again_and_again_is_said(mesh: Mesh) -> None:
+async def test_what_breaks_off_again_and_again_is_said(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "PATIENCE_SECONDS", 0.0)
     asked: list[str] = []
 
     class Broken(FileService):
