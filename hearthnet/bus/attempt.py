@@ -147,7 +147,7 @@ async def ask(
         traceparent=trace.traceparent,
         session=request.session,
     )
-    peer.packer.call(view.node, offer.instance, request.contract.id, view.capability, item, answer)
+    peer.packer.call(view.node, offer.instance, request.contract.id, view.capability, item, len(body), answer)
     if peer.link.full:
         await peer.link.room()
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from hearthnet.bus.peer import Peer
 
 _log = logging.getLogger(__name__)
-MOST_BYTES: Final = 65_536
+MOST_BYTES: Final = 131_072
 """What the items of a pack take, as long as the server takes twice as much."""
 LARGEST: Final = 16_384
 """A body beyond it goes alone: there is nothing to be saved."""
-_DEEPEST: Final = 200
-"""So many brackets cannot keep a reader from what stands beside them in the pack, however they are nested."""
+_DEEPEST: Final = 700
+"""So many brackets keep no reader from what stands beside them, however they are nested."""
 _AROUND: Final = 320
 """Bytes of an item besides its body and texts, at most."""
 
@@ -112,7 +112,7 @@ class Packer:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
-        self._calls: dict[tuple[str, str, str, Capability], _Calls] = {}
+        self._calls: dict[tuple[str, str, str], _Calls] = {}
         self._answers: dict[tuple[str, str], _Answers] = {}
         self._due = False
 
@@ -124,30 +124,37 @@ class Packer:
         return size < 2 * _DEEPEST or body.count(b"{") + body.count(b"[") <= _DEEPEST
 
     def call(
-        self, node: str, instance: str, name: str, capability: Capability, item: Asked, asker: Asker
+        self,
+        node: str,
+        instance: str,
+        name: str,
+        capability: Capability,
+        item: Asked,
+        body_bytes: int,
+        asker: Asker,
     ) -> None:
         """Sends a plain call of the contract `name` to a process that offers `capability`, and takes packs.
 
         Its body is one that `takes` allows. What goes wrong is told to `asker`.
         """
-        key = node, instance, name, capability
+        key = node, instance, name
         calls = self._calls.get(key)
         if calls is None:
             calls = self._calls[key] = _Calls(node, instance, name, capability)
             self._wake()
         calls.items.append(item)
         calls.askers.append(asker)
-        calls.size += len(bytes(item.body)) + len(item.token) + len(item.run) + _AROUND
+        calls.size += body_bytes + len(item.token) + len(item.run) + _AROUND
         if len(calls.items) == pack.MOST or calls.size > self._most():
             del self._calls[key]
             self._send_calls(calls)
 
-    def answer(self, node: str, instance: str, item: Answered) -> None:
-        """Sends a reply, or a frame of a stream, to a process that takes packs; the order is kept.
+    def answer(self, node: str, instance: str, item: Answered, body: bytes) -> None:
+        """Sends a reply, or a frame of a stream, with its body, to a process that takes packs, in order.
 
         `payload_too_large` for one that the server does not take, `partition` where the link is closed.
         """
-        key, body = (node, instance), bytes(item.body)
+        key = node, instance
         answers = self._answers.get(key)
         if not self.takes(body):
             if answers is not None:

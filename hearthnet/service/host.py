@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from functools import partial
 from typing import Final
 
 from hearthnet.bus.clocks import RULE as CLOCK_RULE
@@ -24,6 +23,7 @@ from hearthnet.service.peer_rates import PeerRates
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet, end
 from hearthnet.service.traced import Traced
+from hearthnet.service.turns import Turns
 from hearthnet.types import parse_capability
 from hearthnet.wire import pack, subjects
 from hearthnet.wire.frame import Frame, FrameError
@@ -53,6 +53,7 @@ class Host:
         self._hosted: list[Hosted] = []
         self._offered: list[Hosted] = []
         self._running: dict[str, Running] = {}
+        self._turns = Turns(self._ended)
         self._draining = False
         self.dropped = 0
         self.refused = 0
@@ -101,6 +102,7 @@ class Host:
         """Withdraws, refuses what is new, lets what runs finish for up to `drain_seconds`, then stops it."""
         self._draining = True
         await self._announcer.withdraw()
+        await self._turns.begun()
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
@@ -170,8 +172,8 @@ class Host:
     def _stop_revoked(self) -> None:
         """Stops what runs for others who were put out, and under tokens that were revoked."""
         for running in self._running.values():
-            if running.task is not None and self._is_revoked(running):
-                running.task.cancel()
+            if self._is_revoked(running):
+                running.stop()
 
     def _is_revoked(self, running: Running) -> bool:
         peer, claims = self.peer, running.claims
@@ -190,19 +192,15 @@ class Host:
         return self._told[sender] <= _MOST_TOLD
 
     def _start(self, running: Running) -> None:
-        call_id = running.header.id
-        self._running[call_id] = running
+        self._running[running.header.id] = running
         running.take_place()
-        running.task = self._loop.create_task(running.run(), name=call_id)
-        running.task.add_done_callback(partial(self._ended, running))
+        self._turns.begin(running)
 
-    def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
+    def _ended(self, running: Running, error: BaseException | None) -> None:
         running.free_place()
         self._running.pop(running.header.id, None)
-        if running.unanswered:
-            self._answers.start(running.missed(), "stopped")
         self.peer.traces.end(running.trace)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not (error is None or isinstance(error, asyncio.CancelledError)):
             _log.error("the call %s failed", running.header.id, exc_info=error)
 
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
@@ -228,8 +226,7 @@ class Host:
             case "input":
                 running.stream.on_input(frame.body)
             case _:
-                if running.task is not None:
-                    running.task.cancel()
+                running.stop()
 
     def _open(self, subject: str, data: bytes) -> Frame | None:
         try:
@@ -253,7 +250,8 @@ class Host:
             if header.kind == "open":
                 outbox.frame(1, "error", error.to_body())
             else:
-                await outbox.reply(error.to_body(), code=error.code)
+                outbox.reply(error.to_body(), code=error.code)
+                await outbox.room()
         finally:
             self.peer.traces.end(trace)
 
@@ -274,8 +272,8 @@ class Host:
                 self._look_after(running)
 
     def _look_after(self, running: Running) -> None:
-        if running.lost_caller() and running.task is not None:
-            running.task.cancel()
+        if running.lost_caller():
+            running.stop()
             return
         try:
             running.outbox.alive_if_due()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +44,7 @@ class Outbox:
     `packed`: to a call that came in a pack, so that they may go with others (bus/packer.py).
     """
 
-    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_subject", "_to", "_trace")
+    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
 
     def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool, packed: bool) -> None:
         self._peer = peer
@@ -54,16 +53,11 @@ class Outbox:
         self._signed = signed
         self._packed = packed
         self._inside = local.inside(peer, header.sender, header.from_instance) is not None
-        self._subject = subjects.reply(peer.node_id, header.sender, header.from_instance, header.id)
         self._last_ms = steady_ms()
 
-    async def reply(self, body: dict[str, Any], code: str = "") -> None:
+    def reply(self, body: dict[str, Any], code: str = "") -> None:
         """The one reply to a call."""
-        if self._signed and not self._inside:
-            self._send_signed(body, code)
-        else:
-            self._send("reply", body, code=code)
-        await self.room()
+        self._send("reply", body, code=code, signed=self._signed)
 
     def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
         """One frame of a stream; the terminal `error` carries its code."""
@@ -78,40 +72,36 @@ class Outbox:
 
     async def room(self) -> None:
         """Waits while the server reads more slowly than is sent."""
-        if self._peer.link.full:
-            await self._peer.link.room()
-
-    def _header(self, kind: Kind, *, seq: int = 0, event: str = "", code: str = "") -> Header:
-        to = self._to
-        return self._peer.header(
-            kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
-        )
+        link = self._peer.link
+        if link.full:
+            await link.room()
 
     def _send(
-        self, kind: Kind, body: dict[str, Any], *, seq: int = 0, event: str = "", code: str = ""
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        seq: int = 0,
+        event: str = "",
+        code: str = "",
+        signed: bool = False,
     ) -> None:
-        to, peer, data = self._to, self._peer, self._encode(body)
-        if self._inside:
-            header = self._header(kind, seq=seq, event=event, code=code)
-            signed = self._signed and kind == "reply"
-            peer.replies.deliver(local.frame(peer, header, data, signed=signed))
-        elif self._packed:
-            item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
-            peer.packer.answer(to.sender, to.from_instance, item)
-        else:
-            header = self._header(kind, seq=seq, event=event, code=code)
-            peer.link.send(self._subject, frames.sealed(header, data, peer.keys.to(to.sender)))
-
-    def _send_signed(self, body: dict[str, Any], code: str) -> None:
-        peer, header = self._peer, self._header("reply", code=code)
-        inner = frames.signed(header, self._encode(body), peer.identity)
-        peer.link.send(self._subject, frames.box(inner, peer.keys.to(header.to)))
-
-    def _encode(self, body: dict[str, Any]) -> bytes:
         self._last_ms = steady_ms()
-        data = _ENCODER.encode(body)
+        peer, to, data = self._peer, self._to, _ENCODER.encode(body)
         self._trace.bytes_out += len(data)
-        return data
+        if self._packed and not (self._inside or signed):
+            item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
+            peer.packer.answer(to.sender, to.from_instance, item, data)
+            return
+        header = peer.header(
+            kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
+        )
+        if self._inside:
+            peer.replies.deliver(local.frame(peer, header, data, signed=signed))
+            return
+        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
+        subject = subjects.reply(peer.node_id, to.sender, to.from_instance, to.id)
+        peer.link.send(subject, frames.box(inner, peer.keys.to(to.sender)))
 
 
 class Running:
@@ -140,13 +130,23 @@ class Running:
         self._evidence = frame.evidence
         self._began: tuple[Call[Any, Any], int] | None = None
         self._late = False
-        self._stepped = self._effected = False
+        self._stopped = self._effected = False
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
         self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
-        streaming = frame.header.kind == "open"
-        self.stream = Stream(contract, self.outbox if streaming else None)
+        self._streaming = Stream(contract, self.outbox) if frame.header.kind == "open" else None
+        self._quiet: Stream | None = None
+        self._is_plain = admitted.claims is None and not contract.side_effects
+
+    @property
+    def stream(self) -> Stream:
+        """What its handler sends frames to; for who wants one reply, they are checked and dropped."""
+        if self._streaming is not None:
+            return self._streaming
+        if self._quiet is None:
+            self._quiet = Stream(self._admitted.endpoint.contract, None)
+        return self._quiet
 
     @property
     def claims(self) -> Claims | None:
@@ -155,39 +155,42 @@ class Running:
 
     async def run(self) -> None:
         """Runs the handler inside the caller's deadline and answers."""
-        self._stepped = True
         try:
-            await self._work()
+            if not self._stopped:
+                await self._work()
+            elif self._late:
+                await self._fail(self._timeout())
+            else:
+                await self._cancelled()
         except HearthNetError as error:
             self.trace.code = error.code
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
-    @property
-    def unanswered(self) -> bool:
-        """Whether its task was cancelled before its first step, so that `run` never began."""
-        return self.task is not None and self.task.cancelled() and not self._stepped
-
-    def missed(self) -> Coroutine[Any, Any, None]:
-        """What answers a call whose task was cancelled before its first step."""
-        self.trace.code = "timeout" if self._late else CANCELLED
-        return self._tell_missed()
-
-    async def _tell_missed(self) -> None:
-        try:
-            await (self._fail(self._timeout()) if self._late else self._cancelled())
-        except HearthNetError as error:
-            _log.warning("%s was not answered: %s", self.header.capability, error)
+    def stop(self) -> None:
+        """Cancels the handler; one that has not begun does not begin."""
+        if self.task is None:
+            self._stopped = True
+        else:
+            self.task.cancel()
 
     async def _work(self) -> None:
         until = asyncio.get_running_loop().time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
         alarm = self._peer.alarms.at(until, self)
         try:
             try:
-                reply = await self._carry_out(self._call(until))
-                self._effected = self._admitted.endpoint.contract.side_effects
+                call = self._call(until)
+                if self._is_plain:
+                    reply = await self._handle(call)
+                else:
+                    reply = await self._carry_out(call)
+                    self._effected = self._admitted.endpoint.contract.side_effects
             finally:
                 alarm.discard(self)
-            await self._succeed(reply)
+            if self._is_plain and self._streaming is None:
+                self._answer(reply)
+            else:
+                await self._succeed(reply)
+            await self.outbox.room()
         except asyncio.CancelledError:
             if not self._was_late():
                 await self._cancelled()
@@ -212,9 +215,8 @@ class Running:
 
     def due(self) -> None:
         """The caller's deadline has passed: stops the handler."""
-        if self.task is not None:
-            self._late = True
-            self.task.cancel()
+        self._late = True
+        self.stop()
 
     def _was_late(self) -> bool:
         """Whether it was the deadline alone that stopped the handler, in which case its caller is told so."""
@@ -236,7 +238,7 @@ class Running:
 
     def lost_caller(self) -> bool:
         """Whether there is nobody left to answer to."""
-        return self.stream.lost_caller()
+        return self._streaming is not None and self._streaming.lost_caller()
 
     def _call(self, until: float) -> Call[Any, Any]:
         admitted = self._admitted
@@ -285,21 +287,32 @@ class Running:
             handled(self.trace, token)
         return msgspec.convert(reply, Reply)
 
+    def _answer(self, reply: Reply) -> None:
+        """Answers a plain call."""
+        endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
+        body = {
+            "output": msgspec.to_builtins(reply.output),
+            "meta": {**reply.meta, "ms": took_ns // 1_000_000},
+        }
+        endpoint.contract.check_reply(body)
+        self.outbox.reply(body)
+        endpoint.statistics.answered(took_ns)
+
     async def _succeed(self, reply: Reply) -> None:
         endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
         contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000}
         if self._admitted.approval is not None or self._admitted.grant is not None:
             meta |= self._consent()
         output = msgspec.to_builtins(reply.output)
-        if self.stream.unary:
+        if self._streaming is None:
             body = {"output": output, "meta": meta}
             contract.check_reply(body)
             await self._ended("", output)
-            await self.outbox.reply(body)
+            self.outbox.reply(body)
         else:
             contract.check_frame("done", meta)
             await self._ended("", output)
-            await self.stream.end("done", meta)
+            await self._streaming.end("done", meta)
         endpoint.statistics.answered(took_ns)
 
     def _consent(self) -> dict[str, Any]:
@@ -344,10 +357,11 @@ class Running:
             await self._end(as_wire_error(ValueError(unsent), self.header.capability))
 
     async def _end(self, error: HearthNetError) -> None:
-        if self.stream.unary:
-            await self.outbox.reply(error.to_body(), code=error.code)
+        if self._streaming is None:
+            self.outbox.reply(error.to_body(), code=error.code)
+            await self.outbox.room()
         else:
-            await self.stream.end("error", error.to_body())
+            await self._streaming.end("error", error.to_body())
 
     async def _cancelled(self) -> None:
         self.trace.code = CANCELLED

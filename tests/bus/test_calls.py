@@ -264,7 +264,7 @@ async def test_an_answer_that_its_contract_does_not_know_is_an_error(
 ) -> None:
     service = ProbeService()
 
-    async def lie(self: Outbox, body: dict[str, Any], code: str = "") -> None:
+    def lie(self: Outbox, body: dict[str, Any], code: str = "") -> None:
         self._send("reply", {"output": output, "meta": {"ms": 1}}, code=code)
 
     monkeypatch.setattr(Outbox, "reply", lie)

@@ -127,7 +127,7 @@ async def test_a_call_that_is_stopped_before_its_first_step_is_answered(mesh: Me
             if late:
                 running.due()
             else:
-                running.task.cancel()
+                running.stop()
 
         host._start = start_and_stop  # type: ignore[method-assign]
         for body, ask in ((post(ids.new_ulid()), POST), (CHAT_BODY, CHAT)):

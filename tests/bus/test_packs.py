@@ -170,7 +170,9 @@ async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alo
         await bus.call(QUERY, query())
         padded = [{**query(), "more": "x" * size} for size in (15_000, 300_000) for _ in range(20)]
         too_large = {**query(), "more": "x" * bus.peer.link.max_payload}
-        deep = {**query(), "more": [[{}]] * 500}
+        deep: dict[str, Any] = {**query(), "more": []}
+        for _ in range(800):
+            deep["more"] = [deep["more"]]
         came = await at_once(bus, [*padded, too_large, deep, *[query()] * 200], timeout_seconds=PATIENCE)
         assert codes(came) == [""] * 40 + ["payload_too_large"] + [""] * 201
         assert str(bus.peer.link.max_payload) in came[40].message
@@ -464,14 +466,14 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> N
         for seq, size in enumerate(sizes, 1):
             body = msgspec.Raw(msgspec.json.encode({"text": "x" * size}))
             item = Answered(id=call_id, seq=seq, event="token", body=body)
-            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item)
+            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
         await wait_for(lambda: len(heard) == len(sizes), PATIENCE)
         assert [frame.header.seq for frame in heard] == list(range(1, len(sizes) + 1))
         assert [len(frame.body) for frame in heard] == [size + 11 for size in sizes]
         bad = Answered(id=call_id, seq=99, event="\ud800", body=msgspec.Raw(b"{}"))
         good = Answered(id=call_id, seq=100, event="token", body=msgspec.Raw(b"{}"))
         for item in (bad, good):
-            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item)
+            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
         await wait_for(lambda: heard[-1].header.seq == 100, PATIENCE)
         assert len(heard) == len(sizes) + 1
 
