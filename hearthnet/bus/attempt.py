@@ -11,6 +11,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus import local
+from hearthnet.bus.alarms import Waiting
 from hearthnet.bus.packer import Sent
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
@@ -85,6 +86,14 @@ async def send(
 
     Signed where it has side effects, since someone may have to prove it later. `trace` notes to whom it went.
     """
+    _send(peer, request, view, kind, call_id, deadline_ms, trace)
+    if peer.link.full:
+        await peer.link.room()
+
+
+def _send(
+    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int, trace: Entry
+) -> None:
     header = peer.header(
         kind,
         call_id,
@@ -118,22 +127,22 @@ async def send(
         data = frames.sealed(header, body, key)
     subject = subjects.call(peer.node_id, view.node, view.offer.instance, view.capability)
     nobody = subjects.reply(view.node, peer.node_id, peer.instance, call_id)
-    await peer.link.publish(subject, data, reply=nobody)
+    peer.link.send(subject, data, nobody)
 
 
-async def ask(
+def ask(
     peer: Peer, request: Request, view: OfferView, answer: Answer, deadline_ms: int, trace: Entry
 ) -> None:
     """Sends a call: together with others of this turn of the loop where it is a plain one, and its provider
-    takes them so; else as `send`.
+    takes them so; else as `send`. The caller waits while the link is full.
     """
     offer = view.offer
     if not (offer.packs and _is_plain(request)) or answer.is_inside:
-        await send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
+        _send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
         return
     body = encode_body(request.body)
     if not peer.packer.takes(body):
-        await send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
+        _send(peer, request, view, "call", answer.call_id, deadline_ms, trace)
         return
     trace.peer, trace.call, trace.bytes_out = view.node, answer.call_id, len(body)
     trace.attempts += 1
@@ -148,8 +157,6 @@ async def ask(
         session=request.session,
     )
     peer.packer.call(view.node, offer.instance, request.contract.id, view.capability, item, len(body), answer)
-    if peer.link.full:
-        await peer.link.room()
 
 
 def _is_plain(request: Request) -> bool:
@@ -221,7 +228,7 @@ def left_ms(request: Request, until: float) -> int:
 
 
 class Answer:
-    """Waits for one reply; signs of life of a slow provider push its end away."""
+    """Waits for one reply until it is forgotten; signs of life of a slow provider push its end away."""
 
     def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -231,8 +238,10 @@ class Answer:
         self.pack: Sent | None = None
         self.is_inside = local.inside(peer, view.node, view.offer.instance) is not None
         self._future: asyncio.Future[Frame] = self._loop.create_future()
+        peer.replies.expect(call_id, self)
         self._heard = self._looked = self._loop.time()
         self._until = 0.0
+        self._alarm: set[Waiting] | None = None
         self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
@@ -241,6 +250,12 @@ class Answer:
         from_it = frame.header.sender == self._view.node
         if from_it and frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the reply came, whatever it says."""
+        future = self._future
+        return future.done() and not future.cancelled() and future.exception() is None
 
     @property
     def waits(self) -> bool:
@@ -254,6 +269,8 @@ class Answer:
 
     def forget(self) -> None:
         """Nobody waits for it any more."""
+        if self._alarm is not None:
+            self._alarm.discard(self)
         self._peer.replies.forget(self.call_id)
         if self.pack is not None:
             self.pack.ended()
@@ -269,18 +286,16 @@ class Answer:
         if not (self.is_inside or self._future.done()):
             self._future.set_exception(Lost())
 
-    async def wait(self, until: float) -> Frame:
-        """The reply; `timeout` after the loop time `until`, `partition` after 15 s without a sign of life.
+    def within(self, until: float) -> asyncio.Future[Frame]:
+        """The reply, to be waited for; `timeout` after the loop time `until`, `partition` after 15 s without a
+        sign of life.
 
         After some seconds without one it is looked whether the process is still there: the server does not
         say by itself that one died which it had handed the call to.
         """
         self._until = until
         self._alarm = self._peer.alarms.at(self._next_look(), self)
-        try:
-            return await self._future
-        finally:
-            self._alarm.discard(self)
+        return self._future
 
     def _silent_at(self) -> float:
         return self._heard + SILENCE_MS / 1000

@@ -30,6 +30,7 @@ from hearthnet.bus.trace import code_of
 from hearthnet.errors import HearthNetError
 from hearthnet.telemetry.entry import Entry
 from hearthnet.times import steady_ms
+from hearthnet.wire.frame import Frame
 
 _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
@@ -76,7 +77,7 @@ async def _until_answered(
     while True:
         listing = None
         try:
-            listing = await candidates.next(until)
+            listing = candidates.at_once() or await candidates.next(until)
             return await _ask(peer, discovery, request, listing, until, trace)
         except HearthNetError as error:
             if candidates.clock_corrected(listing, error):
@@ -108,40 +109,41 @@ async def _ask(
     peer: Peer, discovery: Discovery, request: Request, listing: Listing, until: float, trace: Entry
 ) -> Reply:
     """Asks one process, and keeps in mind how that went."""
-    registry, began, code = discovery.registry, steady_ms(), None
+    registry, view, began, code = discovery.registry, listing.view, steady_ms(), None
+    answer = Answer(peer, view, ids.new_ulid())
     registry.begin(listing)
     try:
-        reply = await _answer(peer, request, listing.view, until, trace)
+        ask(peer, request, view, answer, left_ms(request, until), trace)
+        if peer.link.full:
+            await peer.link.room()
+        frame = await answer.within(until)
+        reply = _read(request, frame, view, trace)
         code = ""
         return reply
+    except asyncio.CancelledError:
+        # Nobody waits any more: the work behind it is stopped as well.
+        await _stop(peer, view, answer)
+        raise
     except HearthNetError as error:
         code = blame(peer, error)
+        # It may be at work still: it only stood still, or its answer was lost. An effect is left to end.
+        unheard = error.code == "partition" and not answer.is_answered
+        if unheard and not (isinstance(error, Gone) or request.contract.side_effects):
+            await _stop(peer, view, answer)
         raise
     finally:
+        answer.forget()
         now = steady_ms()
         registry.end(listing, code, now - began, now)
 
 
-async def _answer(peer: Peer, request: Request, view: OfferView, until: float, trace: Entry) -> Reply:
-    call_id = ids.new_ulid()
-    answer = Answer(peer, view, call_id)
-    peer.replies.expect(call_id, answer)
-    try:
-        await ask(peer, request, view, answer, left_ms(request, until), trace)
-        frame = await answer.wait(until)
-    except asyncio.CancelledError:
-        # Nobody waits any more: the work behind it is stopped as well.
-        with contextlib.suppress(HearthNetError):
-            await control(peer, view, call_id, "cancel", b"{}")
-        raise
-    except HearthNetError as error:
-        # It may be at work still: it only stood still, or its answer was lost. An effect is left to end.
-        if error.code == "partition" and not (isinstance(error, Gone) or request.contract.side_effects):
-            with contextlib.suppress(HearthNetError):
-                await control(peer, view, call_id, "cancel", b"{}")
-        raise
-    finally:
-        answer.forget()
+async def _stop(peer: Peer, view: OfferView, answer: Answer) -> None:
+    with contextlib.suppress(HearthNetError):
+        await control(peer, view, answer.call_id, "cancel", b"{}")
+
+
+def _read(request: Request, frame: Frame, view: OfferView, trace: Entry) -> Reply:
+    """What the frame answers; raises the error that it carries, and what is wrong with it."""
     trace.bytes_in = len(frame.body)
     body = parse_body(frame)
     _check_reply(request, body, view)

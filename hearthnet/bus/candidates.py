@@ -46,6 +46,16 @@ class Candidates:
         self._waited = False
         self._why: HearthNetError | None = None
 
+    def at_once(self) -> Listing | None:
+        """The next process to ask, where one is known and can be reached; else `next` has to look."""
+        found = self._pick() if self._attempts < MOST_ATTEMPTS else None
+        if found is None or not (self._peer.link.is_connected or self._is_inside(found)):
+            return None
+        self._attempts += 1
+        view = found.view
+        self._tried.append((view.node, view.offer.instance))
+        return found
+
     async def next(self, until: float) -> Listing:
         """The next process to ask; raises why none is left: the last refusal, or `not_found`.
 

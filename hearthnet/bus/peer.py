@@ -18,6 +18,7 @@ from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
+from hearthnet.trust.authority import Standing
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.revocation import Revocations
 from hearthnet.trust.roster import Roster
@@ -53,6 +54,8 @@ class Peer:
         self.packer = Packer(self)
         self.traces = Traces()
         self.traces.dropped["caller"] = lambda: self.replies.dropped
+        self._standings: dict[str, Standing] = {}
+        self._judged = roster
         self.inside: Inside | None = None
         """What this process offers itself, where it does."""
         link.on_lost(self.replies.on_lost)
@@ -88,6 +91,21 @@ class Peer:
             if service.state in ("starting", "waiting")
             or (service.state == "ready" and service.since > lately)
         ]
+
+    def standing(self, node: str) -> Standing:
+        """How `node` stands in the community now. What is true of a member is true of it for as long as the
+        roster is; an invite may run out at any moment.
+        """
+        roster = self.membership.roster
+        if roster is not self._judged:
+            self._judged = roster
+            self._standings.clear()
+        known = self._standings.get(node)
+        if known is None:
+            known = Standing(node, roster.level(node, now_ms()), roster.is_revoked(node))
+            if roster.member(node) is not None:
+                self._standings[node] = known
+        return known
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
         """A header of this process, made now, by the clock of the node that it is for where that is known."""

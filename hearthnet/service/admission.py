@@ -39,7 +39,7 @@ from hearthnet.canonical import digest, read_json, refuse_repeated_keys
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Endpoint
-from hearthnet.service.hosted import Hosted
+from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.peer_rates import OTHERS, PeerRates
 from hearthnet.times import now_ms, steady_ms
 from hearthnet.trust import approval as approvals
@@ -49,7 +49,7 @@ from hearthnet.trust.approval import Approval, Claimed
 from hearthnet.trust.authority import Authority, Standing, Token, effective, refuse_revoked
 from hearthnet.trust.grant import Grant
 from hearthnet.trust.token import Claims
-from hearthnet.types import Capability, parse_capability
+from hearthnet.types import parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
@@ -114,22 +114,22 @@ def fresh(peer: Peer, header: Header) -> bool:
 
 
 def admit(
-    peer: Peer, rates: PeerRates, endpoints: dict[str, Endpoint], hosted: list[Hosted], frame: Frame
+    peer: Peer, rates: PeerRates, endpoints: dict[str, Endpoint], offered: Offered, frame: Frame
 ) -> Admitted:
     """Rungs 4 to 12 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
     header = frame.header
-    caller = _standing(peer, header.sender)
+    caller = peer.standing(header.sender)
     refuse_revoked(caller, "you were")
     if header.sender != peer.node_id:
         _charge(rates, header, endpoints)
-    offered = _offered(hosted, parse_capability(header.capability))
-    endpoint = endpoints[offered[0].offer.capability]
+    serving = offered.serving(header.capability)
+    endpoint = endpoints[serving[0].offer.capability]
     contract = endpoint.contract
     if contract.side_effects and frame.evidence is None:
         raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
     claims = _claims(peer, header)
     body = _decode(frame)
-    chosen = _choose(contract, body, offered)
+    chosen = _choose(contract, body, serving)
     token = None if claims is None else Token(claims, _issuer(peer, claims, caller))
     authority = effective(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
@@ -141,10 +141,6 @@ def admit(
             retry_after_ms=RETRY_AFTER_MS,
         )
     return Admitted(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
-
-
-def _standing(peer: Peer, node: str) -> Standing:
-    return Standing(node, peer.roster.level(node, now_ms()), peer.roster.is_revoked(node))
 
 
 def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:
@@ -162,14 +158,7 @@ def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) ->
 
 
 def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:
-    return caller if claims.iss == caller.node else _standing(peer, claims.iss)
-
-
-def _offered(hosted: list[Hosted], wanted: Capability) -> list[Hosted]:
-    offered = [entry for entry in hosted if entry.capability.serves(wanted)]
-    if not offered:
-        raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
-    return offered
+    return caller if claims.iss == caller.node else peer.standing(claims.iss)
 
 
 def _claims(peer: Peer, header: Header) -> Claims | None:

@@ -16,7 +16,7 @@ from hearthnet.service.announcer import Announcer
 from hearthnet.service.base import Service
 from hearthnet.service.capability import Offer, endpoints
 from hearthnet.service.context import NodeContext
-from hearthnet.service.hosted import Hosted
+from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
 from hearthnet.service.peer_rates import PeerRates
@@ -51,7 +51,7 @@ class Host:
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
         self._hosted: list[Hosted] = []
-        self._offered: list[Hosted] = []
+        self._offered = Offered([])
         self._running: dict[str, Running] = {}
         self._turns = Turns(self._ended)
         self._draining = False
@@ -95,7 +95,7 @@ class Host:
         known = {_key(entry.offer): entry for entry in self._hosted}
         fresh = [self._host(offer) for offer in self._service.offers()]
         self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
-        self._offered = [*self._hosted, *self._built_in]
+        self._offered = Offered([*self._hosted, *self._built_in])
         await self._announcer.offer(self._hosted)
 
     async def close(self, drain_seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from hearthnet.contracts import Contract
@@ -14,6 +15,30 @@ from hearthnet.types import parse_capability
 from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
 
 _SELF: Final = len(RANK)
+
+
+_MOST_KNOWN: Final = 256
+
+
+class Offered:
+    """All that a process offers now; what of it answers which capability is worked out once."""
+
+    def __init__(self, hosted: Iterable[Hosted]) -> None:
+        self._hosted = list(hosted)
+        self._serving: dict[str, list[Hosted]] = {}
+
+    def serving(self, capability: str) -> list[Hosted]:
+        """What answers calls of `name@major.minor`; `not_found` where nothing does."""
+        known = self._serving.get(capability)
+        if known is not None:
+            return known
+        wanted = parse_capability(capability)
+        found = [entry for entry in self._hosted if entry.capability.serves(wanted)]
+        if not found:
+            raise HearthNetError("not_found", f"{wanted} is not offered by this process any more")
+        if len(self._serving) < _MOST_KNOWN:
+            self._serving[capability] = found
+        return found
 
 
 class Hosted:

@@ -14,7 +14,7 @@ from hearthnet.bus.peer import Peer
 from hearthnet.config import Home, LimitsConfig
 from hearthnet.service import admission
 from hearthnet.service.capability import endpoints
-from hearthnet.service.hosted import Hosted
+from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.peer_rates import PeerRates
 from hearthnet.times import now_ms
 from hearthnet.trust import roster as rosters
@@ -53,7 +53,7 @@ def _work(home: Home) -> dict[str, Callable[[], object]]:
     )
     service = ProbeService()
     offered = endpoints(service)
-    hosted = [Hosted(offered[offer.capability].contract, offer) for offer in service.offers()]
+    hosted = Offered(Hosted(offered[offer.capability].contract, offer) for offer in service.offers())
     token = _token(caller, roster.community_id)
 
     def taken(subject: str, data: bytes) -> object:
