@@ -38,6 +38,7 @@ class Capability(NamedTuple):
         return self.name == wanted.name and self.major == wanted.major and self.minor >= wanted.minor
 
 
+@lru_cache(maxsize=1024)
 def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
     """`rag.query` or `rag.query@1.0` as name and version, the version None where none is given."""
     found = _FORM.fullmatch(text) if len(text) <= LONGEST_CAPABILITY else None

@@ -287,8 +287,8 @@ class Answer:
             self._future.set_exception(Lost())
 
     def within(self, until: float) -> asyncio.Future[Frame]:
-        """The reply, to be waited for; `timeout` after the loop time `until`, `partition` after 15 s without a
-        sign of life.
+        """The reply, to be waited for; `timeout` after the loop time `until`, `partition` after 15 s without
+        a sign of life.
 
         After some seconds without one it is looked whether the process is still there: the server does not
         say by itself that one died which it had handed the call to.
