@@ -254,6 +254,10 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         self._leave()
         self._scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Hands what is written to the socket at once."""
         if self._out and self._transport is not None and not self._transport.is_closing():
             out, self._out = self._out, []
             self._transport.write(b"".join(out))

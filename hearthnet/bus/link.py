@@ -130,6 +130,11 @@ class Link:
         if connection is not None:
             await connection.room()
 
+    def flush(self) -> None:
+        """Has what was sent leave at once, where the connection is there: its reader need not wait for more."""
+        if self._connection is not None:
+            self._connection.flush()
+
     def at_end_of_turn(self, callback: Callable[[], None]) -> None:
         """Calls back once, in the next turn of the loop, just before what was sent until then leaves."""
         self._leaving.append(callback)

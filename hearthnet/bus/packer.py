@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 MOST_BYTES: Final = 131_072
 """What the items of a pack take, as long as the server takes twice as much."""
+ENOUGH: Final = 32
+"""A pack with so many items leaves at once: the other end works at it while the next one is made."""
 LARGEST: Final = 16_384
 """A body beyond it goes alone: there is nothing to be saved."""
 _DEEPEST: Final = 700
@@ -145,9 +147,10 @@ class Packer:
         calls.items.append(item)
         calls.askers.append(asker)
         calls.size += body_bytes + len(item.token) + len(item.run) + _AROUND
-        if len(calls.items) == pack.MOST or calls.size > self._most():
+        if len(calls.items) == ENOUGH or calls.size > self._most():
             del self._calls[key]
             self._send_calls(calls)
+            self._peer.link.flush()
 
     def answer(self, node: str, instance: str, item: Answered, body: bytes) -> None:
         """Sends a reply, or a frame of a stream, with its body, to a process that takes packs, in order.
@@ -167,9 +170,10 @@ class Packer:
             self._wake()
         answers.items.append(item)
         answers.size += len(body) + _AROUND
-        if len(answers.items) == pack.MOST or answers.size > self._most():
+        if len(answers.items) == ENOUGH or answers.size > self._most():
             del self._answers[key]
             self._send_answers(answers)
+            self._peer.link.flush()
 
     def flush(self) -> None:
         """Sends what is here now."""
