@@ -131,7 +131,7 @@ class Link:
             await connection.room()
 
     def flush(self) -> None:
-        """Has what was sent leave at once, where the connection is there: its reader need not wait for more."""
+        """Has what was sent leave at once: its reader need not wait for more."""
         if self._connection is not None:
             self._connection.flush()
 
