@@ -58,7 +58,7 @@ class Lost(HearthNetError):
         super().__init__("partition", "the connection to the server broke")
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is asked, the same for every candidate. `body` is the complete `{params, input}`.
 
     Where `node` is not empty, only that node is asked, and of its processes only `instance` where that is
@@ -229,6 +229,21 @@ def left_ms(request: Request, until: float) -> int:
 
 class Answer:
     """Waits for one reply until it is forgotten; signs of life of a slow provider push its end away."""
+
+    __slots__ = (
+        "_alarm",
+        "_future",
+        "_heard",
+        "_looked",
+        "_looking",
+        "_loop",
+        "_peer",
+        "_until",
+        "_view",
+        "call_id",
+        "is_inside",
+        "pack",
+    )
 
     def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
         self._loop = asyncio.get_running_loop()

@@ -104,15 +104,16 @@ class Bus:
         anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
         `timeout`, `partition`.
         """
-        request = self._request(
-            capability,
-            body,
+        contract = _checked(capability, body, node, session)
+        request = Request(
+            contract=contract,
+            body=body,
             token=token,
             run=run,
             approval=approval,
             grant=grant,
             use=use,
-            idempotency_key=idempotency_key,
+            idempotency_key=idempotency_key or _client_id(contract, body),
             hops=hops,
             node=node,
             instance=instance,
@@ -137,7 +138,17 @@ class Bus:
 
         Leaving it cancels. `node` and `session` are as in `call`.
         """
-        request = self._request(capability, body, token=token, run=run, hops=hops, node=node, session=session)
+        contract = _checked(capability, body, node, session)
+        request = Request(
+            contract=contract,
+            body=body,
+            token=token,
+            run=run,
+            idempotency_key=_client_id(contract, body),
+            hops=hops,
+            node=node,
+            session=session,
+        )
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -175,24 +186,16 @@ class Bus:
     ) -> None:
         await self.close()
 
-    def _request(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        node: str,
-        session: str,
-        idempotency_key: str = "",
-        **more: Any,
-    ) -> Request:
-        contract = find_contract(capability)
-        contract.check_request(body)
-        if session:
-            sticky.check_name(session)
-        if node:
-            ids.public_key(node)
-        key = idempotency_key or _client_id(contract, body)
-        return Request(contract=contract, body=body, node=node, session=session, idempotency_key=key, **more)
+
+def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> Contract:
+    """The contract that is called; raises what is wrong with the rest before anything is sent."""
+    contract = find_contract(capability)
+    contract.check_request(body)
+    if session:
+        sticky.check_name(session)
+    if node:
+        ids.public_key(node)
+    return contract
 
 
 def find_contract(capability: str) -> Contract:

@@ -35,7 +35,7 @@ from hearthnet.wire.frame import Frame
 _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What came back: the body `{output, meta}`, and who answered."""
 
     body: dict[str, Any]

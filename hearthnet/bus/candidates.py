@@ -36,6 +36,8 @@ class Starting(HearthNetError):
 class Candidates:
     """The processes that can answer one request, best first, each asked at most once a round."""
 
+    __slots__ = ("_attempts", "_discovery", "_peer", "_request", "_tried", "_waited", "_why", "body")
+
     def __init__(self, peer: Peer, discovery: Discovery, request: Request) -> None:
         self.body = request.body
         self._peer = peer

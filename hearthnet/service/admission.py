@@ -59,7 +59,7 @@ RETRY_AFTER_MS: Final = 250
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class Admitted(msgspec.Struct, frozen=True, gc=False):
     """A call that may run: its endpoint and offer, its body as sent, who it is for, under which token, and
     the approval or the use of a standing grant that it carries, whose time is not yet asked.
     """

@@ -51,7 +51,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     own_key: bool = False
 
 
-class Authority(msgspec.Struct, frozen=True):
+class Authority(msgspec.Struct, frozen=True, gc=False):
     """The outcome: on whose behalf the call acts, and whether and by whose key it must be approved.
 
     `principal` is a node id, and for a session the issuer's id, a slash and the guest's name there.

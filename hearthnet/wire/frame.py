@@ -36,7 +36,7 @@ class FrameError(Exception):
     """A frame that is not ours to read: dropped and counted, never answered."""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """An opened frame.
 
     `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was not signed.

@@ -27,7 +27,7 @@ SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
 """Which kinds are legal on which family of subjects; anything else is dropped."""
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One line of JSON before the body.
 
     `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the
