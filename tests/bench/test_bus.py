@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from tests.bench.bus_peers import ANSWER, BACK, BODY, QUERY, REQUEST, BenchServi
 from tests.helpers.mesh import Mesh
 
 CALLS = 20
+AT_ONCE = 40
 EACH = {"box": 2, "unbox": 2, "schema": 4, "trust": 1, "replay": 1, "rate": 1, "trace": 2}
 """How often a call does what: a request and a reply, each boxed, opened and checked by both."""
 
@@ -48,8 +50,15 @@ async def test_a_measured_call_leaves_nothing_out(mesh: Mesh, monkeypatch: pytes
         count(Traces, "end", "trace")
         for _ in range(CALLS):
             await bus.call(QUERY, REQUEST)
+        one_by_one = counted.copy()
+        # Those that are made at once share a box between them, and nothing else.
+        await asyncio.gather(*(bus.call(QUERY, REQUEST) for _ in range(AT_ONCE)))
+        together = counted - one_by_one
         monkeypatch.undo()
-    assert {what: counted[what] for what in EACH} == {what: each * CALLS for what, each in EACH.items()}
+    assert {what: one_by_one[what] for what in EACH} == {what: each * CALLS for what, each in EACH.items()}
+    boxes = together.pop("box"), together.pop("unbox")
+    assert together == {what: each * AT_ONCE for what, each in EACH.items() if "box" not in what}
+    assert boxes[0] == boxes[1] <= 2 * AT_ONCE
 
 
 @pytest.mark.req("BENCH-2")

@@ -12,6 +12,7 @@ import pytest
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.packer import ENOUGH
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.contracts.schema import SchemaCheck
@@ -104,6 +105,19 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         assert [call.body["input"]["query"] for call in seen] == [f"water {number}" for number in range(MANY)]
         assert len({call.id for call in seen}) == len({call.traceparent for call in seen}) == MANY
         assert bus.peer.traces.count == MANY + 1
+
+
+@pytest.mark.req("BUS-95")
+async def test_a_pack_with_enough_in_it_leaves_at_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other end works at it while the next is made."""
+    async with mesh.hosting(ProbeService(places=500)), await mesh.guest_bus() as bus:
+        await bus.call(QUERY, query())
+        flushed = counting(monkeypatch, (bus.peer.link, "flush"))
+        tasks = [asyncio.create_task(bus.call(QUERY, query())) for _ in range(2 * ENOUGH + 8)]
+        await until_packed(bus)
+        assert flushed["flush"] == 2
+        assert [len(calls.items) for calls in bus.peer.packer._calls.values()] == [8]
+        assert codes(await asyncio.gather(*tasks, return_exceptions=True)) == [""] * (2 * ENOUGH + 8)
 
 
 @pytest.mark.req("BUS-95")
