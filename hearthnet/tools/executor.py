@@ -34,9 +34,10 @@ from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, 
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.selection import question_of, select
 from hearthnet.tools.state import Limits, RunState, new_run
 from hearthnet.tools.talk import take_thread_length
-from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, native
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
     REQUIRES_CONFIRMATION,
@@ -224,7 +225,7 @@ class ToolExecutor:
             )
         choice = self._choice(given.pop("tool_choice", "auto"))
         if len(self._toolbox):
-            given["tools"] = self.native_definitions
+            given["tools"] = self._shown(messages, choice)
         kept = take_thread_length(given, messages)
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
         granted = self._grants.names() if self._grants is not None else []
@@ -314,6 +315,18 @@ class ToolExecutor:
         record.via = self._via
         ballot = self._desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
+
+    def _shown(self, messages: list[dict[str, Any]], choice: ToolChoice) -> list[dict[str, Any]]:
+        """The tools that the model is shown: all, or of very many those that fit the question."""
+        definitions = [tool.definition for tool in self._toolbox]
+        forced = self._toolbox.find(choice["name"]) if isinstance(choice, dict) else None
+        name = "" if forced is None else forced.definition.name
+        chosen = {tool.name for tool in select(definitions, question_of(messages), name)}
+        return [
+            native(tool.definition, tool.safe_name)
+            for tool in self._toolbox
+            if tool.definition.name in chosen
+        ]
 
     def _choice(self, wanted: ToolChoice) -> ToolChoice:
         """The tool choice of the first turn, in the model's names."""

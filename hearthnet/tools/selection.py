@@ -1,0 +1,66 @@
+"""Which of many tools a model is shown (pains.md 24): those whose words fit the question best.
+
+A model chooses worse among hundreds of tools than among a few dozen, and every tool costs it context. So of
+more than `MOST_SHOWN` the ones that fit are shown: BM25 over name and description, a demanded tool always.
+Pure, and the same for the same question: ties keep the order in which the tools were declared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hearthnet.tools.types import ToolDefinition
+
+MOST_SHOWN: Final = 64
+_WORD: Final = re.compile(r"[^\W_]+")
+_NAME_WEIGHT: Final = 3
+_K1: Final = 1.2
+_B: Final = 0.75
+
+
+def select(
+    tools: Sequence[ToolDefinition], question: str, forced: str = "", most: int = MOST_SHOWN
+) -> list[ToolDefinition]:
+    """At most `most` of `tools`, in their order; the one called `forced` among them."""
+    if len(tools) <= most:
+        return list(tools)
+    scores = _scores([_words(tool) for tool in tools], _split(question))
+    ranked = sorted(range(len(tools)), key=lambda at: (tools[at].name != forced, -scores[at], at))
+    return [tools[at] for at in sorted(ranked[:most])]
+
+
+def question_of(messages: Sequence[dict[str, Any]]) -> str:
+    """The text of the last message of a user."""
+    said = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), "")
+    if isinstance(said, list):
+        return " ".join(str(part.get("text", "")) for part in said if isinstance(part, dict))
+    return str(said or "")
+
+
+def _words(tool: ToolDefinition) -> Counter[str]:
+    return Counter(_split(tool.name) * _NAME_WEIGHT + _split(tool.description))
+
+
+def _split(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _scores(texts: list[Counter[str]], query: list[str]) -> list[float]:
+    lengths = [text.total() for text in texts]
+    mean = sum(lengths) / len(lengths) or 1.0
+    rare = {word: _rarity(sum(word in text for text in texts), len(texts)) for word in set(query)}
+    return [
+        sum(
+            rare[word] * text[word] * (_K1 + 1) / (text[word] + _K1 * (1 - _B + _B * length / mean))
+            for word in sorted(rare)
+        )
+        for text, length in zip(texts, lengths, strict=True)
+    ]
+
+
+def _rarity(found: int, of: int) -> float:
+    return math.log(1 + (of - found + 0.5) / (found + 0.5))
