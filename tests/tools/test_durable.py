@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet.tools.run_record import seal
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
 from tests.tools.bench import paired
@@ -339,3 +340,103 @@ async def test_an_executor_without_a_store_resumes_nothing() -> None:
     assert (await home.executor().run_chat_with_tools(QUESTION))["requires_follow_up"] is True
     with pytest.raises(HearthNetError, match="keeps no runs"):
         await home.executor().resume("01JZZZZZZZZZZZZZZZZZZZZZ09")
+
+
+class Full(MemoryRuns):
+    """A store that takes nothing."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self.code = code
+
+    async def save(self, run: str, data: bytes, revision: int) -> int:
+        raise HearthNetError(self.code, "there is no room")
+
+
+READS = [calls("search_corpus", {"query": "w"}, "r"), done("tool_calls")]
+
+
+@pytest.mark.req("RUN-11")
+async def test_where_the_disk_is_full_a_run_that_only_reads_goes_on_and_one_with_effects_ends() -> None:
+    tools = {"rag.query@1.0": gives({"chunks": []})}
+    full = Node(Full("capacity_exceeded"), READS, [says("Found."), done()], tools=tools)
+    assert (await full.executor().run_chat_with_tools(QUESTION))["content"] == "Found."
+    acting = Node(Full("capacity_exceeded"), WANTS)
+    with pytest.raises(HearthNetError, match="no room"):
+        await acting.executor().run_chat_with_tools(QUESTION)
+    away = Node(Full("partition"), READS, tools=tools)
+    with pytest.raises(HearthNetError, match="no room"):
+        await away.executor().run_chat_with_tools(QUESTION)
+
+
+@pytest.mark.req("RUN-5", "RUN-13")
+async def test_a_large_run_is_packed_and_one_of_another_node_is_refused() -> None:
+    home = node()
+    long = "Rainwater. " * 60_000
+    body = {"params": {}, "input": {"messages": [{"role": "user", "content": long}]}}
+    run = str((await home.executor().run_chat_with_tools(body))["run"])
+    kept = await home.store.load(run)
+    assert kept is not None
+    assert len(kept.data) < 100_000
+    assert (await home.desk().load(run)).record.state.messages[0]["content"] == long
+    other = node()
+    other.store = home.store
+    with pytest.raises(HearthNetError, match="was altered") as caught:
+        await other.desk().load(run)
+    assert caught.value.code == "invalid_signature"
+    assert (await other.desk().listing()).altered == [run]
+
+
+@pytest.mark.req("RUN-8")
+async def test_a_run_older_than_a_day_and_one_whose_tools_changed_are_not_gone_on_with() -> None:
+    home = node()
+    run = await suspended(home)
+    record, revision = await home.desk().load(run)
+    late = home.desk(clock=lambda: record.expires_at)
+    with pytest.raises(HearthNetError, match="older than a day") as caught:
+        await late.cancel(run)
+    assert caught.value.code == "expired"
+    record.contracts = "blake3:other"
+    await home.store.save(run, seal(record, home.peer.identity.runs_key()), revision)
+    with pytest.raises(HearthNetError, match="have changed") as caught:
+        await home.executor().resume(run)
+    assert caught.value.code == "schema_mismatch"
+
+
+@pytest.mark.req("RUN-7")
+async def test_a_store_that_cannot_wake_others_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(_run: str) -> None:
+        raise HearthNetError("partition", "the store is away")
+
+    home = node()
+    run = await suspended(home)
+    await home.desk().decide(run, "p", Approve(), via="test")
+    monkeypatch.setattr(home.store, "tell", gone)
+    assert (await home.executor().resume(run))["content"] == "Posted."
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_decision_that_cannot_be_read_now_leaves_the_run_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = node()
+    asked, looked = asyncio.Event(), asyncio.Event()
+
+    async def nobody_answers(_pending: Pending) -> Decision | None:
+        asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    async def away(_run: str) -> None:
+        looked.set()
+        raise HearthNetError("partition", "the store is away")
+
+    run = home.executor().open_run(QUESTION, decide=nobody_answers)
+    driving = asyncio.create_task(run.drive())
+    await asked.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(home.store, "load", away)
+        await home.store.tell(run.run)
+        await looked.wait()
+    await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
+    assert (await driving).message["content"] == "Posted."
