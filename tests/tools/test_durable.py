@@ -358,7 +358,7 @@ READS = [calls("search_corpus", {"query": "w"}, "r"), done("tool_calls")]
 
 @pytest.mark.req("RUN-11")
 async def test_where_the_disk_is_full_a_run_that_only_reads_goes_on_and_one_with_effects_ends() -> None:
-    tools = {"rag.query@1.0": gives({"chunks": []})}
+    tools: Any = {"rag.query@1.0": gives({"chunks": []})}
     full = Node(Full("capacity_exceeded"), READS, [says("Found."), done()], tools=tools)
     assert (await full.executor().run_chat_with_tools(QUESTION))["content"] == "Found."
     acting = Node(Full("capacity_exceeded"), WANTS)
