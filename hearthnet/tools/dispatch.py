@@ -16,7 +16,7 @@ from hearthnet.tools.authority import RunAuthority
 from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
 from hearthnet.tools.outcomes import LOST
 from hearthnet.tools.ports import BusPort, Clock, GrantsPort, ResultsPort
-from hearthnet.tools.reader import READ_RESULT, piece, shown
+from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
 from hearthnet.tools.toolbox import BoundTool, Toolbox
 from hearthnet.tools.transcript import json_text
 from hearthnet.tools.types import Pending
@@ -94,7 +94,8 @@ class Dispatcher:
 
     async def _kept(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
         """A result that is too large is kept, and what is shown of it put in its place."""
-        if self._results is None or not call.max_result_bytes:
+        most = call.max_result_bytes
+        if self._results is None or not most or surely_fits(output, most):
             return "", 0, output
         text = await asyncio.to_thread(json_text, output)
         data = text.encode("utf-8")

@@ -16,6 +16,10 @@ READ_RESULT: Final = "read_result"
 MOST_READ: Final = 16_384
 _USUAL: Final = 4_096
 _TAIL_SHARE: Final = 4
+_MOST_A_CHARACTER: Final = 6
+"""Bytes, as an escape."""
+_MOST_A_NUMBER: Final = 32
+"""Bytes of a fraction, with room to spare; an integer has no more digits than bits beside it."""
 DEFINITION: Final = ToolDefinition(
     READ_RESULT,
     "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
@@ -72,6 +76,28 @@ class ReaderTool:
         if body["cid"] in results:
             return ""
         return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
+
+
+def surely_fits(value: Any, max_bytes: int) -> bool:
+    """Whether the JSON of `value` has at most `max_bytes` however it is written; False where that takes a
+    closer look. Sees no more of a large value than it needs.
+    """
+    room, waiting = max_bytes, [value]
+    while waiting and room >= 0:
+        one = waiting.pop()
+        if isinstance(one, str):
+            room -= _MOST_A_CHARACTER * len(one) + 4
+        elif isinstance(one, dict | list):
+            room -= 2 * len(one) + 4
+            if room >= 0:
+                waiting += one if isinstance(one, list) else [*one, *one.values()]
+        elif isinstance(one, int):
+            room -= one.bit_length() + _MOST_A_NUMBER
+        elif one is None or isinstance(one, float):
+            room -= _MOST_A_NUMBER
+        else:
+            return False
+    return room >= 0
 
 
 def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:

@@ -6,14 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
 from hearthnet.tools import dispatch
 from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.reader import READ_RESULT, piece, shown
+from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
 from hearthnet.tools.state import Limits
+from hearthnet.tools.transcript import json_text
 from hearthnet.tools.types import ToolCall, ToolDefinition
 from tests.tools.bench import EPOCH, QUERY, Bench, of, only
 from tests.tools.scripted import Line, ScriptedBus, calls, done, gives, says
@@ -42,6 +45,29 @@ class Kept:
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
         data = self.blobs[cid]
         return data[offset : offset + length], len(data)
+
+
+FRACTIONS = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FRACTIONS | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.mark.req("TOOL-52")
+@given(value=JSON, limit=st.integers(min_value=0, max_value=4_000))
+@example(value="\x00" * 100, limit=500)
+@example(value=b"not JSON", limit=100)
+def test_what_surely_fits_does(value: Any, limit: int) -> None:
+    if surely_fits(value, limit):
+        assert len(json_text(value).encode("utf-8")) <= limit
+
+
+@pytest.mark.req("TOOL-52")
+def test_what_is_small_surely_fits_and_what_is_large_is_not_looked_through() -> None:
+    assert surely_fits({"posts": [{"title": "a", "score": 1.5, "n": 7, "x": None}] * 20}, 32_768)
+    assert not surely_fits("x" * 32_768, 32_768)
+    assert not surely_fits([[]] * 32_768, 32_768)
 
 
 def large(bench: Bench, call_id: str = "a") -> None:
@@ -142,7 +168,7 @@ async def test_where_nothing_can_be_kept_the_head_is_shown(results: Any) -> None
 
 @pytest.mark.asyncio
 @pytest.mark.req("TOOL-52")
-async def test_a_small_result_is_not_kept() -> None:
+async def test_a_small_result_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Kept()
     await asked_for(
         kept,
@@ -153,6 +179,7 @@ async def test_a_small_result_is_not_kept() -> None:
     executor = ToolExecutor(
         ScriptedBus(tools={"rag.query@1.0": gives({})}), tools("search_corpus"), results=kept
     )
+    monkeypatch.setattr(dispatch, "json_text", None)  # what is small is not even measured
     assert (await executor.dispatch(ToolCall("a", "search_corpus", QUERY))).content == {}
     assert kept.blobs == {}
 
