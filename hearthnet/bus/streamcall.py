@@ -70,7 +70,7 @@ class StreamCall:
         self._reader: asyncio.Future[None] | None = None
         """Whoever waits for the next of them."""
         self._incoming = Incoming(steady_ms())
-        self._over = self._spoken = False
+        self._over = self._spoken = self._acking = False
         self._consumed = 0
         self._view: OfferView | None = None
         self._listing: Listing | None = None
@@ -256,8 +256,10 @@ class StreamCall:
         self._consumed = header.seq
         if event == "done":
             self._judge("")
-        if self._incoming.ack_due(self._consumed):
-            self._acknowledge()
+        if self._incoming.ack_due(self._consumed) and not self._acking:
+            # Once for all that is read in this turn of the loop: often the whole window.
+            self._acking = True
+            self._peer.link.at_end_of_turn(self._acknowledge_turn)
         return StreamFrame(event, data, header.seq) if known else None
 
     def _check(self, event: str, data: dict[str, Any]) -> None:
@@ -304,6 +306,15 @@ class StreamCall:
         if self._loop.time() < self._until:
             soon = min(soon, self._until)
         self._alarm = self._peer.alarms.at(soon, self)
+
+    def _acknowledge_turn(self) -> None:
+        """Says how far the reader came in this turn."""
+        self._acking = False
+        if not self._over:
+            try:
+                self._acknowledge()
+            except HearthNetError as error:
+                self._give_up(error)
 
     def _acknowledge(self) -> None:
         """Says how far the reader is; at the next provider, whom nothing was said to yet, too."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet.bus import streamcall
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Stream
@@ -183,3 +184,28 @@ async def test_several_tasks_of_a_handler_may_wait_for_the_window(mesh: Mesh) ->
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         found = Counter(await _read(bus))
     assert (found["b"], found["c"], found["done"]) == (30, 30, 1)
+
+
+@pytest.mark.req("STREAM-15")
+@pytest.mark.parametrize("when", ["a sign of life", "the end of a turn"])
+async def test_a_reader_that_cannot_be_heard_any_more_is_told_so(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    service = ProbeService()
+
+    async def quiet(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"text": "first"})
+        await stream.receive()
+
+    def away(*_: Any) -> None:
+        raise HearthNetError("partition", "too much waits for the server")
+
+    service.talk = quiet
+    async with mesh.hosting(service), await mesh.guest_bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
+        await anext(stream)
+        with monkeypatch.context() as patched:
+            patched.setattr(streamcall, "say", away)
+            (stream.due if when == "a sign of life" else stream._acknowledge_turn)()
+        with pytest.raises(HearthNetError, match="too much waits") as caught:
+            await anext(stream)
+        assert caught.value.code == "partition"
