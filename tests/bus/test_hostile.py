@@ -22,7 +22,7 @@ from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post
 from tests.helpers.waiting import wait_for
 
 ODD = ["\u00a0", "\u2028", "\x0b", "\x0c", "\x1c", "\x85", "\u3000", "\ufeff", "\U0001f30a"]
-STARVING = 500_000
+STARVING = 5_000_000
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 
 
