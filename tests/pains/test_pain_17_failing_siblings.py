@@ -45,7 +45,7 @@ async def test_of_five_calls_one_raises_one_hangs_one_gives_no_json() -> None:
         },
     )
     names = ("search_corpus", "list_corpora", "list_marketplace", "search_marketplace")
-    executor = ToolExecutor(bus, tools(*names), per_tool_timeout_seconds=0.2)
+    executor = ToolExecutor(bus, tools(*names), per_tool_timeout_seconds=1.5)
     outcome = await executor.open_run(BODY).drive()
     assert outcome.message["content"] == "Three failed."
     paired(outcome.messages)

@@ -293,7 +293,7 @@ async def test_a_person_who_thinks_too_long_suspends_the_run_and_the_question_is
         return Approve()
 
     bus = ScriptedBus([calls("market_post", POST), done("tool_calls")])
-    executor = ToolExecutor(bus, tools("market_post"), limits=Limits(patience_ms=20))
+    executor = ToolExecutor(bus, tools("market_post"), limits=Limits(patience_ms=1000))
     message = await executor.run_chat_with_tools(BODY, decide=decide)
     assert message["requires_follow_up"] is True
     assert closed.is_set()
