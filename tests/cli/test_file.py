@@ -69,17 +69,17 @@ def cids(shell: Shell) -> list[str]:
     return [blob["cid"] for blob in shell.json("file", "list", "--json")]
 
 
-def failed(shell: Shell, status: int, *arguments: str | Path) -> str:
-    done = shell.run("file", *arguments)
-    assert done.returncode == status, done.stderr
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(("hearthnet: ", "Error: ")), done.stderr
-    assert "Traceback" not in done.stderr
+def failed(here: Any, home: Path, status: int, *arguments: str | Path) -> str:
+    """What a command says that must end with `status`; in this process."""
+    assert here("file", *arguments, "--home", home) == status, here.err
+    line: str = here.err.splitlines()[-1]
+    assert line.startswith(("hearthnet: ", "Error: ")), here.err
+    assert "Traceback" not in here.err
     return line
 
 
 @pytest.mark.req("FILE-20", "FILE-11")
-def test_files_there_and_back(keeper: Shell, tmp_path: Path) -> None:
+def test_files_there_and_back(keeper: Shell, here: Any, tmp_path: Path) -> None:
     text, empty = tmp_path / "notes.txt", tmp_path / "empty"
     text.write_text("Grüße\n" * 100_000)
     empty.touch()
@@ -103,18 +103,18 @@ def test_files_there_and_back(keeper: Shell, tmp_path: Path) -> None:
     got = keeper.json("file", "get", cid[7:20], folder, "--json")
     assert got["path"] == str(folder / "notes.txt")
     assert (folder / "notes.txt").read_bytes() == text.read_bytes()
-    assert "--force" in failed(keeper, 2, "get", cid, folder)
+    assert "--force" in failed(here, keeper.home, 2, "get", cid, folder)
     assert "4 chunks read" in keeper.run("file", "get", cid, folder, "--force").stdout
     assert keeper.run("file", "get", cid, "-").stdout == text.read_text()
     assert keeper.run("file", "get", nothing, "-").stdout == ""
     assert keeper.run("file", "remove", cid).stdout == f"deleted: {cid}\n"
     assert keeper.json("file", "remove", nothing, "--json") == {"cid": nothing, "deleted": True}
     assert "nothing is kept" in keeper.run("file", "list").stdout
-    failed(keeper, 5, "get", cid, folder, "--force")
+    failed(here, keeper.home, 5, "get", cid, folder, "--force")
 
 
 @pytest.mark.req("FILE-20")
-def test_stdin_a_name_a_time_and_a_bar(keeper: Shell, tmp_path: Path) -> None:
+def test_stdin_a_name_a_time_and_a_bar(keeper: Shell, here: Any, tmp_path: Path) -> None:
     done = keeper.run("file", "put", "-", "--name", "words", "--keep", "3", "--json", stdin="from a pipe")
     assert done.returncode == 0, done.stderr
     (blob,) = keeper.json("file", "list", "--json")
@@ -125,7 +125,7 @@ def test_stdin_a_name_a_time_and_a_bar(keeper: Shell, tmp_path: Path) -> None:
         screen.expect("blake3:")
         assert screen.end() == 0
     async_put(keeper, b"the home's own")
-    assert failed(keeper, 5, "remove", manifest_of(b"the home's own").cid)
+    assert failed(here, keeper.home, 5, "remove", manifest_of(b"the home's own").cid)
     for cid in cids(keeper):
         assert keeper.json("file", "remove", cid, "--all", "--json")["deleted"]
 
@@ -141,7 +141,7 @@ def async_put(shell: Shell, data: bytes) -> None:
 
 
 @pytest.mark.req("FILE-14", "FILE-20")
-def test_what_cannot_be_is_said_in_a_line(keeper: Shell, stopped: Shell, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said_in_a_line(keeper: Shell, stopped: Shell, here: Any, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b\x1b[2J").touch()
     for status, arguments in (
@@ -156,9 +156,10 @@ def test_what_cannot_be_is_said_in_a_line(keeper: Shell, stopped: Shell, tmp_pat
         (5, ("remove", "0" * 64)),
         (2, ("list", "no hash")),
     ):
-        failed(keeper, status, *arguments)
-    failed(stopped, 3, "list")
-    assert "put" in keeper.run("file").stdout
+        failed(here, keeper.home, status, *arguments)
+    failed(here, stopped.home, 3, "list")
+    assert here("file") == 0
+    assert "put" in here.out
 
 
 @pytest.mark.req("FILE-5", "FILE-13")
