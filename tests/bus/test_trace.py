@@ -181,7 +181,7 @@ async def test_refusals_failures_and_timeouts_leave_their_codes(mesh: Mesh) -> N
         wrong: dict[str, Any] = {"token": "hntoken://v1/e30.e30.e30"}
         asked: list[tuple[str, dict[str, Any]]] = [
             ("fail", {}),
-            ("hang", {"timeout_seconds": 0.3}),
+            ("hang", {"timeout_seconds": 1.5}),
             ("x", wrong),
         ]
         for text, options in asked:
