@@ -35,6 +35,12 @@ from hearthnet.wire.frame import Frame
 _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
+class InDoubt(HearthNetError):
+    """An effect may have happened: its answer was lost, and it was refused when asked again. Asked once more
+    under the same key, it is known.
+    """
+
+
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """What came back: the body `{output, meta}`, and who answered."""
 
@@ -98,7 +104,7 @@ def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | No
 
 def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
     """What is raised at the end: a later refusal says nothing of an effect whose answer was lost before."""
-    return HearthNetError(
+    return InDoubt(
         "outcome_unknown",
         f"it may have happened: {lost.message}; asked again: {error.message}; "
         "ask once more with the same client_id",

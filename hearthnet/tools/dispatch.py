@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from hearthnet import ids
+from hearthnet.bus.calls import InDoubt
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.authority import RunAuthority
@@ -139,6 +140,8 @@ class Dispatcher:
             except HearthNetError as error:
                 if error.code in LOST:
                     lost, left = error, left - 1
+                elif isinstance(error, InDoubt):
+                    lost = error
                 elif not (error.code in _BUSY or (lost and error.code == "not_found")):
                     raise
                 if not left or clock() + pause > until:

@@ -72,13 +72,14 @@ class SteppedRuns:
     async def _save(self, what: str, run: str, data: bytes, revision: int) -> int:
         if self._sabotage == "nothing is saved" or (self._sabotage == "no claim" and what == "a claim"):
             return revision
-        try:
-            return await self._inner.save(run, data, revision)
-        except Superseded:
-            kept = await self._inner.load(run)
-            if self._sabotage != "two drivers" or kept is None:
-                raise
-            return await self._inner.save(run, data, kept.revision)
+        while True:
+            try:
+                return await self._inner.save(run, data, revision)
+            except Superseded:
+                kept = await self._inner.load(run)
+                if self._sabotage != "two drivers" or kept is None:
+                    raise
+                revision = kept.revision
 
     async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
         """As `RunStore.say`, between two steps."""

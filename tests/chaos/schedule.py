@@ -100,8 +100,7 @@ class Schedule:
         if record is None:
             self._run = ""  # nothing of it is kept: the person asks again
             return False
-        waits = [one for one in record.pending if (record.run, one.confirmation_id) not in self._deciding]
-        if not record.ended and "suspended" in self._ends and not decided and waits:
+        if not record.ended and "suspended" in self._ends and not decided:
             with contextlib.suppress(HearthNetError):
                 record = await self._patiently(lambda: self._desks[0].cancel(self._run))
         if record.ended:
@@ -168,13 +167,14 @@ class Schedule:
 
     async def _check_claim(self, message: dict[str, Any]) -> None:
         """An effect happens only where the run says, on the disk, that it was sent."""
-        with contextlib.suppress(HearthNetError):
-            record = (await self._desks[1].load(message["run"])).record
-            effect = next(
-                (one for one in record.effects if one.asked.client_id == message["client_id"]), None
-            )
-            if effect is None or effect.status not in _SENT:
-                self.ledger.troubles.append("an effect was sent without a claim")
+        try:
+            record = (await self._patiently(lambda: self._desks[1].load(message["run"]))).record
+        except HearthNetError:
+            effects = []
+        else:
+            effects = [one for one in record.effects if one.asked.client_id == message["client_id"]]
+        if not any(effect.status in _SENT for effect in effects):
+            self.ledger.troubles.append("an effect was sent without a claim")
 
     async def _reached(self, step: str, peer: Peer | None) -> None:
         """Kills what is to be killed at this step."""

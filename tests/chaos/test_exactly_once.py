@@ -73,4 +73,4 @@ def test_what_is_broken_is_found_and_nothing_where_nothing_is(nursery: Nursery) 
     sound, *broken = asyncio.run(all_of_them())
     assert sound.effects == 6
     for (name, (_, counter)), totals in zip(SABOTAGE.items(), broken, strict=True):
-        assert getattr(totals, counter) > 0, name
+        assert getattr(totals, counter) > 0, (name, totals)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet.bus.calls import InDoubt
 from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
@@ -421,6 +422,23 @@ async def test_an_effect_waits_for_a_place_and_for_a_provider_that_is_coming_bac
     )
     assert result.content == {"event_id": "e"}
     assert all(sent == bus.calls[0] for sent in bus.calls)
+
+
+@pytest.mark.req("TOOL-15")
+@pytest.mark.asyncio
+async def test_an_effect_that_the_bus_is_in_doubt_about_is_asked_for_until_it_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
+    doubt = InDoubt("outcome_unknown", "it may have happened; asked again: all places are taken")
+    bus = ScriptedBus(tools={"market.post@1.0": raises(*[doubt] * 9, then={"event_id": "e"})})
+    call = ToolCall("a", "market_post", POST)
+    known = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
+    assert known.content == {"event_id": "e"}
+    monkeypatch.setattr(dispatch, "PATIENCE_WITH_EFFECTS", 0)
+    bus = ScriptedBus(tools={"market.post@1.0": raises(doubt, LOST)})
+    result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
+    assert str(result.content).startswith("outcome_unknown: ")
 
 
 @pytest.mark.req("TOOL-15")
