@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,8 +19,16 @@ Step = Callable[[str], Awaitable[None]]
 def around(
     owner: type, name: str, before: Callable[..., None] | None, after: Callable[..., None] | None
 ) -> None:
-    """Has `owner.name`, a coroutine function, call these with its arguments."""
+    """Has `owner.name` call these with its arguments."""
     inner = getattr(owner, name)
+
+    def plain(*args: Any, **named: Any) -> Any:
+        if before is not None:
+            before(*args, **named)
+        result = inner(*args, **named)
+        if after is not None:
+            after(*args, **named)
+        return result
 
     async def outer(*args: Any, **named: Any) -> Any:
         if before is not None:
@@ -29,7 +38,7 @@ def around(
             after(*args, **named)
         return result
 
-    setattr(owner, name, outer)
+    setattr(owner, name, outer if inspect.iscoroutinefunction(inner) else plain)
 
 
 def replace(owner: type, name: str, by: Callable[..., Any]) -> None:
