@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,25 +12,11 @@ from hearthnet.service import effects as effects_module
 from hearthnet.service.claims import Claims, key
 from hearthnet.service.effects import Effect, Effects
 from hearthnet.service.stored import Room
+from tests.helpers.lost_answers import losing
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
-
-
-def losing(publish: Any, count: int, *, written: bool) -> Callable[..., Any]:
-    """A `publish` whose first answers are lost, after the message was `written` or before."""
-    left = [count]
-
-    async def lose(*given: Any, **more: Any) -> Any:
-        if not left[0]:
-            return await publish(*given, **more)
-        left[0] -= 1
-        if written:
-            await publish(*given, **more)
-        raise TimeoutError
-
-    return lose
 
 
 @pytest.mark.req("EFFECT-2")

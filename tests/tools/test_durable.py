@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import seal
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
@@ -101,9 +102,8 @@ async def test_a_process_whose_run_was_taken_over_stops_without_doing_anything_m
     assert len({post.idempotency_key for post in home.posts}) == 1
 
 
-@pytest.mark.req("RUN-6")
-async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
-    home = node()
+async def asking(home: Node) -> tuple[ToolRun, asyncio.Task[Outcome]]:
+    """A run that is driven, and whose person is asked and says nothing."""
     asked = asyncio.Event()
 
     async def nobody_answers(_pending: Pending) -> Decision | None:
@@ -114,6 +114,13 @@ async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
     run = home.executor().open_run(QUESTION, decide=nobody_answers)
     driving = asyncio.create_task(run.drive())
     await asked.wait()
+    return run, driving
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
+    home = node()
+    run, driving = await asking(home)
     taken = await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
     assert not taken.repeated
     assert (await driving).message["content"] == "Posted."
@@ -266,16 +273,7 @@ async def test_cancel_ends_a_run_that_nobody_drives_and_every_call_has_a_result(
 @pytest.mark.req("RUN-9")
 async def test_cancel_from_elsewhere_ends_a_run_that_is_driven() -> None:
     home = node()
-    asked = asyncio.Event()
-
-    async def nobody_answers(_pending: Pending) -> Decision | None:
-        asked.set()
-        await asyncio.Event().wait()
-        return None
-
-    run = home.executor().open_run(QUESTION, decide=nobody_answers)
-    driving = asyncio.create_task(run.drive())
-    await asked.wait()
+    run, driving = await asking(home)
     await home.desk().cancel(run.run)
     with pytest.raises(HearthNetError, match="another process drives"):
         await driving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from hearthnet import ids
-from hearthnet.bus.store import Store
 from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
 from hearthnet.service.audit import AuditLog
@@ -23,6 +22,7 @@ from hearthnet.tools.run_store import Kept, MemoryRuns, RunStore, Superseded
 from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.types import Approve, Deny
 from hearthnet.trust.audit import Entry
+from tests.helpers.lost_answers import losing
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
 from tests.service.workers import audited
@@ -151,20 +151,6 @@ async def test_two_processes_put_a_decision_on_record_once_between_the_entries_o
         assert len(found) == 6
 
 
-def losing(store: Store, *, written: bool, count: int = 1) -> Callable[..., Any]:
-    publish, left = store.js.publish, [count]
-
-    async def lose(*given: Any, **more: Any) -> Any:
-        if not left[0]:
-            return await publish(*given, **more)
-        left[0] -= 1
-        if written:
-            await publish(*given, **more)
-        raise TimeoutError
-
-    return lose
-
-
 @pytest.mark.req("RUN-5")
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_lost_answer_is_settled_by_reading(
@@ -173,11 +159,11 @@ async def test_a_lost_answer_is_settled_by_reading(
     run = ids.new_ulid()
     async with await mesh.store() as store:
         runs = StoredRuns(store, mesh.identity)
-        monkeypatch.setattr(store.js, "publish", losing(store, written=written))
+        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 1, written=written))
         revision = await runs.save(run, b"one", 0)
         assert await runs.load(run) == Kept(b"one", revision)
         monkeypatch.setattr(run_stream, "WRITE_SECONDS", 0.3)
-        monkeypatch.setattr(store.js, "publish", losing(store, written=False, count=99))
+        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 99, written=False))
         with pytest.raises(HearthNetError) as caught:
             await runs.save(run, b"two", revision)
         assert caught.value.code == "partition"
