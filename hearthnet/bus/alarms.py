@@ -5,8 +5,10 @@ same 50 ms. A timer for each would cost more than everything else that a call wa
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final, Protocol
 
+_log = logging.getLogger(__name__)
 _SLOTS_A_SECOND: Final = 20
 
 
@@ -35,4 +37,8 @@ class Alarms:
 
     def _ring(self, slot: int) -> None:
         for waiting in self._slots.pop(slot):
-            waiting.due()
+            try:
+                waiting.due()
+            except Exception:
+                # The others would wait for ever.
+                _log.exception("as a deadline passed")

@@ -34,6 +34,8 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 LOOK_SECONDS: Final = 3.5
 """Who lives says so every 2 to 3 s; after this it is asked for."""
+_MOST_SAID: Final = 4_096
+"""Characters of a header that go into a pack; who says more is told, alone, what a header may have."""
 LONGEST_SECONDS: Final = 3_600.0
 """No call takes longer, whatever its caller asks for."""
 
@@ -160,8 +162,10 @@ def ask(
 
 
 def _is_plain(request: Request) -> bool:
-    """Whether nobody may have to prove it later, and its header says nothing but what a pack's items say."""
-    return not (request.contract.side_effects or request.idempotency_key or request.approval or request.grant)
+    """Whether nobody may have to prove it later, and its header says no more than a pack's items may."""
+    if request.contract.side_effects or request.idempotency_key or request.approval or request.grant:
+        return False
+    return len(request.token) + len(request.run) + len(request.session) <= _MOST_SAID
 
 
 def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:
@@ -288,7 +292,7 @@ class Answer:
             self._alarm.discard(self)
         self._peer.replies.forget(self.call_id)
         if self.pack is not None:
-            self.pack.ended()
+            self.pack.ended(self)
 
     def on_nobody(self, node: str) -> None:
         """The process is gone: it was when it was asked, or went since."""

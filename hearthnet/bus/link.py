@@ -226,7 +226,11 @@ class Link:
         while self._leaving:
             leaving, self._leaving = self._leaving, []
             for callback in leaving:
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    # What else is to leave, now and in later turns, must not stay for it.
+                    _log.exception("as a turn ended")
 
     def _subscribe(self, subject: str) -> int:
         if self._closed.is_set():

@@ -58,16 +58,15 @@ class Sent:
     def __init__(self, peer: Peer, pack_id: str, askers: list[Asker]) -> None:
         self._peer = peer
         self._id = pack_id
-        self._askers = askers
-        self._left = len(askers)
+        self._askers = set(askers)
         for asker in askers:
             asker.pack = self
         peer.replies.expect(pack_id, self)
 
-    def ended(self) -> None:
-        """One of its calls waits no longer."""
-        self._left -= 1
-        if not self._left:
+    def ended(self, asker: Asker) -> None:
+        """One of its calls waits no longer, and what it was answered is not kept for the others."""
+        self._askers.discard(asker)
+        if not self._askers:
             self._peer.replies.forget(self._id)
 
     def on_frame(self, frame: Frame) -> None:
@@ -75,7 +74,7 @@ class Sent:
 
     def on_nobody(self, node: str) -> None:
         """The server says so of the whole pack."""
-        for asker in self._askers:
+        for asker in list(self._askers):
             asker.on_nobody(node)
 
     def on_lost(self) -> None:

@@ -67,8 +67,8 @@ class StreamCall:
         self._until = deadline(timeout_seconds)
         self._loop = asyncio.get_running_loop()
         self._came: deque[Frame | HearthNetError] = deque()
-        self._reader: asyncio.Future[None] | None = None
-        """Whoever waits for the next of them."""
+        self._readers: list[asyncio.Future[None]] = []
+        """Who waits for the next of them."""
         self._incoming = Incoming(steady_ms())
         self._over = self._spoken = self._acking = False
         self._consumed = 0
@@ -187,9 +187,10 @@ class StreamCall:
         self._wake()
 
     def _wake(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None and not reader.done():
-            reader.set_result(None)
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
 
     def _ended(self, error: BaseException | None) -> None:
         """The trace ends: with the error that was raised, as cancelled where there might have been more."""
@@ -238,8 +239,9 @@ class StreamCall:
         while not self._came:
             if self._incoming.ended:
                 raise StopAsyncIteration
-            self._reader = self._loop.create_future()
-            await self._reader
+            reader = self._loop.create_future()
+            self._readers.append(reader)
+            await reader
         item = self._came.popleft()
         if isinstance(item, HearthNetError):
             raise item

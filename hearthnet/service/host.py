@@ -160,6 +160,7 @@ class Host:
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
+            running = Running(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
             if self._worth_telling(frame.header.sender, error):
                 self._answers.start(self._refuse(frame, error, packed), "refusal")
@@ -167,7 +168,7 @@ class Host:
             wire = as_wire_error(error, frame.header.capability)
             self._answers.start(self._refuse(frame, wire, packed), "refusal")
         else:
-            self._start(Running(self.peer, self._records, self._budget, frame, admitted, packed=packed))
+            self._start(running)
 
     def _stop_revoked(self) -> None:
         """Stops what runs for others who were put out, and under tokens that were revoked."""

@@ -36,12 +36,14 @@ class Turns:
     def __init__(self, ended: Ended) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = ended
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[tuple[Work, Context]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work) -> None:
-        """Runs `work` in the next turn of the loop, after those that came before."""
-        self._waiting.append(work)
+        """Runs `work` in the next turn of the loop, after those that came before, in a copy of the context of
+        whoever begins it.
+        """
+        self._waiting.append((work, copy_context()))
         if self._task is None:
             self._task = self._loop.create_task(_Batch(self))
 
@@ -73,31 +75,11 @@ class _Batch(Coroutine[Any, Any, None]):
         """One step: of the call that waits, or of as many as need not wait."""
         if self._current is not None:
             return self._resume(self._current.send, value)
-        turns = self._turns
-        waiting, ended = turns._waiting, turns._ended
-        task = self._task = asyncio.current_task()
-        while waiting:
-            work = waiting.popleft()
-            work.task = task
-            coroutine, context = work.run(), copy_context()
-            try:
-                awaited = context.run(coroutine.send, None)
-            except StopIteration:
-                ended(work, None)
-            except BaseException as error:
-                ended(work, error)
-                if not isinstance(error, Exception | asyncio.CancelledError):
-                    turns.left()
-                    raise
-            else:
-                self._work, self._current, self._context = work, coroutine, context
-                turns.left()
-                return awaited
-            if task is not None and task.cancelling():
-                # It cancelled itself and did not wait: that must not meet the next one.
-                break
-        turns.left()
-        raise StopIteration
+        try:
+            return self._begin()
+        finally:
+            # In whichever way it ended, the next call has to find somebody who begins it.
+            self._turns.left()
 
     def throw(self, error: Any, value: Any = None, trace: Any = None) -> Any:
         """Cancels the call that waits; before its first step, leaves all calls to another task."""
@@ -113,6 +95,30 @@ class _Batch(Coroutine[Any, Any, None]):
 
     def __await__(self) -> Generator[Any, Any, None]:
         raise TypeError("only a task runs this")
+
+    def _begin(self) -> Any:
+        """Begins one call after another; what the first that waits is waiting for."""
+        waiting, ended = self._turns._waiting, self._turns._ended
+        task = self._task = asyncio.current_task()
+        while waiting:
+            work, context = waiting.popleft()
+            work.task = task
+            coroutine = work.run()
+            try:
+                awaited = context.run(coroutine.send, None)
+            except StopIteration:
+                ended(work, None)
+            except BaseException as error:
+                ended(work, error)
+                if not isinstance(error, Exception | asyncio.CancelledError):
+                    raise
+            else:
+                self._work, self._current, self._context = work, coroutine, context
+                return awaited
+            if task is not None and task.cancelling():
+                # It cancelled itself and did not wait: that must not meet the next one.
+                break
+        raise StopIteration
 
     def _resume(self, step: Callable[[Any], Any], value: Any) -> Any:
         if self._context is None or self._work is None:

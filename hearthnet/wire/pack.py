@@ -21,7 +21,7 @@ from hearthnet.canonical import read_json
 from hearthnet.errors import HearthNetError
 from hearthnet.types import Count
 from hearthnet.wire.frame import Frame, FrameError
-from hearthnet.wire.header import Header
+from hearthnet.wire.header import LONGEST, Header
 
 MOST: Final = 64
 """Items of a pack; one with more is refused."""
@@ -130,7 +130,14 @@ def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[It
         items = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         items = _one_by_one(data, kind)
-    return [item for item in items if is_ulid(item.id)]
+    return [item for item in items if is_ulid(item.id) and (len(data) <= LONGEST or _said(item) <= LONGEST)]
+
+
+def _said(item: Asked | Answered) -> int:
+    """What it adds to a header, in characters: with more than a header may have it would be dropped alone."""
+    if isinstance(item, Asked):
+        return len(item.token) + len(item.run) + len(item.traceparent) + len(item.session)
+    return len(item.event) + len(item.code)
 
 
 def _one_by_one(data: bytes, kind: type[Item]) -> list[Item]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ from tests.helpers.waiting import wait_for
 pytestmark = pytest.mark.asyncio
 LOGIN = Login(bytes(32))
 Start = Callable[..., NatsServer]
+
+
+def _equal(one: list[bytes], other: list[bytes]) -> bool:
+    return one == other
 
 
 class Ear:
@@ -335,4 +340,23 @@ async def test_who_chokes_on_a_loss_or_a_return_keeps_it_from_nobody(
     one._connection.abort()
     await wait_for(lambda: told == ["lost", "back"], 20, "both")
     assert "after the connection came back" in caplog.text
+    await one.close()
+
+
+@pytest.mark.req("BUS-96", "BUS-61")
+async def test_who_chokes_at_the_end_of_a_turn_keeps_nothing_from_leaving(
+    server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, ear = await _join(server), Ear()
+    await one.subscribe("a", ear)
+    await one.settle()
+
+    def choke() -> None:
+        raise RuntimeError("not to my taste")
+
+    for heard in ([b"here"], [b"here"] * 2):
+        one.at_end_of_turn(choke)
+        one.at_end_of_turn(lambda: one.send("a", b"here"))
+        await wait_for(partial(_equal, ear.heard, heard), 20, "what is sent")
+    assert "as a turn ended" in caplog.text
     await one.close()

@@ -51,7 +51,7 @@ async def ended(traces: Traces, count: int = 1) -> list[Entry]:
         found = [entry for _, entry in traces.after(0)]
         return found if len(found) >= count else None
 
-    return await wait_for(kept, 5, f"{count} entries")
+    return await wait_for(kept, 30, f"{count} entries")
 
 
 # --- the ring

@@ -190,3 +190,40 @@ async def test_only_a_task_runs_it() -> None:
         await coroutine
     coroutine.close()
     await bench.over("a")
+
+
+@pytest.mark.req("BUS-97")
+async def test_each_has_the_context_of_who_began_it_though_they_share_a_task() -> None:
+    bench = Bench()
+    NAME.set("first caller")
+    bench.begin("a", nothing)
+    NAME.set("second caller")
+    bench.begin("b", asyncio.Event().wait)
+    NAME.set("third caller")
+    bench.begin("c", nothing)
+    NAME.set("")
+    await bench.over("a", "c")
+    assert [seen for _, seen, _ in bench.log] == ["first caller", "second caller", "third caller"]
+    waiting = bench.log[1][2]
+    waiting.cancel()
+    await bench.over("b")
+
+
+@pytest.mark.req("BUS-97")
+async def test_an_error_in_what_hears_of_an_end_keeps_nobody_from_beginning() -> None:
+    bench = Bench()
+    hear = bench.turns._ended
+
+    def choke(piece: Piece, error: BaseException | None) -> None:
+        bench.turns._ended = hear
+        raise RuntimeError("not to my taste")
+
+    bench.turns._ended = choke
+    bench.begin("a", nothing)
+    bench.begin("b", nothing)
+    batch = bench.turns._task
+    assert batch is not None
+    await bench.over("b")
+    assert isinstance(batch.exception(), RuntimeError)
+    bench.begin("c", nothing)
+    await bench.over("c")
