@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hearthnet import ids, telemetry
-from hearthnet.bus import calls, sticky
+from hearthnet.bus import calls, sticky, trace
 from hearthnet.bus.attempt import Request
 from hearthnet.bus.calls import Reply
 from hearthnet.bus.discovery import Discovery
@@ -100,6 +100,7 @@ class Bus:
         `node` (a full node id) asks that node alone, `instance` that process of it alone; `use` says which
         use of the standing `grant` this is.
         Calls with the same `session` go to the same process, until ten minutes after the last or it is gone.
+        `hops` is how deep in other calls it lies, counted by itself where a handler makes it.
         `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request` before
         anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
         `timeout`, `partition`.
@@ -114,7 +115,7 @@ class Bus:
             grant=grant,
             use=use,
             idempotency_key=idempotency_key or _client_id(contract, body),
-            hops=hops,
+            hops=hops or trace.hops(),
             node=node,
             instance=instance,
             session=session,
@@ -145,7 +146,7 @@ class Bus:
             token=token,
             run=run,
             idempotency_key=_client_id(contract, body),
-            hops=hops,
+            hops=hops or trace.hops(),
             node=node,
             session=session,
         )

@@ -92,6 +92,7 @@ class Traces:
             bytes_in,
             0,
             1,
+            hops=header.hops + 1,
         )
 
     def end(self, entry: Entry) -> None:
@@ -116,7 +117,8 @@ class Traces:
         step = _current.get()
         above = self._root() if step is None else below(step)
         span = _new_span()
-        entry = Entry("run", name, above, span, run, self._epoch_ns, perf_counter_ns(), until=limit())
+        began = perf_counter_ns()
+        entry = Entry("run", name, above, span, run, self._epoch_ns, began, until=limit(), hops=hops())
         token = _current.set(entry)
         try:
             yield entry
@@ -162,6 +164,12 @@ def limit() -> float:
     """
     step = _current.get()
     return 0.0 if step is None else step.until
+
+
+def hops() -> int:
+    """How deep in other calls the calls of the running code lie; 0 where nobody waits for them."""
+    step = _current.get()
+    return step.hops if step is not None and step.until else 0
 
 
 def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:

@@ -56,6 +56,8 @@ from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS, Header
 
 RETRY_AFTER_MS: Final = 250
+MOST_HOPS: Final = 6
+"""So deep may calls lie in one another (resolutions.md 19): a cycle ends here."""
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -122,6 +124,12 @@ def admit(
     refuse_revoked(caller, "you were")
     if header.sender != peer.node_id:
         _charge(rates, header, endpoints)
+    if header.hops > MOST_HOPS:
+        raise HearthNetError(
+            "bad_request",
+            f"calls lie at most {MOST_HOPS} deep in one another, this one {header.hops}; is it a cycle?",
+            details={"rule": "hops", "limit": MOST_HOPS},
+        )
     serving = offered.serving(header.capability)
     endpoint = endpoints[serving[0].offer.capability]
     contract = endpoint.contract

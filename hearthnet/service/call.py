@@ -42,6 +42,7 @@ class Call(Generic[P, I]):
     person's consent where one is due; `evidence` the caller's signed frame where the contract has side
     effects; `body` the complete `{params, input}` as it came; `until` the loop time at which the caller gives
     up, and by which the calls that its handler makes end. Calls of one `session` come to the same process.
+    `bearer` is the token itself, for further calls by the node that holds it; it is written nowhere.
     `traceparent` is this call's step of its trace; calls over the bus continue it by themselves.
     """
 
@@ -67,6 +68,7 @@ class Call(Generic[P, I]):
         self.run = header.run
         self.session = header.session
         self.hops = header.hops
+        self.bearer = header.token
         self.idempotency_key = header.idempotency_key
         self.contract = contract
         self.body = body

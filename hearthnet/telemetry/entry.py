@@ -22,6 +22,7 @@ class Entry(msgspec.Struct, gc=False):
     the steady clock in nanoseconds; with `epoch_ns` added they are since 1970. `code` is empty where it
     worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
     `until` is the loop time at which its caller gives up, while what it calls has to end by then; else 0.
+    `hops` is how deep in other calls lies what it calls; of a call that is made, 0.
     """
 
     side: Side
@@ -43,6 +44,7 @@ class Entry(msgspec.Struct, gc=False):
     handler_began_ns: int = 0
     handler_took_ns: int = 0
     until: float = 0.0
+    hops: int = 0
 
     @property
     def traceparent(self) -> str:

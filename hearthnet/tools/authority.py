@@ -18,19 +18,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from hearthnet import ids
 from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import canonical_json
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.events import Dispatch
-from hearthnet.tools.toolbox import BoundTool
+from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope, mint
 
 TOKEN_TTL_SECONDS: Final = 300
 RENEW_SECONDS: Final = 60
+MOST_CALLS_ELSEWHERE: Final = 128
+"""So many calls a token is good for that another node holds, at each provider."""
 MOST_CAPABILITIES: Final = 16
 """So many fit into the bytes of a token, beside what the tools are fixed to."""
 APPROVAL_TTL_MS: Final = 120_000
@@ -42,26 +46,31 @@ class Offers(Protocol):
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
+_Alike = tuple[bytes, bool, bool]
+"""What the tools of one token have in common: what they are fixed to, having effects, being composed."""
+
+
 class Scopes:
     """What the tokens of a run say, for each of its tools. Made once for all runs with these tools."""
 
     def __init__(self, tools: Iterable[BoundTool]) -> None:
-        alike: dict[tuple[bytes, bool], dict[str, list[str]]] = {}
-        self._limits: dict[tuple[bytes, bool], dict[str, list[Any]]] = {}
+        alike: dict[_Alike, dict[str, list[str]]] = {}
+        self._limits: dict[_Alike, dict[str, list[Any]]] = {}
         for tool in tools:
             limits = _constraints(tool)
-            key = canonical_json(limits), tool.effect
+            key = canonical_json(limits), tool.effect, tool.composed
             self._limits[key] = limits
             alike.setdefault(key, {}).setdefault(tool.capability, []).append(tool.definition.name)
         self._of: dict[str, tuple[int, Scope]] = {}
         for key, named in alike.items():
             self._share(key, named)
 
-    def _share(self, key: tuple[bytes, bool], named: dict[str, list[str]]) -> None:
+    def _share(self, key: _Alike, named: dict[str, list[str]]) -> None:
         capabilities = sorted(named)
         for start in range(0, len(capabilities), MOST_CAPABILITIES):
             some = tuple(capabilities[start : start + MOST_CAPABILITIES])
-            scope = Scope(capabilities=some, params_constraints=self._limits[key])
+            covered = (TOOLS_CALL_ID, *some) if key[2] else some
+            scope = Scope(capabilities=covered, params_constraints=self._limits[key])
             number = len({number for number, _ in self._of.values()})
             self._of |= {name: (number, scope) for capability in some for name in named[capability]}
 
@@ -71,7 +80,7 @@ class Scopes:
 
 
 def _constraints(tool: BoundTool) -> dict[str, list[Any]]:
-    bound = tool.contract.split_arguments({}, tool.definition.bound_params)
+    bound = tool.contract.split_arguments({}, tool.bound_params)
     constraints = {name: [value] for name, value in bound["params"].items()}
     return constraints | {f"input.{name}": [value] for name, value in bound["input"].items()}
 
@@ -88,23 +97,31 @@ class RunAuthority:
         self._run = run
         self._scopes = scopes
         self._clock = clock
-        self._tokens: dict[int, tuple[str, int]] = {}
+        self._tokens: dict[tuple[int, str], tuple[str, int]] = {}
 
-    def token(self, tool: BoundTool) -> str:
-        """A run token for this tool: its capability, its bound params. Renewed before its time runs out."""
+    def token(self, tool: BoundTool, holder: str = "") -> str:
+        """A run token for this tool: its capability, its bound params. Renewed before its time runs out.
+
+        It is for the owner's own node, or for the node `holder`, which makes the tool's calls for it: that
+        one covers the tool's capabilities alone, for so many calls.
+        """
         number, scope = self._scopes.of(tool)
+        holder = holder or self._identity.node_id
         now = self._clock()
-        token, made_at = self._tokens.get(number, ("", 0))
+        token, made_at = self._tokens.get((number, holder), ("", 0))
         # A clock that was set may put the present before it was made.
         if not token or not 0 <= now - made_at < (TOKEN_TTL_SECONDS - RENEW_SECONDS) * 1000:
-            token = self._mint(scope, now)
-            self._tokens[number] = token, now
+            token = self._mint(scope, now, holder)
+            self._tokens[number, holder] = token, now
         return token
 
-    def _mint(self, scope: Scope, now: int) -> str:
+    def _mint(self, scope: Scope, now: int, holder: str) -> str:
+        if holder != self._identity.node_id:
+            covered = tuple(name for name in scope.capabilities if name != TOOLS_CALL_ID)
+            scope = msgspec.structs.replace(scope, capabilities=covered, max_calls_total=MOST_CALLS_ELSEWHERE)
         return mint(
             self._identity,
-            subject=self._identity.node_id,
+            subject=holder,
             audience=self._community,
             scope=scope,
             now_ms=now,
@@ -112,8 +129,11 @@ class RunAuthority:
             run=self._run,
         )
 
-    async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers) -> Approval:
-        """The owner's signed yes to exactly this call. Only for what a person has confirmed."""
+    async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:
+        """The owner's signed yes to exactly this call, by the node `actor` where that is not the owner's.
+
+        Only for what a person has confirmed.
+        """
         node, now = self._identity.node_id, self._clock()
         return sign_approval(
             self._identity,
@@ -121,7 +141,7 @@ class RunAuthority:
                 id=ids.new_ulid(now),
                 community=self._community,
                 approver=node,
-                actor=node,
+                actor=actor or node,
                 provider=await self._provider(tool, bus),
                 capability=tool.capability,
                 arguments_digest=call.arguments_digest,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -13,18 +12,18 @@ from hearthnet import ids
 from hearthnet.bus.calls import InDoubt
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
+from hearthnet.tools import derive
 from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.drain import OnProgress, drain
 from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
 from hearthnet.tools.outcomes import LOST
 from hearthnet.tools.ports import BusPort, Clock, GrantsPort, ResultsPort
 from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
-from hearthnet.tools.toolbox import BoundTool, Toolbox
+from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.tools.transcript import json_text
 from hearthnet.tools.types import Pending
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant
-
-OnProgress = Callable[[dict[str, Any]], None]
 
 ATTEMPTS_OF_EFFECTS: Final = 4
 """How often an effect is sent whose reply is lost again and again."""
@@ -33,12 +32,6 @@ PATIENCE_WITH_EFFECTS: Final = 2
 PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
-MOST_COLLECTED: Final = 64 << 20
-"""Bytes of the frames of a tool that streams, of which one result is made."""
-MOST_PROGRESS: Final = 1000
-"""Progress frames of one call that are passed on, each of at most `MOST_PROGRESS_BYTES`."""
-MOST_PROGRESS_BYTES: Final = 4096
-_ENCODE: Final = msgspec.json.Encoder().encode
 _GRACE_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("hearthnet.tools")
 
@@ -155,8 +148,9 @@ class Dispatcher:
         """Takes a use of a standing grant for `pending`, where one covers it. A broken book is none."""
         use = None
         try:
-            if self._grants is not None:
-                tool = self._toolbox.bound(pending.name)
+            tool = self._toolbox.bound(pending.name)
+            # A grant is for calls by the owner's node.
+            if self._grants is not None and not tool.composed:
                 use = await asyncio.to_thread(self._grants.take, pending, tool, now_ms())
         except Exception:
             _log.exception("the standing grants cannot be asked for run %s", self._run)
@@ -167,6 +161,8 @@ class Dispatcher:
 
     async def _consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
         """Where the provider asks for it: a caller may confirm what the contract calls harmless."""
+        if tool.composed:
+            return await self._composed_consent(tool, call)
         if not tool.contract.side_effects:
             return {}
         if not call.grant:
@@ -176,12 +172,45 @@ class Dispatcher:
         grant = await asyncio.to_thread(self._grants.find, call.grant)
         return {"grant": grant, "use": call.use, "node": grant.provider}
 
+    async def _composed_consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
+        """Which node makes the call, the own one where it can, and the yes to its making it."""
+        own = self._bus.peer.identity.node_id
+        nodes = sorted({view.node for view in await self._bus.offers(TOOLS_CALL_ID)})
+        if not nodes:
+            raise HearthNetError("not_found", f"nobody offers {TOOLS_CALL_ID}; is the llm service running?")
+        node = own if own in nodes else nodes[0]
+        if not tool.contract.side_effects:
+            return {"node": node}
+        return {"node": node, "approval": await self._authority.approve(tool, call, self._bus, node)}
+
+    async def _send_composed(
+        self, tool: BoundTool, call: Dispatch, consent: _Consent, seconds: float
+    ) -> tuple[Any, dict[str, Any]]:
+        """The call as llm.tools.call makes it, under a token for the node that does (decision 0072)."""
+        node, token = consent["node"], self._authority.token(tool)
+        given: dict[str, Any] = {
+            "tool_call_id": "tc_" + derive.client_id(self._run, call.tool_call_id),
+            "target_capability": tool.capability,
+            "target_body": call.body,
+        }
+        if node != self._bus.peer.identity.node_id:
+            given["token"] = self._authority.token(tool, node)
+        if "approval" in consent:
+            given["approval"] = msgspec.to_builtins(consent["approval"])
+        body = {"params": {}, "input": given}
+        reply = await self._bus.call(
+            TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
+        )
+        return reply.output, reply.meta
+
     async def _send(
         self, tool: BoundTool, call: Dispatch, consent: _Consent, on_progress: OnProgress
     ) -> tuple[Any, dict[str, Any]]:
         seconds = call.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
+                if tool.composed:
+                    return await self._send_composed(tool, call, consent, seconds)
                 if tool.contract.stream_schema is not None:
                     return await self._stream(tool, call, seconds, on_progress)
                 reply = await self._bus.call(
@@ -201,33 +230,8 @@ class Dispatcher:
         self, tool: BoundTool, call: Dispatch, seconds: float, on_progress: OnProgress
     ) -> tuple[Any, dict[str, Any]]:
         """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
-        frames: list[dict[str, Any]] = []
-        final: dict[str, Any] = {}
-        size = progress = 0
         token = self._authority.token(tool)
-        async with self._bus.stream(
+        stream = self._bus.stream(
             call.capability, call.body, timeout_seconds=seconds, token=token, run=self._run
-        ) as stream:
-            async for frame in stream:
-                if frame.event == "progress":
-                    progress += 1
-                    if progress <= MOST_PROGRESS:
-                        on_progress(_bounded(frame.data))
-                elif frame.event == "done":
-                    final = frame.data
-                else:
-                    size += len(_ENCODE(frame.data))
-                    if size > MOST_COLLECTED:
-                        raise HearthNetError(
-                            "payload_too_large",
-                            f"{tool.capability} sent more than {MOST_COLLECTED >> 20} MB; ask for less",
-                        )
-                    frames.append({"event": frame.event, "data": frame.data})
-        return {"frames": frames, "final": final}, final
-
-
-def _bounded(data: dict[str, Any]) -> dict[str, Any]:
-    """What is said of progress; only its numbers where it says too much."""
-    if len(_ENCODE(data)) <= MOST_PROGRESS_BYTES:
-        return data
-    return {name: value for name, value in data.items() if name in ("current", "total")}
+        )
+        return await drain(tool.capability, stream, on_progress)

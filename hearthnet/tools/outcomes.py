@@ -16,8 +16,8 @@ from hearthnet.tools.types import CallStanding, CallStatus
 
 LOST: Final = frozenset({"timeout", "partition"})
 """Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
-UNSURE: Final = LOST | {"outcome_unknown"}
-"""These, and the code of a provider that cannot say either."""
+UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
+"""These, and the codes of a provider that cannot say either, as hearthnet/service/effects.py has them."""
 _UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
 
 

@@ -17,19 +17,35 @@ from hearthnet.tools.reader import READ_RESULT, ReaderTool
 from hearthnet.tools.transcript import INVALID, error_text
 from hearthnet.tools.types import Prepared as Prepared
 from hearthnet.tools.types import ToolDefinition
+from hearthnet.types import split_name
 
 DEFAULT_TOOL_SECONDS: Final = 30
 _MOST_PROBLEMS: Final = 3
+TOOLS_CALL: Final = "llm.tools.call"
+TOOLS_CALL_ID: Final = "llm.tools.call@1.0"
+_TARGET: Final = "target_capability"
 
 
 class BoundTool:
-    """One tool with its contract, its compiled schema and its safe name."""
+    """One tool with its contract, its compiled schema and its safe name.
+
+    `composed`: it is bound to `llm.tools.call`, which makes the call; contract, body, authority and effect
+    are those of the target, which the definition fixes (decision 0072).
+    """
 
     own: Final = False
 
-    def __init__(self, definition: ToolDefinition, contract: Contract, safe_name: str) -> None:
+    def __init__(
+        self, definition: ToolDefinition, contract: Contract, safe_name: str, *, composed: bool = False
+    ) -> None:
         self.definition: Final = definition
+        self.composed: Final = composed
         self.contract: Final = contract
+        self.bound_params: Final = {
+            name: value
+            for name, value in definition.bound_params.items()
+            if not (composed and name == _TARGET)
+        }
         self.safe_name: Final = safe_name
         self.capability: Final = str(contract.capability)
         self.effect: Final = definition.side_effects or contract.side_effects
@@ -53,7 +69,7 @@ class BoundTool:
         if wrong := _wrong(self._schema, arguments):
             return wrong
         try:
-            body = self.contract.split_arguments(arguments, self.definition.bound_params)
+            body = self.contract.split_arguments(arguments, self.bound_params)
             if self._keyed:
                 body["input"]["client_id"] = client_id
             self.contract.check_request(body)
@@ -164,7 +180,8 @@ def _wrong(schema: SchemaCheck, arguments: Any) -> str:
 def _tool(definition: ToolDefinition, safe_name: str) -> Tool:
     if definition.bound_capability is None and definition.bound_version is None:
         return ClientTool(definition, safe_name)
-    return BoundTool(definition, _contract(definition), safe_name)
+    contract, composed = _bound_to(definition)
+    return BoundTool(definition, contract, safe_name, composed=composed)
 
 
 def _contract(definition: ToolDefinition) -> Contract:
@@ -174,6 +191,22 @@ def _contract(definition: ToolDefinition) -> Contract:
             f"the tool {definition.name!r} names a capability without its version, or the other way round",
         )
     return contracts().find(definition.bound_capability, definition.bound_version)
+
+
+def _bound_to(definition: ToolDefinition) -> tuple[Contract, bool]:
+    """The contract of what runs in the end, and whether llm.tools.call makes that call."""
+    contract = _contract(definition)
+    if contract.name != TOOLS_CALL:
+        return contract, False
+    target = definition.bound_params.get(_TARGET)
+    if not isinstance(target, str) or split_name(target)[0] == TOOLS_CALL:
+        raise HearthNetError(
+            "bad_request",
+            f"the tool {definition.name!r} is bound to {TOOLS_CALL}; fix {_TARGET} in its bound_params to "
+            "what is called in the end",
+            details={"path": "/bound_params/" + _TARGET},
+        )
+    return contracts().get(target), True
 
 
 def _compile(definition: ToolDefinition) -> SchemaCheck:

@@ -16,11 +16,18 @@ from hearthnet.errors import HearthNetError
 from hearthnet.trust.approval import Via
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import Claims
-from hearthnet.types import Capability
+from hearthnet.types import Capability, parse_capability
 
 SELF: Final = "self"
 UNDELEGABLE: Final = frozenset({"auth.token.issue"})
 """What no token covers, whatever it says: who holds a token cannot pass it on (conventions.md 12)."""
+
+
+WRAPPER: Final = "llm.tools.call"
+"""Makes the call that its body names: both must be covered, and constraints are about that body
+(resolutions.md 4).
+"""
+MOST_WRAPPED: Final = 6
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -133,6 +140,38 @@ def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -
         raise HearthNetError("unauthorized", f"{capability} is not called under a token; use your own key")
     if not claims.scope.covers(capability):
         raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
+    if capability.name == WRAPPER:
+        _check_wrapped(claims, body)
+    else:
+        _check_constraints(claims, body)
+
+
+def _check_wrapped(claims: Claims, body: dict[str, Any]) -> None:
+    """What is called in the end, and each wrapper around it."""
+    for _ in range(MOST_WRAPPED):
+        capability, body = _wrapped(body)
+        if capability.name in UNDELEGABLE or not claims.scope.covers(capability):
+            raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
+        if capability.name != WRAPPER:
+            _check_constraints(claims, body)
+            return
+    raise HearthNetError("bad_request", f"{WRAPPER} lies in itself more than {MOST_WRAPPED} times")
+
+
+def _wrapped(body: dict[str, Any]) -> tuple[Capability, dict[str, Any]]:
+    given = body.get("input")
+    target = given.get("target_body") if isinstance(given, dict) else None
+    name = given.get("target_capability") if isinstance(given, dict) else None
+    if not isinstance(target, dict) or not isinstance(name, str):
+        raise HearthNetError(
+            "bad_request",
+            f"{WRAPPER} takes a target_capability and its target_body",
+            details={"path": "/input"},
+        )
+    return parse_capability(name), target
+
+
+def _check_constraints(claims: Claims, body: dict[str, Any]) -> None:
     key = claims.scope.constraints.violated(body)
     if key is not None:
         raise HearthNetError(

@@ -56,6 +56,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "llm.complete@1.0",
         "llm.models.check@1.0",
         "llm.models.reload@1.0",
+        "llm.tools.call@1.0",
         "market.expire@1.0",
         "market.list@1.0",
         "market.post@1.0",

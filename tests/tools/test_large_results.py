@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
-from hearthnet.tools import dispatch
+from hearthnet.tools import dispatch, drain
 from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
@@ -205,8 +205,8 @@ async def test_without_a_place_for_results_there_is_nothing_to_read() -> None:
 @pytest.mark.asyncio
 @pytest.mark.req("TOOL-54")
 async def test_what_a_streaming_tool_sends_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "MOST_COLLECTED", 2 << 20)
-    monkeypatch.setattr(dispatch, "MOST_PROGRESS", 2)
+    monkeypatch.setattr(drain, "MOST_COLLECTED", 2 << 20)
+    monkeypatch.setattr(drain, "MOST_PROGRESS", 2)
     said = {"current": 1, "total": 9, "stage": "x" * 9000}
     frames: list[Line] = [("progress", said) for _ in range(5)]
     frames += [("token", {"text": "y" * (1 << 20)}) for _ in range(3)]

@@ -9,6 +9,7 @@ import pytest
 
 from hearthnet.canonical import digest
 from hearthnet.ids import is_ulid
+from hearthnet.service import effects
 from hearthnet.tools import state
 from hearthnet.tools.asking import MAX_EDITS
 from hearthnet.tools.events import Abort, AskModel, AskPerson, Dispatch, Emit, Fail, Finish, Start, Suspend
@@ -535,7 +536,7 @@ def test_a_failing_tool_leaves_its_siblings_alone() -> None:
 @pytest.mark.req("TOOL-15")
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("timeout", "outcome_unknown"), ("partition", "outcome_unknown"), ("unauthorized", "failed")],
+    [*((code, "outcome_unknown") for code in sorted(effects._UNKNOWN)), ("unauthorized", "failed")],
 )
 def test_a_lost_answer_to_an_effect_is_an_unknown_outcome(code: str, status: str) -> None:
     bench = Bench()

@@ -222,3 +222,50 @@ def test_the_refusal_names_the_constraint() -> None:
 
 def test_the_table_is_about_the_version_that_is_offered() -> None:
     assert Capability("rag.query", 1, 3) == QUERY
+
+
+def wrapping(capability: str, body: Any, times: int = 1) -> dict[str, Any]:
+    """The body of a call that makes that one, which may make another."""
+    for _ in range(times):
+        body = {"params": {}, "input": {"target_capability": capability, "target_body": body}}
+        capability = "llm.tools.call@1.0"
+    return dict(body)
+
+
+WRAPPER = demand("member", capability=parse_capability("llm.tools.call@1.0"))
+
+
+def under(scope: Scope, body: dict[str, Any]) -> str:
+    """The code with which a wrapped call under a run token is refused."""
+    member = Standing(CALLER, "member")
+    return outcome(member, Token(claims("run", CALLER, CALLER, scope), member), WRAPPER, body)[0]
+
+
+@pytest.mark.req("TRUST-6")
+@pytest.mark.parametrize("times", [1, 2, 6])
+def test_what_makes_another_call_is_covered_where_both_are(times: int) -> None:
+    both, body = ("llm.tools.call", "rag.query"), wrapping("rag.query@1.3", BODY, times)
+    assert under(Scope(both, CONSTRAINTS["right"]), body) == ""
+    short = "token_scope_insufficient"
+    assert under(Scope(both, CONSTRAINTS["wrong"]), body) == short
+    assert under(Scope(("llm.tools.call",)), body) == short
+    assert under(Scope(("rag.query",)), body) == short
+    issuing = Scope(("llm.tools.call", "auth.token.issue"))
+    assert under(issuing, wrapping("auth.token.issue@1.0", BODY, times)) == short
+
+
+@pytest.mark.req("TRUST-6")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"input": []},
+        {"input": {"target_body": {}}},
+        {"input": {"target_capability": "rag.query@1.0"}},
+        {"input": {"target_capability": 7, "target_body": {}}},
+        {"input": {"target_capability": "rag", "target_body": {}}},
+        wrapping("rag.query@1.3", BODY, 7),
+    ],
+)
+def test_what_makes_no_call_that_can_be_judged_is_refused(body: dict[str, Any]) -> None:
+    assert under(Scope(("llm.tools.call", "rag.query")), body) == "bad_request"

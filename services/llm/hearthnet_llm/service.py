@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from hearthnet.bus.bus import Bus
 from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
@@ -41,6 +42,7 @@ from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.scripted import Scripted
 from hearthnet_llm.settings import Settings
 from hearthnet_llm.threads.threads import Threads
+from hearthnet_llm.tool_calls import ToolCallRequest, make
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
@@ -65,6 +67,7 @@ class LlmService(Service):
     _settings: Settings
     _threads: Threads
     _home: Path
+    _bus: Bus
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,6 +91,7 @@ class LlmService(Service):
         self._settings = Settings(node.home, self._use)
         self._threads = Threads(node.data)
         self._home = node.home.path
+        self._bus = node.bus
         await self._use(config)
         if config.builtin or config.model_file:
             self._box = Box(config, node.data / "model-checked.json")
@@ -114,8 +118,11 @@ class LlmService(Service):
             await self._other_file(self._box)
 
     def offers(self) -> list[Offer]:
-        """llm.chat and llm.complete for each model that is there, and what the node itself may ask."""
-        own = [Offer(capability="llm.models.check@1.0"), Offer(capability="llm.models.reload@1.0")]
+        """For each model that is there llm.chat and llm.complete; and llm.tools.call, and the node's own."""
+        own = [
+            Offer(capability=name)
+            for name in ("llm.models.check@1.0", "llm.models.reload@1.0", "llm.tools.call@1.0")
+        ]
         return [*own, *(offer for backend in self._models for offer in _offers(backend.profile))]
 
     async def stop(self) -> None:
@@ -147,6 +154,11 @@ class LlmService(Service):
         frames = self._failover(backends, answer).first(lambda backend: backend.complete(call.input))
         await relay(call, stream, answer, frames)
         return Reply(output={"text": answer.text}, meta=answer.meta())
+
+    @capability("llm.tools.call@1.0")
+    async def call_tool(self, call: Call[Nothing, ToolCallRequest]) -> Reply:
+        """Makes one call for the caller."""
+        return await make(self._bus, call)
 
     @capability("llm.models.check@1.0")
     async def check_models(self, call: Call[Nothing, Wish]) -> Reply:

@@ -1,0 +1,101 @@
+"""llm.tools.call: one call of a capability, made for somebody else (capabilities.md; docs/decisions/0072).
+
+What it may do is what its caller may. Nothing is ever sent under this node's bare key for another node, and
+under a token both this capability and its target must be covered (trust/authority.py). How deep calls are
+nested is counted in the header, by the bus.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, Reply
+from hearthnet.tools.drain import drain
+from hearthnet.trust import approval as approvals
+from hearthnet.trust import token as tokens
+
+_BODY: Final = "/input/target_body"
+
+
+class ToolCallRequest(msgspec.Struct, frozen=True):
+    """The input of llm.tools.call."""
+
+    tool_call_id: str
+    target_capability: str
+    target_body: dict[str, Any]
+    token: str = ""
+    approval: dict[str, Any] | None = None
+
+
+async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
+    """The target's answer, drained into one where it streams.
+
+    Raises `unauthorized` where nothing lets this node act for the caller, `bad_request` for a body that does
+    not fit the target, and whatever the target raises.
+    """
+    wanted = call.input
+    contract = contracts().get(wanted.target_capability)
+    _check(contract, wanted.target_body)
+    token = _token(bus.peer.node_id, call)
+    seconds = call.allowed()
+    if contract.stream_schema is not None:
+        stream = bus.stream(
+            contract.id, wanted.target_body, timeout_seconds=seconds, token=token, run=call.run
+        )
+        output, meta = await drain(contract.id, stream, lambda _progress: None)
+        return Reply(output, meta)
+    reply = await bus.call(
+        contract.id,
+        wanted.target_body,
+        timeout_seconds=seconds,
+        token=token,
+        run=call.run,
+        approval=None if wanted.approval is None else approvals.decode(wanted.approval),
+    )
+    return Reply(reply.output, reply.meta)
+
+
+def _check(contract: Contract, body: dict[str, Any]) -> None:
+    try:
+        contract.check_request(body)
+    except HearthNetError as error:
+        path = str(error.details.get("path", ""))
+        raise HearthNetError(
+            error.code,
+            f"target_body does not fit {contract.id}: {error.message}",
+            details={**error.details, "path": _BODY + path},
+        ) from error
+
+
+def _token(own: str, call: Call[Any, ToolCallRequest]) -> str:
+    """The token under which the target is called: the one given, or that of the call itself."""
+    if not call.input.token:
+        if call.caller == own:
+            return call.bearer
+        raise HearthNetError(
+            "unauthorized",
+            f"nothing lets this node act for you; give a run token in input.token whose subject is {own}",
+            details={"path": "/input/token"},
+        )
+    claims = tokens.decode(call.input.token)
+    issuer, principal = call.caller, ""
+    if call.claims is not None:
+        issuer, principal = call.claims.iss, call.claims.principal
+    if claims.sub != own or (claims.iss, claims.principal) != (issuer, principal):
+        raise HearthNetError(
+            "unauthorized",
+            "input.token must be issued by whoever the call is for, to the node that serves it",
+            details={"path": "/input/token"},
+        )
+    if not claims.run or claims.run != call.run:
+        raise HearthNetError(
+            "token_scope_insufficient",
+            "input.token must be made for the run of this call",
+            details={"path": "/input/token"},
+        )
+    return call.input.token
