@@ -36,7 +36,17 @@ class Starting(HearthNetError):
 class Candidates:
     """The processes that can answer one request, best first, each asked at most once a round."""
 
-    __slots__ = ("_attempts", "_discovery", "_peer", "_request", "_tried", "_waited", "_why", "body")
+    __slots__ = (
+        "_ahead",
+        "_attempts",
+        "_discovery",
+        "_peer",
+        "_request",
+        "_tried",
+        "_waited",
+        "_why",
+        "body",
+    )
 
     def __init__(self, peer: Peer, discovery: Discovery, request: Request) -> None:
         self.body = request.body
@@ -46,6 +56,7 @@ class Candidates:
         self._tried: list[tuple[str, str]] = []
         self._attempts = 0
         self._waited = False
+        self._ahead = 0
         self._why: HearthNetError | None = None
 
     def at_once(self) -> Listing | None:
@@ -54,8 +65,7 @@ class Candidates:
         if found is None or not (self._peer.link.is_connected or self._is_inside(found)):
             return None
         self._attempts += 1
-        view = found.view
-        self._tried.append((view.node, view.offer.instance))
+        self._asks(found)
         return found
 
     async def next(self, until: float) -> Listing:
@@ -76,8 +86,7 @@ class Candidates:
                 raise self._why or self._late() from None
         if found is None or self._attempts > MOST_ATTEMPTS:
             raise self._nobody() if isinstance(self._why, Starting | None) else self._why
-        view = found.view
-        self._tried.append((view.node, view.offer.instance))
+        self._asks(found)
         return found
 
     async def next_in_time(self, until: float) -> Listing:
@@ -114,7 +123,7 @@ class Candidates:
 
     def clock_corrected(self, listing: Listing | None, why: HearthNetError) -> bool:
         """Whether `listing` refused a frame for its time only, and is worth asking with the right one."""
-        if listing is None or not self._peer.clocks.learn(listing.view.node, why):
+        if listing is None or not self._peer.clocks.learn(listing.view.node, why, self._ahead):
             return False
         self._tried.remove((listing.view.node, listing.view.offer.instance))
         return True
@@ -166,6 +175,11 @@ class Candidates:
             line.pop(self, None)
             if not line and lines.get(topic) is line:
                 del lines[topic]
+
+    def _asks(self, listing: Listing) -> None:
+        view = listing.view
+        self._tried.append((view.node, view.offer.instance))
+        self._ahead = self._peer.clocks.ahead(view.node)
 
     def _is_inside(self, listing: Listing) -> bool:
         """Whether it is of this very process, which takes no server to ask."""

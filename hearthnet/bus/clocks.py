@@ -27,15 +27,21 @@ class Clocks:
         """The present moment by the clock of `node`, in ms since the epoch."""
         return now_ms() + self._ahead.get(node, 0)
 
-    def learn(self, node: str, error: HearthNetError) -> bool:
-        """Whether `error` of `node` tells its time, and one that we did not know: worth repeating."""
+    def ahead(self, node: str) -> int:
+        """By how many ms the clock of `node` is ahead, as far as is known."""
+        return self._ahead.get(node, 0)
+
+    def learn(self, node: str, error: HearthNetError, asked: int) -> bool:
+        """Whether `error` of `node` tells its time, and another one than that of the frame that it refused, made
+        when the clock was thought to be `asked` ms ahead: worth repeating. Of many that were refused at once,
+        each is.
+        """
         theirs = error.details.get("now")
         if error.code != "expired" or error.details.get("rule") != RULE or not isinstance(theirs, int):
             return False
         ahead = theirs - now_ms()
-        if abs(ahead - self._ahead.get(node, 0)) <= WINDOW_MS // 2:
-            return False
-        if len(self._ahead) >= _MOST_NODES:
-            self._ahead.clear()
-        self._ahead[node] = ahead
-        return True
+        if abs(ahead - self._ahead.get(node, 0)) > WINDOW_MS // 2:
+            if len(self._ahead) >= _MOST_NODES:
+                self._ahead.clear()
+            self._ahead[node] = ahead
+        return abs(ahead - asked) > WINDOW_MS // 2

@@ -162,7 +162,7 @@ class Host:
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
             running = Running(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
-            if self._worth_telling(frame.header.sender, error):
+            if self._worth_telling(frame.header.sender, error, packed):
                 self._answers.start(self._refuse(frame, error, packed), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
@@ -183,14 +183,15 @@ class Host:
             return True
         return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
 
-    def _worth_telling(self, sender: str, error: HearthNetError) -> bool:
-        """Every refusal is told, but the time only a few times a second."""
+    def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
+        """Every refusal is told, but the time only a few times a second; all that a pack has counts as one."""
         if error.details.get("rule") != CLOCK_RULE:
             return True
-        self._told[sender] += 1
-        if self._told[sender] > _MOST_TOLD:
+        self._told[sender] += 1 if packed else pack.MOST
+        if self._told[sender] > _MOST_TOLD * pack.MOST:
             self.dropped += 1
-        return self._told[sender] <= _MOST_TOLD
+            return False
+        return True
 
     def _start(self, running: Running) -> None:
         self._running[running.header.id] = running

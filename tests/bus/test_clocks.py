@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hearthnet.bus import clocks
@@ -7,7 +9,7 @@ from hearthnet.bus.clocks import RULE, Clocks
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
+from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 
 
 def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
@@ -18,8 +20,8 @@ def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
 @pytest.mark.req("BUS-30")
 def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     times = Clocks()
-    assert times.learn("a", _expired(300_000))
-    assert not times.learn("a", _expired(300_000))
+    assert times.learn("a", _expired(300_000), times.ahead("a"))
+    assert not times.learn("a", _expired(300_000), times.ahead("a"))
     assert abs(times.time_at("a") - now_ms() - 300_000) < 1_000
     assert abs(times.time_at("b") - now_ms()) < 1_000
 
@@ -29,7 +31,7 @@ def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     "error", [_expired(300_000, "approval"), _expired("soon"), HearthNetError("timeout", "")]
 )
 def test_other_errors_tell_no_time(error: HearthNetError) -> None:
-    assert not Clocks().learn("a", error)
+    assert not Clocks().learn("a", error, 0)
 
 
 @pytest.mark.req("BUS-30")
@@ -37,7 +39,7 @@ def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(clocks, "_MOST_NODES", 2)
     times = Clocks()
     for node in ("a", "b", "c"):
-        assert times.learn(node, _expired(300_000))
+        assert times.learn(node, _expired(300_000), 0)
     assert abs(times.time_at("a") - now_ms()) < 1_000
     assert abs(times.time_at("c") - now_ms() - 300_000) < 1_000
 
@@ -50,3 +52,22 @@ async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> No
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             events = [frame.event async for frame in stream]
     assert events == ["token", "token", "token", "done"]
+
+
+@pytest.mark.req("BUS-30")
+def test_of_many_that_were_refused_at_once_each_is_worth_repeating_and_only_once() -> None:
+    times = Clocks()
+    assert all(times.learn("a", _expired(300_000), 0) for _ in range(3))
+    assert not times.learn("a", _expired(300_000), times.ahead("a"))
+
+
+@pytest.mark.req("BUS-30", "BUS-96")
+@pytest.mark.asyncio
+async def test_many_calls_at_once_by_a_wrong_clock_are_all_made_again(mesh: Mesh) -> None:
+    mesh.home.config_file.write_text("[limits]\ncapability_soft = 0\ntotal_soft = 0\n")
+    async with mesh.hosting(ProbeService(places=64)) as host, await mesh.guest_bus() as bus:
+        await bus.call(QUERY, query())
+        bus.peer.clocks._ahead[host.peer.node_id] = -300_000
+        came = await asyncio.gather(*(bus.call(QUERY, query(), timeout_seconds=30) for _ in range(60)))
+        assert len(came) == 60
+        assert bus.peer.traces.dropped["caller"]() == 0
