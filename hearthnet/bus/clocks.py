@@ -32,9 +32,9 @@ class Clocks:
         return self._ahead.get(node, 0)
 
     def learn(self, node: str, error: HearthNetError, asked: int) -> bool:
-        """Whether `error` of `node` tells its time, and another one than that of the frame that it refused, made
-        when the clock was thought to be `asked` ms ahead: worth repeating. Of many that were refused at once,
-        each is.
+        """Whether `error` of `node` tells its time, and another than that of the frame that it refused: worth
+        repeating, each of many that were refused at once. That frame was made when the clock was thought to
+        be `asked` ms ahead.
         """
         theirs = error.details.get("now")
         if error.code != "expired" or error.details.get("rule") != RULE or not isinstance(theirs, int):

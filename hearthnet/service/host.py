@@ -184,7 +184,7 @@ class Host:
         return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
 
     def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
-        """Every refusal is told, but the time only a few times a second; all that a pack has counts as one."""
+        """Every refusal is told, but the time only a few times a second; a pack counts as one."""
         if error.details.get("rule") != CLOCK_RULE:
             return True
         self._told[sender] += 1 if packed else pack.MOST
