@@ -32,6 +32,7 @@ _ANSWERS: Final = {
     "no": "r",
 }
 _DIGEST_LENGTH: Final = 23
+_UNTRUSTED: Final = "  The model has read what others wrote, which may have led it: did you ask for this?"
 
 
 class Person:
@@ -76,7 +77,7 @@ class Dialogue:
         arguments = pending.arguments
         shown = Prepared(pending.body, pending.arguments_digest)
         while True:
-            self._show(shown)
+            self._show(shown, untrusted=pending.untrusted)
             answer = await self._answer()
             if answer is None:
                 return None
@@ -89,7 +90,7 @@ class Dialogue:
                 return None
             arguments, shown = edited
 
-    def _show(self, shown: Prepared) -> None:
+    def _show(self, shown: Prepared, *, untrusted: bool) -> None:
         self._say("")
         self._say(
             terminal.styled(
@@ -102,6 +103,8 @@ class Dialogue:
         for name, value in members:
             self._say(f"  {one_line(name).ljust(width)}  {as_json(value)}")
         self._say(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
+        if untrusted:
+            self._say(terminal.styled(_UNTRUSTED, "bold", self._screen))
 
     async def _answer(self) -> str | None:
         while True:

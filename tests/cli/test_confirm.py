@@ -9,6 +9,7 @@ import pty
 import tty
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from hearthnet.cli import terminal
@@ -103,6 +104,23 @@ async def test_all_that_would_be_sent_is_shown_with_hidden_characters_as_codes(d
     assert pending().arguments_digest[:23] in desk.shown
     assert "\u202e" not in desk.shown
     assert "\x1b[2J" not in desk.shown
+
+
+@pytest.mark.req("ASK-5", "TOOL-49")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("untrusted", [False, True])
+async def test_it_is_said_where_the_model_has_read_what_others_wrote(desk: Desk, *, untrusted: bool) -> None:
+    with Keyboard(desk.keys) as keyboard:
+        tool = Toolbox(TOOLS)["market_post"]
+        asking = asyncio.create_task(
+            Dialogue(desk.screen, keyboard, NODE, tool).decide(
+                msgspec.structs.replace(pending(), untrusted=untrusted)
+            )
+        )
+        await desk.expect(PROMPT)
+        desk.type("r\n")
+        assert await asking == Deny()
+    assert ("others wrote" in desk.shown) is untrusted
 
 
 @pytest.mark.req("ASK-5")

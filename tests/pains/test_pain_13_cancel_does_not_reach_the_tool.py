@@ -1,0 +1,54 @@
+"""13. Cancel does not reach the tool: a remote one of 60 s ends, and the model is not called again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet.service import Call
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.toolbox import TOOLS_CALL_ID
+from hearthnet_llm import LlmService
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT, POST, QUERY
+from tests.helpers.waiting import wait_for
+from tests.pains.acting import QUESTION, Acting, says, tools, wants
+from tests.services.llm.test_tool_calls import composed, wait_for_offers
+
+SECONDS = 60
+ENDS_WITHIN_SECONDS = 1
+BUSY_COMPUTER_SECONDS = 9
+"""What a computer that does ten other things may need besides; far from what the tool takes."""
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("PAIN-13", "TOOL-16")
+@pytest.mark.parametrize("through_another", [False, True])
+async def test_a_remote_tool_ends_and_the_model_is_not_called_again(
+    mesh: Mesh, *, through_another: bool
+) -> None:
+    """At the guest's node, called by the home or, through llm.tools.call, by the home's llm service."""
+    service = Acting([wants("search_corpus", {"query": "w"}, "s")], [says("Too late.")])
+    started = asyncio.Event()
+
+    async def work(_call: Call[Any, Any]) -> None:
+        started.set()
+        await asyncio.sleep(SECONDS)
+
+    service.answer = work
+    declared = [composed("search_corpus", {"corpus": "probe"})] if through_another else tools()
+    async with mesh.hosting(service, at=mesh.guest), mesh.hosting(LlmService()), await mesh.bus() as bus:
+        await wait_for_offers(bus, QUERY, POST, CHAT, TOOLS_CALL_ID)
+        executor = ToolExecutor(bus, declared, per_tool_timeout_seconds=SECONDS)
+        run = executor.open_run({**QUESTION, "params": {"model": "probe"}})
+        driving = asyncio.create_task(run.drive())
+        await asyncio.wait_for(started.wait(), 30)
+        run.cancel()
+        await wait_for(lambda: service.stopped, ENDS_WITHIN_SECONDS + BUSY_COMPUTER_SECONDS, "the tool's end")
+        outcome = await driving
+    assert outcome.done is not None
+    assert outcome.done["stop_reason"] == "cancelled"
+    assert [tool["status"] for tool in outcome.done["tools"]] == ["cancelled"]
+    assert len(service.requests) == 1
