@@ -210,6 +210,14 @@ def _bound_to(definition: ToolDefinition) -> tuple[Contract, bool]:
 
 
 def _compile(definition: ToolDefinition) -> SchemaCheck:
+    schema: Any = definition.parameters_schema
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise HearthNetError(
+            "bad_request",
+            f'the tool {definition.name!r}: its parameters_schema must say "type": "object", since '
+            "arguments are one object and vendors refuse anything else",
+            details={"path": "/parameters_schema/type", "rule": "schema"},
+        )
     try:
         return compile_schema(definition.parameters_schema)
     except HearthNetError as error:

@@ -95,7 +95,14 @@ def test_a_caller_may_tighten_side_effects_and_never_loosen_them() -> None:
         ({"bound_version": None}, "bad_request", "a capability without its version"),
         ({"bound_capability": "rag.qery"}, "not_found", "did you mean rag.query"),
         ({"bound_version": (9, 0)}, "schema_mismatch", "rag.query@1.0"),
-        ({"parameters_schema": {"type": "nonsense"}}, "bad_request", "'my.tool': not a JSON Schema"),
+        (
+            {"parameters_schema": {"type": "object", "properties": []}},
+            "bad_request",
+            "'my.tool': not a JSON Schema",
+        ),
+        ({"parameters_schema": {"type": "string"}}, "bad_request", '"type": "object"'),
+        ({"parameters_schema": {}}, "bad_request", '"type": "object"'),
+        ({"parameters_schema": True}, "bad_request", '"type": "object"'),
     ],
 )
 def test_a_tool_that_could_never_run_is_refused_at_once(fields: dict[str, Any], code: str, said: str) -> None:
