@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from hearthnet.config import Home
 from hearthnet.errors import NOT_RUNNING, HearthNetError
+from hearthnet.home import Home
 
 _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 

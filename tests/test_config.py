@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.config import DEFAULT_CONFIG, Config, Home, ModelConfig, line_of, load_config, parse_config
+from hearthnet.config import DEFAULT_CONFIG, Config, ModelConfig, line_of, load_config, parse_config
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 
 FILE = Path("hearthnet.toml")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServerState, read_node_state, running_pid
 from hearthnet.up.files import make_folder
 from hearthnet.up.lock import home_lock

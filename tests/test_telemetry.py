@@ -11,8 +11,9 @@ import pytest
 
 from hearthnet import telemetry
 from hearthnet.bus.trace import Traces
-from hearthnet.config import Home, TelemetryConfig
+from hearthnet.config import TelemetryConfig
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.telemetry.entry import Entry
 from hearthnet.telemetry.exporter import FLUSH_SECONDS, Exporter
 from hearthnet.telemetry.settings import Settings, settings

@@ -15,8 +15,8 @@ from hearthnet.bus.blob_entry import Entry, Hold, Notes, joined_holds, meta_subj
 from hearthnet.bus.blob_link import BlobLink, Moved
 from hearthnet.bus.blob_reader import Blob, open_blob
 from hearthnet.bus.blob_writer import Writer
-from hearthnet.config import ROOM_BYTES, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import ROOM_BYTES, Home
 from hearthnet.ids import new_ulid
 from hearthnet.times import now_ms
 from hearthnet.wire.blob import CHUNK_BYTES, Cutter, is_cid, manifest_of

@@ -17,9 +17,9 @@ from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.streamcall import StreamCall
 from hearthnet.bus.watch import OfferWatch
-from hearthnet.config import Home
 from hearthnet.contracts import Contract, contracts
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.trust.approval import Approval
 from hearthnet.trust.grant import Grant

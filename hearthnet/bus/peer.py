@@ -14,8 +14,8 @@ from hearthnet.bus.packer import Packer
 from hearthnet.bus.proved import Proved
 from hearthnet.bus.replies import Replies
 from hearthnet.bus.trace import Traces
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
 from hearthnet.trust.authority import Standing

@@ -15,7 +15,7 @@ from hearthnet.bus.blob_link import BlobLink
 from hearthnet.bus.blobs import Blobs
 from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.store_link import StoreLink
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 from hearthnet.cli.options import frames_option, home_option, settings_of
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 
 @click.command("ask")

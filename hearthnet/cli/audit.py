@@ -13,7 +13,7 @@ from hearthnet.cli.text import counted, one_line
 
 if TYPE_CHECKING:
     from hearthnet.cli.audit_trail import Call, Verdict
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.trust.roster import Roster
 
 _HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")

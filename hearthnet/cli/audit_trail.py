@@ -21,8 +21,8 @@ from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.cli.text import one_line
 from hearthnet.cli.who import roster_of
-from hearthnet.config import Home
 from hearthnet.errors import OTHER, HearthNetError
+from hearthnet.home import Home
 from hearthnet.service.audit import AuditLog
 from hearthnet.times import now_ms
 from hearthnet.trust import audit

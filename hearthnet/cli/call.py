@@ -14,8 +14,8 @@ from hearthnet.cli.text import as_json, many_lines, one_line
 
 if TYPE_CHECKING:
     from hearthnet.bus import Reply, StreamFrame
-    from hearthnet.config import Home
     from hearthnet.contracts import Contract
+    from hearthnet.home import Home
 
 
 @click.command("call")

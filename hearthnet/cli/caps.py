@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hearthnet.bus import OfferView
-    from hearthnet.config import Home
     from hearthnet.contracts import Contract
+    from hearthnet.home import Home
 
 _HEADINGS = ("capability", "node", "service", "busy", "offers")
 _VALUE_WIDTH = 60

@@ -13,7 +13,8 @@ from hearthnet.errors import HearthNetError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hearthnet.config import Home, ModelConfig
+    from hearthnet.config import ModelConfig
+    from hearthnet.home import Home
 
 CHECK: Final = "llm.models.check@1.0"
 RELOAD: Final = "llm.models.reload@1.0"

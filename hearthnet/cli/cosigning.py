@@ -20,7 +20,7 @@ from hearthnet.trust import community, cosign
 from hearthnet.trust.cosign import Proposal
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _TEXT_BYTES: Final = 16_384
 

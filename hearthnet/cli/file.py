@@ -14,7 +14,7 @@ from hearthnet.cli.options import home_option, json_option
 if TYPE_CHECKING:
     from hearthnet.bus import Bus
     from hearthnet.bus.content import Done
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _node_option = click.option("--node", metavar="ID", help="Full id of the node to ask. See: hearthnet members")
 

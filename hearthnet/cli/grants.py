@@ -14,7 +14,7 @@ from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.bus import Bus
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.tools.grants import Entry
     from hearthnet.tools.toolbox import BoundTool
 

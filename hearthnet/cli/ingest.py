@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hearthnet.bus import Bus, OfferView
     from hearthnet.bus.store import Store
     from hearthnet.cli.text_files import TextFile
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
 _READ_ONLY: Final = "system"

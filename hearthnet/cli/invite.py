@@ -14,7 +14,7 @@ from hearthnet.cli.text import counted, one_line
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.trust.invite import InviteText
     from hearthnet.trust.roster import Invite, Roster
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.cli.who import roster_of
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.service.stored import Room
 from hearthnet.tools.desk import RunDesk

@@ -19,7 +19,7 @@ from hearthnet.cli.suggest import unknown
 from hearthnet.cli.text import many_lines
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _POLL_SECONDS: Final = 0.2
 _ROTATED: Final = (".2", ".1", "")

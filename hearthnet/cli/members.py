@@ -12,7 +12,7 @@ from hearthnet.cli.options import home_option, json_option
 from hearthnet.cli.text import counted, one_line
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.trust.roster import Roster
 
 _HEADINGS: Final = ("name", "id", "level", "since", "")

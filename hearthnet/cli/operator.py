@@ -11,7 +11,7 @@ from hearthnet.cli.options import home_option, json_option
 from hearthnet.cli.text import one_line
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.up.operators import Operator
 
 _HEADINGS: Final = ("name", "login", "seed")

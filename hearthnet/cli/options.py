@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Settings:
 
 def home_at(path: Path | None) -> Home:
     """The data folder that the option `--home` means, HEARTHNET_HOME where it is not given."""
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
     return Home.resolve(path)
 

@@ -18,8 +18,8 @@ from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
 from hearthnet.cli.text import one_line
-from hearthnet.config import Home
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
+from hearthnet.home import Home
 from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook

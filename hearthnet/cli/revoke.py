@@ -9,7 +9,7 @@ import click
 from hearthnet.cli.options import home_option, json_option
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
 

@@ -11,8 +11,8 @@ from hearthnet.cli import terminal, yes
 from hearthnet.cli.kept import desk_of
 from hearthnet.cli.moments import moment
 from hearthnet.cli.text import as_json, counted, one_line, shorten
-from hearthnet.config import Home
 from hearthnet.errors import OK, REFUSED, HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.tools.decision import SignedDecision, Taken
 from hearthnet.tools.desk import RunDesk, RunPage, status_of

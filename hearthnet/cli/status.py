@@ -14,7 +14,7 @@ from hearthnet.cli.options import home_option, json_option
 from hearthnet.cli.text import duration, one_line, size
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.node_state import NodeState, ServiceState
 
 _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")

@@ -15,7 +15,7 @@ from hearthnet.cli.text import as_json, one_line
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.trust.token import Claims
 
 _DAY: Final = 86_400

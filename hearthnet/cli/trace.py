@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hearthnet.cli.traces import Place, Step
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 _HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
 _TREE: Final = ("after", "process", "step", "with", "took", "outcome", "in", "out")

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from hearthnet.bus import Bus
 from hearthnet.bus.trace import UNTRACED
 from hearthnet.cli import terminal
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import presence
 
 MOST: Final = 1000

@@ -10,7 +10,7 @@ import click
 from hearthnet.cli.options import home_option
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
 
 
 @click.command("up")

@@ -15,7 +15,7 @@ from hearthnet.cli.text import one_line, shorten
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.config import Home
+    from hearthnet.home import Home
     from hearthnet.trust.roster import Roster
 
 NAME_WIDTH: Final = 40

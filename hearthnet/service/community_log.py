@@ -22,8 +22,8 @@ from hearthnet import ids
 from hearthnet.bus.event_frames import Heads
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import stored
 from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms

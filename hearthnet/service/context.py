@@ -6,7 +6,8 @@ import asyncio
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.config import Config, Home
+from hearthnet.config import Config
+from hearthnet.home import Home
 from hearthnet.service.budget import Budget
 from hearthnet.service.community_log import Memory
 from hearthnet.service.records import Records

@@ -18,8 +18,8 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus.store import Store
 from hearthnet.canonical import read_json
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import stored
 from hearthnet.service.call import Call
 from hearthnet.service.stored import ANSWER_SECONDS, Message, Room, Taken, Unanswered

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hearthnet.config import Home
+from hearthnet.home import Home
 
 _ROOM: Final = 128
 """Bytes of the file, which is written over in one piece."""

@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.store import Store
 from hearthnet.canonical import digest
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.service import presence
 from hearthnet.service.audit import AuditLog

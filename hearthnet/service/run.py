@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import Home, load_config
+from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.service.base import GROUP, Service
 from hearthnet.service.context import NodeContext

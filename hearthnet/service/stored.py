@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.bus.store import Store
-from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import FULL_BYTES, ROOM_BYTES, Home
 
 if TYPE_CHECKING:
     from nats.js.api import PubAck

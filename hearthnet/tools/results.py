@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from hearthnet.bus.blob_entry import Hold
 from hearthnet.bus.blobs import Blobs
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import contextlib
 import math
 from typing import Final, Literal
 
-from hearthnet.config import FULL_BYTES, ROOM_BYTES, Home
+from hearthnet.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.up.files import write_whole
 
 SPARE_BYTES: Final = 64 * 1024

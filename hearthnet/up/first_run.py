@@ -13,8 +13,9 @@ from pathlib import Path
 
 from hearthnet import ids
 from hearthnet.bus import keyring
-from hearthnet.config import DEFAULT_CONFIG, Config, Home, load_config
+from hearthnet.config import DEFAULT_CONFIG, Config, load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import roster as rosters
 from hearthnet.trust.keys import Identity

@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 
 from hearthnet import ids
 from hearthnet.bus import keyring
-from hearthnet.config import Config, Home
+from hearthnet.config import Config
 from hearthnet.errors import OTHER, HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import invite as invites
 from hearthnet.trust import roster as rosters

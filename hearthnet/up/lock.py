@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from hearthnet.config import Home
 from hearthnet.errors import OTHER, HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import running_pid
 from hearthnet.up.files import file_errors
 

@@ -14,8 +14,8 @@ from hearthnet import ids
 from hearthnet.bus import Bus
 from hearthnet.bus.link import Link
 from hearthnet.bus.peer import Peer
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import invite as invites
 from hearthnet.trust import roster as rosters

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hearthnet import telemetry
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.up.first_run import make_folders, prepare
 from hearthnet.up.lock import home_lock
 from hearthnet.up.log_file import LogFile, LogHandler

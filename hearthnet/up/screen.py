@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hearthnet import ids
-from hearthnet.config import HOME_VARIABLE, Home
+from hearthnet.home import HOME_VARIABLE, Home
 from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.up.program import program
 

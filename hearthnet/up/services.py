@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Final
 
-from hearthnet.config import Config, Home
+from hearthnet.config import Config
+from hearthnet.home import Home
 from hearthnet.service.base import GROUP
 
 _RUNNER: Final = "hearthnet.service.run"

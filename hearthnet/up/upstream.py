@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.trust.keys import Login
 from hearthnet.up import address
 from hearthnet.up.files import file_errors, write_whole

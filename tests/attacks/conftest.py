@@ -12,7 +12,7 @@ import pytest_asyncio
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.keyring import load_identity, load_roster
 from hearthnet.bus.registry import OfferView
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.trust.keys import Identity
 from tests.attacks.attacker import LIST, Attacker, Raw
 from tests.helpers.neighbourhood import Neighbourhood, settle_in

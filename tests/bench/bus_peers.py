@@ -87,7 +87,8 @@ class BenchService(Service):
 async def host(service: Service, address: str, until: Awaitable[None]) -> None:
     """Hosts `service` at the node of `HOME=URL`."""
     from hearthnet.bus.bus import Bus
-    from hearthnet.config import Home, load_config
+    from hearthnet.config import load_config
+    from hearthnet.home import Home
     from hearthnet.service import NodeContext
     from hearthnet.service.host import Host
     from hearthnet.service.status import Status

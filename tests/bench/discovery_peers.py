@@ -19,7 +19,7 @@ import msgspec
 
 from hearthnet.bus.bus import Bus, find_contract
 from hearthnet.bus.watch import OfferWatch
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.service import Offer
 from hearthnet.service.announcer import Announcer
 from hearthnet.service.hosted import Hosted

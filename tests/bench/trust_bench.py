@@ -11,7 +11,8 @@ import msgspec
 from hearthnet import ids
 from hearthnet.bus.link import Link
 from hearthnet.bus.peer import Peer
-from hearthnet.config import Home, LimitsConfig
+from hearthnet.config import LimitsConfig
+from hearthnet.home import Home
 from hearthnet.service import admission
 from hearthnet.service.capability import endpoints
 from hearthnet.service.hosted import Hosted, Offered

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import Config, Home
+from hearthnet.config import Config
+from hearthnet.home import Home
 from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status

@@ -24,8 +24,8 @@ from hearthnet.bus.blob_writer import Writer
 from hearthnet.bus.blobs import Blobs
 from hearthnet.bus.store import Store
 from hearthnet.canonical import content_hash
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.ids import new_ulid
 from hearthnet.wire.blob import CHUNK_BYTES, LARGEST_BYTES, manifest_of
 from tests.helpers.mesh import Mesh

@@ -139,7 +139,8 @@ _HOST = """
 import asyncio, sys
 from pathlib import Path
 from hearthnet.bus.bus import Bus
-from hearthnet.config import Config, Home
+from hearthnet.config import Config
+from hearthnet.home import Home
 from hearthnet.service import hosted
 from hearthnet.service.context import NodeContext
 from hearthnet.service.host import Host

@@ -12,8 +12,8 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.calls import Calls

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hearthnet import ids
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.service.call import Call
 from hearthnet.service.events import EventLog
 from hearthnet.service.records import Records

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hearthnet.cli import model_settings
-from hearthnet.config import Home, ModelConfig, load_config
+from hearthnet.config import ModelConfig, load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from tests.cli.conftest import Here
 from tests.helpers.scripted_model import NAME, Say, ScriptedModel
 from tests.helpers.shell import Shell

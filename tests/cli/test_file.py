@@ -15,7 +15,7 @@ import pytest
 
 from hearthnet.bus.blob_entry import CHUNKS
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.wire.blob import CHUNK_BYTES, hash_of, manifest_of
 from tests.helpers.shell import Shell

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hearthnet.cli import grants
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.tools.grants import GrantBook
 from tests.cli.conftest import Here, Village

@@ -19,8 +19,8 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus.keyring import load_identity
 from hearthnet.cli.run import run
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.trust import invite as invites
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hearthnet.bus import keyring
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import acts
 from hearthnet.trust import roster as rosters

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hearthnet.bus import keyring
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.trust import roster as rosters
 from hearthnet.up import first_run
 from tests.helpers.members import take_in

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.run import serve
 from hearthnet.service.status import Status

@@ -14,7 +14,7 @@ from typing import Any
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.types import Approve, Decision, Pending

@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import msgspec
 
 from hearthnet import ids
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.run import serve
 from hearthnet.service.status import Status

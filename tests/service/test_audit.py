@@ -10,8 +10,8 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus.store import Store
 from hearthnet.canonical import digest
-from hearthnet.config import FULL_BYTES, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import FULL_BYTES, Home
 from hearthnet.service import Call, presence
 from hearthnet.service.audit import AuditLog
 from hearthnet.service.presence import Presence

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hearthnet.config import FULL_BYTES, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import FULL_BYTES, Home
 from hearthnet.service import effects as effects_module
 from hearthnet.service.claims import Claims, key
 from hearthnet.service.effects import Effect, Effects

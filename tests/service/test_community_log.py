@@ -13,8 +13,8 @@ from hearthnet.bus import event_frames
 from hearthnet.bus.event_frames import HEADS, LOG
 from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.membership import Membership
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service.community_log import CommunityLog, Memory
 from hearthnet.times import now_ms
 from hearthnet.trust import acts, revocation, signed

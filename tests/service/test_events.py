@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hearthnet import ids
-from hearthnet.config import FULL_BYTES, Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import FULL_BYTES, Home
 from hearthnet.service import Call, Reply, capability
 from hearthnet.service.events import EventLog
 from tests.helpers.mesh import Mesh

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.config import Home
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.service.capability import endpoints
 from hearthnet.service.hosted import Hosted

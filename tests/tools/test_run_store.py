@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from hearthnet import ids
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service.audit import AuditLog
 from hearthnet.service.stored import Room
 from hearthnet.tools import run_stream

@@ -16,8 +16,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServiceState, read_node_state
 from hearthnet.up.first_run import Prepared, make_folders, prepare
 from tests.helpers.processes import child_environment, processes_of

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from hearthnet.bus.keyring import load_identity
-from hearthnet.config import Home
+from hearthnet.home import Home
 from hearthnet.trust.keys import Identity, Login
 from hearthnet.up import first_run
 from hearthnet.up.door import Admitted

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.ids import new_ulid
 from hearthnet.times import now_ms
 from hearthnet.trust import acts

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hearthnet import ids
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import acts
 from hearthnet.trust import invite as invites

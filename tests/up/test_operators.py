@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from nats import errors
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.trust.keys import Login
 from hearthnet.up import operators
 from hearthnet.up.leaf import linked

@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.config import Config, Home, ServicesConfig
+from hearthnet.config import Config, ServicesConfig
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.trust.keys import Identity
 from hearthnet.up import child as children

@@ -16,8 +16,8 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.ids import new_ulid
 from hearthnet.node_state import read_node_state
 from hearthnet.service import stored

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.up import address, certificate
 from hearthnet.up.address import Address
 from hearthnet.up.upstream import Upstream

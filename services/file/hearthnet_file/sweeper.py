@@ -16,8 +16,9 @@ from typing import Final
 
 from hearthnet.bus.blob_entry import CHUNKS, chunk_subject, index_subject, meta_subject
 from hearthnet.bus.blobs import Blobs, clear
-from hearthnet.config import ROOM_BYTES, FileConfig
+from hearthnet.config import FileConfig
 from hearthnet.errors import HearthNetError
+from hearthnet.home import ROOM_BYTES
 from hearthnet.times import now_ms
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.uploads import Uploads

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hearthnet.config import Home, LlmConfig, load_config
+from hearthnet.config import LlmConfig, load_config
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0

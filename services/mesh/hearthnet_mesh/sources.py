@@ -14,8 +14,8 @@ import msgspec
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.trace import UNTRACED
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import presence
 from hearthnet.times import now_ms
 from hearthnet_mesh.known import Snapshot

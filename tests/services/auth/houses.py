@@ -9,8 +9,8 @@ from typing import Any
 
 from hearthnet import ids
 from hearthnet.bus import Bus
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.trust import invite
 from hearthnet.trust.keys import Identity
 from hearthnet.up.newcomer import Newcomer

@@ -16,10 +16,10 @@ from hearthnet.bus.blobs import Blobs
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.content import Done, Options
 from hearthnet.canonical import content_hash
-from hearthnet.config import Home
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import unmet
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import Call, Reply, Stream, capability
 from hearthnet.times import now_ms
 from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of

@@ -13,8 +13,8 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.canonical import digest
-from hearthnet.config import Home
 from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
 from hearthnet.service import Call, Stream
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
