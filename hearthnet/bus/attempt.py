@@ -264,10 +264,11 @@ class Answer:
         self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
-        """The reply, or a sign of life."""
+        """The reply, or a sign of life, of the node that was asked; nothing that another says of it."""
+        if frame.header.sender != self._view.node:
+            return
         self._heard = self._loop.time()
-        from_it = frame.header.sender == self._view.node
-        if from_it and frame.header.kind == "reply" and not self._future.done():
+        if frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from hearthnet import ids
+from hearthnet.bus.attempt import Answer
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.peer import Peer
 from hearthnet.errors import HearthNetError
@@ -122,10 +123,16 @@ async def test_nobody_answers_for_another_member(mesh: Mesh) -> None:
             liar = Liar(guest.peer, bus.peer, call_id)
             await liar.say(liar.header("reply"), FALSE)
             await liar.say(liar.header("frame", seq=1, event="done"), DONE)
+            await liar.say(liar.header("frame", event="alive"), b"{}")
             await guest.peer.link.settle()
+            await bus.peer.link.settle()
 
         async def answer(call: Call[Any, Any]) -> None:
+            waiting = bus.peer.replies._waiting[call.id]
+            assert isinstance(waiting, Answer)
+            silent_at = waiting._silent_at()
             await lie(call.id)
+            assert waiting._silent_at() == silent_at
 
         async def talk(call: Call[Any, Any], stream: Stream) -> None:
             await lie(call.id)
