@@ -24,6 +24,7 @@ from hearthnet.service import claims as claimed
 from hearthnet.service import stored
 from hearthnet.service.rates import Rates
 from hearthnet.service.stored import Room
+from hearthnet.service.tasks import heeding_cancellation
 from hearthnet.times import steady_ms
 from hearthnet.trust.token import Claims
 
@@ -88,7 +89,8 @@ class Budget:
 
         store = await self._store()
         try:
-            ack = await store.js.publish(subject, timeout=_SECONDS, headers=_INCREMENT)
+            with heeding_cancellation():
+                ack = await store.js.publish(subject, timeout=_SECONDS, headers=_INCREMENT)
             return int(ack.val or "")
         except js_errors.APIError as error:
             raise stored.unwritable(error) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
 from hearthnet.home import FULL_BYTES, ROOM_BYTES, Home
+from hearthnet.service.tasks import heeding_cancellation
 
 if TYPE_CHECKING:
     from nats.js.api import PubAck
@@ -96,8 +97,9 @@ async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator
     from nats import errors
 
     try:
-        async with asyncio.timeout(seconds):
-            yield
+        with heeding_cancellation():
+            async with asyncio.timeout(seconds):
+                yield
     except (errors.Error, TimeoutError) as error:
         raise HearthNetError(
             "partition", f"{what} does not answer; try again with the same client_id"
@@ -114,9 +116,10 @@ async def write(
     from nats.js import errors as js_errors
 
     try:
-        return await store.js.publish(
-            subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
-        )
+        with heeding_cancellation():
+            return await store.js.publish(
+                subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
+            )
     except js_errors.APIError as error:
         if error.err_code in TAKEN:
             raise Taken from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine, Set
+from collections.abc import Coroutine, Iterator, Set
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
@@ -56,3 +57,19 @@ async def end(tasks: Set[asyncio.Task[None]]) -> None:
             task.cancel()
         await asyncio.wait(running, timeout=_AGAIN_SECONDS)
     _log.error("still running: %s", ", ".join(task.get_name() for task in tasks))
+
+
+@contextlib.contextmanager
+def heeding_cancellation() -> Iterator[None]:
+    """Around what may keep a cancellation to itself (see `end`): one that came meanwhile is raised afterwards.
+
+    Without it, a task that was cancelled while it waited for an answer that was just there goes on, and may
+    wait for ever for something else.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError

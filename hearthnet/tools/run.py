@@ -20,6 +20,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from hearthnet.errors import HearthNetError
+from hearthnet.service import tasks
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import (
@@ -308,10 +309,7 @@ class ToolRun:
                 task.cancel()
 
     async def _stop_all(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.end(set(self._tasks))
 
     async def _talk(self, request: AskModel) -> None:
         """One turn of the model, frame by frame; at most `_MOST_WAITING` frames wait for the loop."""

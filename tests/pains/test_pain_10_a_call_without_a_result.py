@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.state import Limits
 from hearthnet.tools.types import Approve, Deny
 from tests.helpers.mesh import Mesh
@@ -59,12 +60,41 @@ async def crash(scene: Scene) -> None:
     await scene.executor().resume(run.run, {"p": Approve()})
 
 
+async def stopped_as_it_is_saved(scene: Scene) -> None:
+    """The process that drives it is told to stop at the very moment at which the store has answered."""
+    store, drivers = await scene.mesh.store(), list[asyncio.Task[Any]]()
+    publish = store.js.publish
+
+    async def answered(*given: Any, **more: Any) -> Any:
+        """The answer, waited for as the NATS client does: whoever waits is cancelled as it comes."""
+        ack, answer = await publish(*given, **more), asyncio.get_running_loop().create_future()
+
+        def come() -> None:
+            answer.set_result(ack)
+            for driver in drivers:
+                driver.cancel()
+
+        asyncio.get_running_loop().call_soon(come)
+        return await asyncio.wait_for(answer, 30)
+
+    async with store:
+        scene.runs, kept = StoredRuns(store, scene.mesh.identity), scene.runs
+        store.js.publish = answered  # type: ignore[method-assign]
+        run = scene.executor().open_run(QUESTION, decide=lambda _pending: asyncio.Event().wait())  # type: ignore[arg-type,return-value]
+        driving = asyncio.create_task(run.drive())
+        drivers.append(driving)
+        await asyncio.wait([driving], timeout=30)
+        assert driving.cancelled(), "it heeds that it is to stop"
+        scene.runs = kept
+    await scene.executor().resume(run.run, {"p": Approve()})
+
+
 async def _waits(scene: Scene, run: str) -> bool:
     return any(one.run == run and one.pending for one in (await scene.desk.listing()).runs)
 
 
-@pytest.mark.req("PAIN-10", "TOOL-2", "RUN-9")
-@pytest.mark.parametrize("what", [deny, expire, cancel, new_message, crash])
+@pytest.mark.req("PAIN-10", "TOOL-2", "RUN-9", "RUN-14")
+@pytest.mark.parametrize("what", [deny, expire, cancel, new_message, crash, stopped_as_it_is_saved])
 async def test_the_next_request_pairs_every_call_with_a_result(mesh: Mesh, what: Any) -> None:
     async with acting(mesh, TURN, [says("Well.")], [says("Well, well.")]) as scene:
         await what(scene)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.service.capability import endpoints
 from hearthnet.service.hosted import Hosted
 from hearthnet.service.status import Status
-from hearthnet.service.tasks import TaskSet
+from hearthnet.service.tasks import TaskSet, heeding_cancellation
 from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
 
 
@@ -147,6 +148,48 @@ async def test_a_task_that_keeps_its_cancellation_to_itself_is_told_again() -> N
     await asyncio.wait_for(tasks.close(), 5)
     assert task.done()
     assert told == [True, True]
+
+
+@pytest.mark.req("SERVICE-5")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("failing", [False, True])
+async def test_a_cancellation_that_was_kept_back_is_raised_afterwards(failing: bool) -> None:
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        if failing:
+            raise ValueError("an answer all the same")
+        return "an answer"
+
+    async def work() -> str:
+        with heeding_cancellation():
+            answer = await deaf()
+        return answer
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+@pytest.mark.req("SERVICE-5")
+@pytest.mark.asyncio
+async def test_nothing_is_raised_for_what_was_heeded_before() -> None:
+    async def work() -> str:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.sleep(60)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        with heeding_cancellation():
+            return "an answer"
+
+    task = asyncio.create_task(work())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
+    assert await task == "an answer"
 
 
 class _Unknown:
