@@ -61,7 +61,7 @@ async def end(tasks: Set[asyncio.Task[None]]) -> None:
 
 @contextlib.contextmanager
 def heeding_cancellation() -> Iterator[None]:
-    """Around what may keep a cancellation to itself (see `end`): one that came meanwhile is raised afterwards.
+    """Around what may keep a cancellation to itself (see `end`): one that came is raised afterwards.
 
     Without it, a task that was cancelled while it waited for an answer that was just there goes on, and may
     wait for ever for something else.
