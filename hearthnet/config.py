@@ -149,6 +149,30 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total_hard: PerSecond = 1_000
 
 
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.:\[\]-]{1,255}")
+_NO_ORIGIN: Final = (
+    'origins are where other pages come from, as a browser writes it: "https://example.org", without a path'
+)
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[gateway]: where web pages and programs reach the mesh (docs/gateway.md).
+
+    `port` is tried first; in use, or 0, a free one is taken. `origins` are of pages from elsewhere that may
+    ask here, `names` what else this computer is called by those who come.
+    """
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8420
+    origins: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(_ORIGIN.fullmatch(origin) for origin in self.origins):
+            raise ValueError(_NO_ORIGIN)
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole of `hearthnet.toml`."""
 
@@ -159,6 +183,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     llm: LlmConfig = LlmConfig()
     file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()
+    gateway: GatewayConfig = GatewayConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
     @property
@@ -193,6 +218,18 @@ address = ""
 [services]
 # Which services run here. Left out: every service that is installed.
 # enabled = ["auth", "llm", "rag", "market", "mesh", "file"]
+
+[gateway]
+# The web page and the door for programs: HTTP, WebSocket, the OpenAI API, MCP. false: none of it.
+enabled = true
+# 127.0.0.1: only from this computer. Any other address is served with TLS only.
+host = "127.0.0.1"
+# If something else uses this port, a free one is taken and shown. 0: always take a free one.
+port = 8420
+# Pages from elsewhere that may ask here: ["https://example.org"].
+origins = []
+# What else this computer is called by those who come: ["kitchen.example"].
+names = []
 
 [telemetry]
 # Where traces and metrics go, by OTLP over HTTP: "http://127.0.0.1:4318". Empty: where the environment

@@ -49,6 +49,11 @@ class Home:
         return self.path / "grants.json"
 
     @property
+    def clients(self) -> Path:
+        """The folder of the gateway's clients, one file each (0600)."""
+        return self.path / "clients"
+
+    @property
     def keys(self) -> Path:
         """The folder of the private keys."""
         return self.path / "keys"
@@ -125,6 +130,11 @@ class Home:
     def state(self) -> Path:
         """The state of the running node (`hearthnet.node_state`)."""
         return self.run / "node.json"
+
+    @property
+    def links(self) -> Path:
+        """The folder of the gateway's one-time links, one file each (0600)."""
+        return self.run / "links"
 
 
 def _user_folder() -> str:

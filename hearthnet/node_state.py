@@ -42,7 +42,8 @@ class ServiceState(msgspec.Struct, frozen=True):
 
     `starting` until it says that it is ready; `waiting` after a crash, until its next start; `pid` is None
     while there is no process. `note` is one line for a person, `offers` are lines such as
-    `rag.query@1.0 corpus=system`, `since` is the Unix time in milliseconds at which `state` began.
+    `rag.query@1.0 corpus=system`, `since` is the Unix time in milliseconds at which `state` began. `address`
+    is the URL of the gateway, which is started and ended like a service; of services it is empty.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ServiceState(msgspec.Struct, frozen=True):
     note: str | None
     offers: tuple[str, ...]
     since: int
+    address: str = ""
 
 
 class NodeState(msgspec.Struct, frozen=True):

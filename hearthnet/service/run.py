@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import sys
-import threading
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -21,7 +19,7 @@ from hearthnet.node_state import read_node_state
 from hearthnet.service.base import GROUP, Service
 from hearthnet.service.context import NodeContext
 from hearthnet.service.host import Host
-from hearthnet.service.status import LIFELINE_VARIABLE, Status
+from hearthnet.service.status import Status, hold_lifeline
 
 DRAIN_SECONDS: Final = 2.5
 _log = logging.getLogger(__name__)
@@ -97,19 +95,6 @@ async def _refresh(service: Service, host: Host, status: Status) -> None:
     status.ready(host.offers, service.note)
 
 
-def _hold_lifeline() -> None:
-    """Ends this process at once when its supervisor is gone: the other end of the pipe closes with it."""
-    number = os.environ.pop(LIFELINE_VARIABLE, "")
-    if number.isdigit():
-        threading.Thread(target=_watch, args=(int(number),), name="lifeline", daemon=True).start()
-
-
-def _watch(descriptor: int) -> None:
-    while os.read(descriptor, 64):
-        pass
-    os._exit(1)
-
-
 async def _main(name: str, home: Home, status: Status) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -139,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    _hold_lifeline()
+    hold_lifeline()
     return asyncio.run(_main(options.name, Home.resolve(options.home), Status.inherited()))
 
 

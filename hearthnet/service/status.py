@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,19 @@ import msgspec
 STATUS_VARIABLE: Final = "HEARTHNET_STATUS_FD"
 LIFELINE_VARIABLE: Final = "HEARTHNET_LIFELINE_FD"
 _log = logging.getLogger(__name__)
+
+
+def hold_lifeline() -> None:
+    """Ends this process at once when its supervisor is gone: the other end of the pipe closes with it."""
+    number = os.environ.pop(LIFELINE_VARIABLE, "")
+    if number.isdigit():
+        threading.Thread(target=_watch, args=(int(number),), name="lifeline", daemon=True).start()
+
+
+def _watch(descriptor: int) -> None:
+    while os.read(descriptor, 64):
+        pass
+    os._exit(1)
 
 
 class Status:
@@ -30,9 +44,9 @@ class Status:
         """How far the start is."""
         self._write({"state": "starting", "stage": stage, "current": current, "total": total})
 
-    def ready(self, offers: list[str], note: str | None) -> None:
-        """Ready, with one line an offer; said again whenever they change."""
-        self._write({"state": "ready", "offers": offers, "note": note})
+    def ready(self, offers: list[str], note: str | None, address: str = "") -> None:
+        """Ready, with one line an offer; said again whenever they change. `address` is a URL for people."""
+        self._write({"state": "ready", "offers": offers, "note": note, "address": address})
 
     def failed(self, note: str) -> None:
         """The start failed, in one line."""

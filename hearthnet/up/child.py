@@ -73,7 +73,7 @@ class Child:
         """Ends the service, by force after `grace` seconds."""
         if self._process is not None:
             await self._process.stop(grace)
-        self._become("stopped", pid=None)
+        self._become("stopped", pid=None, address="")
 
     def kill(self) -> None:
         """Ends the service at once."""
@@ -116,7 +116,7 @@ class Child:
         elif status.state == "ready":
             self._failed_starts = 0
             self.stage = self.progress = ""
-            self._become("ready", offers=status.offers, note=status.note)
+            self._become("ready", offers=status.offers, note=status.note, address=status.address)
         else:
             self.stage, self.progress = status.stage, status.progress
             self._tell()
@@ -126,7 +126,7 @@ class Child:
             self._failed_starts += 1
         _log.warning("%s %s; next start in %.1f s", self.spec.name, end, delay)
         self.stage = self.progress = ""
-        self._become("waiting", pid=None, offers=(), note=end)
+        self._become("waiting", pid=None, offers=(), note=end, address="")
 
     def _become(self, state: Literal["starting", "ready", "waiting", "stopped"], **fields: object) -> None:
         since = self.state.since if state == self.state.state else now_ms()

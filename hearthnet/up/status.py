@@ -20,7 +20,7 @@ class Status(msgspec.Struct, frozen=True):
     """One line.
 
     `starting` with the stage and how far it is (`current` of `total`); `ready` with the offers, again when
-    they change; `failed` with the reason, just before the process ends.
+    they change, and the address of the gateway; `failed` with the reason, just before the process ends.
     """
 
     state: Literal["starting", "ready", "failed"]
@@ -29,6 +29,7 @@ class Status(msgspec.Struct, frozen=True):
     total: float | None = None
     offers: tuple[str, ...] = ()
     note: str | None = None
+    address: str = ""
 
     @property
     def progress(self) -> str:

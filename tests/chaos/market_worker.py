@@ -29,7 +29,7 @@ class _Telling(Status):
         super().__init__(None)
         self._line = line
 
-    def ready(self, offers: list[str], note: str | None) -> None:
+    def ready(self, offers: list[str], note: str | None, address: str = "") -> None:
         self._line.tell(ready=True)
 
 

@@ -1,0 +1,77 @@
+"""The gateway as one thing: what its parts share, and the application that they make together.
+
+A part is a module of this package with `routes(gateway)`; one that works in the background has
+`lifespan(gateway)` too, an async context manager that is open as long as the gateway is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from hearthnet.bus import Bus
+from hearthnet.config import Config
+from hearthnet.gateway.book import ClientBook
+from hearthnet.gateway.clients import Clients
+from hearthnet.gateway.errors import HANDLERS
+from hearthnet.gateway.guard import Guard
+from hearthnet.gateway.limits import Limits
+from hearthnet.gateway.links import LinkBook
+from hearthnet.home import Home
+
+PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
+"""The page is the last: it takes what no other part does."""
+_PACKAGE: Final = "hearthnet.gateway"
+
+
+@dataclass
+class Gateway:
+    """What the parts share. `url` is where the gateway listens, once it does."""
+
+    bus: Bus
+    home: Home
+    config: Config
+    clients: Clients
+    links: LinkBook
+    limits: Limits = field(default_factory=Limits)
+    url: str = ""
+    runs: Any = None
+
+    @classmethod
+    def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
+        """The gateway of the node in `home`, which speaks through `bus`."""
+        clients = Clients(bus.peer, ClientBook(home))
+        return cls(bus, home, config, clients, LinkBook(home))
+
+
+def build(gateway: Gateway) -> ASGIApp:
+    """The application: all parts behind one guard."""
+    routes: list[BaseRoute] = []
+    for part in parts():
+        routes.extend(part.routes(gateway))
+    return Guard(Starlette(routes=routes, exception_handlers=HANDLERS), gateway)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
+    """What works in the background for as long as the gateway is open; closed last opened first."""
+    async with contextlib.AsyncExitStack() as stack:
+        for part in parts():
+            if hasattr(part, "lifespan"):
+                await stack.enter_async_context(part.lifespan(gateway))
+        yield
+
+
+def parts() -> list[ModuleType]:
+    """The parts that there are, in the order in which their routes are asked."""
+    names = [f"{_PACKAGE}.{name}" for name in PARTS]
+    return [import_module(name) for name in names if find_spec(name) is not None]

@@ -1,0 +1,202 @@
+"""Who may come through the gateway: one file a client in the home, so that a removed one is gone at once.
+
+A secret is shown to its client once; the file has its hash only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
+from hearthnet.times import now_ms
+from hearthnet.trust.token import Scope
+from hearthnet.types import Count
+
+MOST_CLIENTS: Final = 500
+LIFE_MS: Final = 90 * 86_400_000
+SECRET_PREFIX: Final = "hnk_"
+_ID: Final = re.compile("[a-z0-9]{8}")
+_SECRET_BYTES: Final = 32
+_LONGEST_NAME: Final = 80
+_KEPT: Final = 256
+_NOT_KNOWN: Final = "this client is not known here; ask the owner of this node for a new link or key"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One client. `secret` is a hash; `scope` None stands for all that a guest may ever call.
+
+    `principal` is the guest's name at this node, `key` its own public key or empty; times are Unix ms.
+    """
+
+    id: str
+    name: str
+    secret: str
+    principal: str
+    key: str = ""
+    scope: Scope | None = None
+    made_by: Literal["link", "owner"] = "owner"
+    created_at: Count
+    expires_at: Count
+
+
+class ClientBook:
+    """The clients of the gateway of one home."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.clients
+        self._read: OrderedDict[str, tuple[tuple[int, int], Entry]] = OrderedDict()
+
+    def add(
+        self,
+        name: str,
+        principal: str,
+        *,
+        key: str = "",
+        scope: Scope | None = None,
+        made_by: Literal["link", "owner"] = "owner",
+        life_ms: int = LIFE_MS,
+    ) -> tuple[Entry, str]:
+        """A new client, and its secret (43 characters), which is nowhere else.
+
+        Raises `bad_request` for a name that cannot be shown or a key that is none, `capacity_exceeded` for
+        one client too many.
+        """
+        _check_name(name)
+        if key:
+            ids.public_key(key)
+        if len(self.ids()) >= MOST_CLIENTS:
+            raise HearthNetError(
+                "capacity_exceeded", f"there are {MOST_CLIENTS} clients; remove one: hearthnet clients"
+            )
+        now, secret = now_ms(), ids.b64(secrets.token_bytes(_SECRET_BYTES))
+        entry = Entry(
+            id=ids.new_instance(),
+            name=name,
+            secret=hash_of(secret),
+            principal=principal,
+            key=key,
+            scope=scope,
+            made_by=made_by,
+            created_at=now,
+            expires_at=now + life_ms,
+        )
+        self._write(entry)
+        return entry, secret
+
+    def find(self, client: str) -> Entry:
+        """The client of that id; `unauthorized` where there is none, or none any more."""
+        entry = self._load(client)
+        if entry is None:
+            raise HearthNetError("unauthorized", _NOT_KNOWN)
+        if entry.expires_at <= now_ms():
+            raise HearthNetError(
+                "token_expired", "this client's time is over; ask the owner of this node for a new link"
+            )
+        return entry
+
+    def prove(self, client: str, secret: str) -> Entry:
+        """The client whose id and secret these are; `unauthorized` says no more than that they are not."""
+        entry = self._load(client)
+        # An unknown id takes the same steps as a wrong secret.
+        known = entry.secret if entry is not None else hash_of("")
+        if not hmac.compare_digest(hash_of(secret), known) or entry is None:
+            raise HearthNetError("unauthorized", _NOT_KNOWN)
+        return self.find(client)
+
+    def remove(self, client: str) -> bool:
+        """Takes a client out; False where there was none."""
+        if not _ID.fullmatch(client):
+            return False
+        try:
+            self._file(client).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def entries(self) -> list[Entry]:
+        """All clients, the oldest first; those whose time is over too."""
+        found = [entry for entry in map(self._load, self.ids()) if entry is not None]
+        return sorted(found, key=lambda entry: (entry.created_at, entry.id))
+
+    def ids(self) -> list[str]:
+        """The ids of all clients."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return [name[:-5] for name in names if name.endswith(".json") and _ID.fullmatch(name[:-5])]
+
+    def _file(self, client: str) -> Path:
+        return self._folder / f"{client}.json"
+
+    def _load(self, client: str) -> Entry | None:
+        """What the client's file says now; None where there is none, or none that can be read."""
+        if not _ID.fullmatch(client):
+            return None
+        path = self._file(client)
+        try:
+            status = path.stat()
+            seen = (status.st_ino, status.st_mtime_ns)
+            known = self._read.get(client)
+            if known is not None and known[0] == seen:
+                return known[1]
+            entry = msgspec.json.decode(path.read_bytes(), type=Entry)
+        except (OSError, msgspec.DecodeError):
+            self._read.pop(client, None)
+            return None
+        if entry.id != client:
+            return None
+        self._read[client] = seen, entry
+        if len(self._read) > _KEPT:
+            self._read.popitem(last=False)
+        return entry
+
+    def _write(self, entry: Entry) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._file(entry.id)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(entry), indent=1) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a secret: it has 256 random bits, so no slow hash is needed."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def api_key(entry: Entry, secret: str) -> str:
+    """What the client shows as `Authorization: Bearer`."""
+    return f"{SECRET_PREFIX}{entry.id}_{secret}"
+
+
+def split_secret(text: str) -> tuple[str, str]:
+    """The id and the secret in `id_secret`; `unauthorized` where it has not that form."""
+    client, found, secret = text.partition("_")
+    if not found:
+        raise HearthNetError("unauthorized", _NOT_KNOWN)
+    return client, secret
+
+
+def _check_name(name: str) -> None:
+    if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name.strip()):
+        raise HearthNetError(
+            "bad_request", f"a client's name is 1 to {_LONGEST_NAME} characters that can be shown"
+        )

@@ -1,0 +1,206 @@
+"""Who is on the other end of a request, and with whose authority it goes on (docs/gateway.md, "Clients").
+
+    a client of the book    cookie `hearthnet_client`, or `Authorization: Bearer hnk_...`
+    a session from elsewhere `Authorization: Bearer hntoken://...`, made for this node as a gateway
+    an own key               a signed call with a grant or run token made for this node
+
+The gateway never acts with the node's bare key: what it calls, it calls under the client's token, and the
+providers check that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from hearthnet import ids
+from hearthnet.bus.peer import Peer
+from hearthnet.canonical import content_hash
+from hearthnet.contracts import contracts
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.book import SECRET_PREFIX, ClientBook, Entry, split_secret
+from hearthnet.gateway.envelope import check_envelope
+from hearthnet.times import now_ms
+from hearthnet.trust.roster import RANK
+from hearthnet.trust.token import SCHEME, Claims, Scope, check_use, mint
+from hearthnet.wire.replay import ReplayWindow
+
+TOKEN_SECONDS: Final = 3600
+_RENEW_MS: Final = 10 * 60_000
+_NOBODY: Final = (
+    "say who you are: open the link that `hearthnet link` prints, or send an Authorization header with a key "
+    "of `hearthnet clients add`"
+)
+
+
+class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """Who is on the other end of a request.
+
+    `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for an own key. `key` is
+    whose signature counts for approvals, empty where the gateway gives them. `expires_at` is in Unix ms.
+    `bearer` is the token that it showed, where it is not of the book; it belongs into no log and no answer.
+    """
+
+    id: str
+    name: str
+    principal: str
+    key: str
+    scope: Scope
+    expires_at: int
+    bearer: str = ""
+
+    def __repr__(self) -> str:
+        return f"Client({self.id}, {self.principal})"
+
+
+class Clients:
+    """Tells clients from strangers, and has tokens for them."""
+
+    def __init__(self, peer: Peer, book: ClientBook, clock: Callable[[], int] = now_ms) -> None:
+        self.book = book
+        self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
+        """Cookies do not know ports, and several nodes may run on one computer."""
+        self._peer = peer
+        self._clock = clock
+        self._seen = ReplayWindow()
+        self._minted: dict[str, tuple[Entry, str, int]] = {}
+        self.more_capabilities: Callable[[], Iterable[str]] = tuple
+        """What clients may call whose scope is everything, beside what there are contracts for."""
+
+    async def from_request(self, connection: HTTPConnection) -> Client:
+        """The client that sent a request, by its cookie or its Authorization header.
+
+        Raises `unauthorized`, `token_expired`, `token_revoked` and what else speaks against a token.
+        """
+        header = connection.headers.get("authorization", "")
+        if header:
+            kind, _, shown = header.partition(" ")
+            if kind.lower() != "bearer":
+                raise HearthNetError("unauthorized", "Authorization takes the form: Bearer KEY")
+            return self._from_bearer(shown.strip())
+        cookie = connection.cookies.get(self.cookie)
+        if not cookie:
+            raise HearthNetError("unauthorized", _NOBODY)
+        return self.of(self.book.prove(*split_secret(cookie)))
+
+    def from_envelope(self, envelope: Mapping[str, Any], client: Client | None) -> Client:
+        """The client that makes the call in `envelope`; `client` is who sent the request, None where it did
+        not say.
+
+        A client with a key has signed it, one without has not. Raises what `check_envelope` raises, and what
+        speaks against the token of an own key.
+        """
+        if client is None:
+            client = self._own_key(envelope)
+        if client.key:
+            check_envelope(envelope, client.key, self._peer.community, self._seen, self._clock())
+        elif "signature" in envelope or "from" in envelope:
+            raise HearthNetError("bad_request", "this client has no key, and its calls no signature")
+        return client
+
+    def of(self, entry: Entry) -> Client:
+        """The client that `entry` of the book stands for."""
+        return Client(
+            id=entry.id,
+            name=entry.name,
+            principal=f"{self._peer.node_id}/{entry.principal}",
+            key=entry.key,
+            scope=self.scope_of(entry),
+            expires_at=entry.expires_at,
+        )
+
+    def token(self, client: Client) -> str:
+        """The token under which calls for `client` are made, for five minutes at least where it is ours.
+
+        Raises `unauthorized` where the client was removed, `token_expired` where its time is over.
+        """
+        now = self._clock()
+        if client.bearer:
+            if client.expires_at <= now:
+                raise HearthNetError(
+                    "token_expired", "the token's life is over; ask its issuer for a new one"
+                )
+            return client.bearer
+        entry = self.book.find(client.id)
+        known, token, until = self._minted.get(client.id, (None, "", 0))
+        if known != entry or not 0 <= until - now - _RENEW_MS <= TOKEN_SECONDS * 1000:
+            token, until = self._mint(entry, now), now + TOKEN_SECONDS * 1000
+            self._minted[client.id] = entry, token, until
+        return token
+
+    def forget(self, client: str) -> None:
+        """Drops what is held of a client that was removed."""
+        self._minted.pop(client, None)
+
+    def scope_of(self, entry: Entry) -> Scope:
+        """What a client of the book may call now."""
+        return entry.scope or Scope((*everything(), *self.more_capabilities()))
+
+    def _mint(self, entry: Entry, now: int) -> str:
+        if len(self._minted) > 2 * len(self.book.ids()):
+            known = set(self.book.ids())
+            self._minted = {name: held for name, held in self._minted.items() if name in known}
+        return mint(
+            self._peer.identity,
+            subject=self._peer.node_id,
+            audience=self._peer.community,
+            scope=self.scope_of(entry),
+            now_ms=now,
+            ttl_seconds=TOKEN_SECONDS,
+            principal=entry.principal,
+            cnf=entry.key,
+        )
+
+    def _from_bearer(self, shown: str) -> Client:
+        if shown.startswith(SECRET_PREFIX):
+            return self.of(self.book.prove(*split_secret(shown.removeprefix(SECRET_PREFIX))))
+        if not shown.startswith(SCHEME):
+            raise HearthNetError("unauthorized", "this is no key and no token of HearthNet")
+        claims = self._proved(shown)
+        if claims.kind != "session":
+            raise HearthNetError("unauthorized", "this token counts only with a call that its key has signed")
+        key = claims.cnf.key if claims.cnf is not None else ""
+        return self._guest(shown, claims, f"{claims.iss}/{claims.principal}", key, claims.principal)
+
+    def _own_key(self, envelope: Mapping[str, Any]) -> Client:
+        """A member who calls with its own key; the token makes it ours to pass on."""
+        shown = envelope.get("token")
+        if not isinstance(shown, str) or not shown:
+            raise HearthNetError("unauthorized", _NOBODY)
+        claims = self._proved(shown)
+        if claims.kind == "session":
+            raise HearthNetError("unauthorized", "a session's token belongs into the Authorization header")
+        return self._guest(shown, claims, claims.iss, claims.iss, ids.short_id(claims.iss))
+
+    def _guest(self, shown: str, claims: Claims, principal: str, key: str, name: str) -> Client:
+        return Client(
+            id=content_hash(shown.encode("ascii"))[7:39],
+            name=name,
+            principal=principal,
+            key=key,
+            scope=claims.scope,
+            expires_at=claims.exp * 1000,
+            bearer=shown,
+        )
+
+    def _proved(self, shown: str) -> Claims:
+        """What a token says that holds now, made for this node; asked again by every provider."""
+        if not shown.isascii():
+            raise HearthNetError("bad_request", "the token is malformed")
+        claims, peer = self._peer.tokens.claims(shown), self._peer
+        check_use(claims, caller=peer.node_id, community=peer.community, now_ms=self._clock())
+        if peer.revocations.revoked(claims.iss, claims.jti):
+            raise HearthNetError("token_revoked", "the token was revoked")
+        issuer = peer.standing(claims.iss)
+        if issuer.revoked or RANK.get(issuer.level, 0) < RANK["member"]:
+            raise HearthNetError("unauthorized", "the token's issuer is no member of this community")
+        return claims
+
+
+def everything() -> tuple[str, ...]:
+    """What a guest may ever call: the capabilities that ask for a level, and not for the node itself."""
+    least = RANK["member"]
+    return tuple(dict.fromkeys(one.name for one in contracts() if RANK.get(one.trust_required, 0) >= least))

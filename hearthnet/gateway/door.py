@@ -1,0 +1,129 @@
+"""The door: is the gateway well, who am I, a session for a page that was opened by a one-time link."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hearthnet import __version__
+from hearthnet.canonical import read_json
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.clients import Client
+
+_LONGEST: Final = 200
+_Text = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+
+
+class _Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a page shows for its session: the code of the link, its own public key, its name."""
+
+    code: _Text
+    key: _Text = ""
+    name: _Text = "browser"
+
+
+_OPENING: Final = msgspec.json.Decoder(_Opening)
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """`/health`, `/v1/me`, `/v1/session`."""
+    door = _Door(gateway)
+    return [
+        Route("/health", door.health, methods=["GET"]),
+        Route("/v1/me", door.me, methods=["GET"]),
+        Route("/v1/session", door.open, methods=["POST"]),
+        Route("/v1/session", door.close, methods=["DELETE"]),
+    ]
+
+
+class _Door:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def health(self, _request: Request) -> Response:
+        """Whether the gateway reaches the bus; tells nothing of node or community."""
+        well = self._gateway.bus.peer.link.is_connected
+        return JSONResponse({"ok": well, "version": __version__}, 200 if well else 503)
+
+    async def me(self, request: Request) -> Response:
+        """Who the client is to us."""
+        return JSONResponse(self._page(await self._gateway.clients.from_request(request)))
+
+    async def open(self, request: Request) -> Response:
+        """Makes a client of whoever has the code of a link, from this computer alone."""
+        gateway, address = self._gateway, address_of(request)
+        if not is_loopback(address):
+            raise HearthNetError(
+                "unauthorized",
+                "a link opens on the node's own computer only; elsewhere use a key of: hearthnet clients add",
+            )
+        gateway.limits.may_try(address)
+        opening = read_json(await request.body(), _OPENING)
+        try:
+            link = gateway.links.use(opening.code)
+        except HearthNetError:
+            gateway.limits.tried_wrong(address)
+            raise
+        entry, secret = gateway.clients.book.add(
+            opening.name, link.principal, key=opening.key, made_by="link"
+        )
+        answer = JSONResponse(self._page(gateway.clients.of(entry)), 201)
+        answer.set_cookie(
+            gateway.clients.cookie,
+            f"{entry.id}_{secret}",
+            max_age=(entry.expires_at - now_ms()) // 1000,
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def close(self, request: Request) -> Response:
+        """Ends the client's own session: it is no client any more, here and everywhere."""
+        gateway = self._gateway
+        client = await gateway.clients.from_request(request)
+        if client.bearer:
+            raise HearthNetError(
+                "bad_request", "a token ends by its own time, or where its issuer revokes it"
+            )
+        gateway.clients.book.remove(client.id)
+        gateway.clients.forget(client.id)
+        answer = JSONResponse({"removed": client.id})
+        answer.delete_cookie(gateway.clients.cookie, httponly=True, samesite="strict")
+        return answer
+
+    def _page(self, client: Client) -> dict[str, Any]:
+        peer = self._gateway.bus.peer
+        return {
+            "node": peer.node_id,
+            "community": peer.community,
+            "id": client.id,
+            "name": client.name,
+            "principal": client.principal,
+            "key": client.key,
+            "scope": msgspec.to_builtins(client.scope),
+            "expires_at": client.expires_at,
+            "time": now_ms(),
+        }
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """The address that a connection comes from, empty where there is none."""
+    return connection.client.host if connection.client is not None else ""
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is this computer's own."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

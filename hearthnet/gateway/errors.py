@@ -1,0 +1,94 @@
+"""What a client hears of an error: one table from wire codes to HTTP, one form of the body."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+
+_log = logging.getLogger(__name__)
+
+STATUS: Final[dict[str, int]] = {
+    "bad_request": 400,
+    "schema_mismatch": 400,
+    "invalid_signature": 401,
+    "unauthorized": 401,
+    "token_invalid": 401,
+    "token_expired": 401,
+    "token_revoked": 401,
+    "revoked": 403,
+    "token_scope_insufficient": 403,
+    "federation_forbidden": 403,
+    "not_federated": 403,
+    "not_found": 404,
+    "thread_missing": 404,
+    "expired": 410,
+    "payload_too_large": 413,
+    "rate_limited": 429,
+    "internal_error": 500,
+    "not_implemented": 501,
+    "outcome_unknown": 502,
+    "e2e_session_missing": 502,
+    "e2e_decrypt_failed": 502,
+    "ratchet_out_of_order": 502,
+    "partition": 503,
+    "capacity_exceeded": 503,
+    "relay_unreachable": 503,
+    "dht_lookup_failed": 503,
+    "timeout": 504,
+}
+"""Total over the wire codes."""
+_CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
+
+
+def response(error: HearthNetError, status: int = 0) -> JSONResponse:
+    """The answer that tells a client of `error`."""
+    headers = {}
+    if error.retry_after_ms is not None:
+        headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
+    status = status or STATUS[error.code]
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(error.to_body(), status, headers)
+
+
+def known(error: Exception) -> HearthNetError:
+    """`error` as one of the family; what nobody foresaw is logged in full under an id, which is all that is
+    told of it.
+    """
+    if isinstance(error, HearthNetError):
+        return error
+    number = ids.new_ulid()
+    _log.error("error %s", number, exc_info=error)
+    return HearthNetError("internal_error", f"the gateway failed; its log has more under {number}")
+
+
+async def on_error(_connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """For what a handler raises."""
+    return response(known(error))
+
+
+async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """For what Starlette raises itself: a path or a method that there is not."""
+    status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
+    headers = getattr(error, "headers", None) or {}
+    said = f"{_phrase(status)}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
+    answer = response(HearthNetError(_CODES.get(status, "bad_request"), said), status)
+    answer.headers.update(headers)
+    return answer
+
+
+def _phrase(status: int) -> str:
+    return {404: "there is nothing here", 405: "this is not asked that way"}.get(
+        status, HTTPStatus(status).phrase.lower()
+    )
+
+
+HANDLERS: Final[dict[Any, Any]] = {HTTPException: on_http_error, HearthNetError: on_error}

@@ -1,0 +1,85 @@
+"""One-time links: a code that makes whoever opens it on this computer a client.
+
+Each is a file named by the hash of its code. Who removes the file has used the code, so it is used once,
+however many come at the same time and whatever crashes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.book import hash_of
+from hearthnet.home import Home
+from hearthnet.times import now_ms
+from hearthnet.types import Count
+
+LIFE_MS: Final = 600_000
+OWNER: Final = "owner"
+_FILE: Final = re.compile("[0-9a-f]{64}")
+_CODE_BYTES: Final = 24
+_NO_LINK: Final = "this link is not, or no longer, valid; print a new one with: hearthnet link"
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a code is good for: a client of the guest `principal`, until `expires_at` (Unix ms)."""
+
+    principal: str
+    expires_at: Count
+
+
+class LinkBook:
+    """The links of one home that were not used yet."""
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.links
+
+    def make(self, principal: str = OWNER, life_ms: int = LIFE_MS) -> str:
+        """A code (32 characters) that is good for one client, for ten minutes. Raises OSError."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.sweep()
+        code = ids.b64(secrets.token_bytes(_CODE_BYTES))
+        path = self._folder / hash_of(code)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(Link(principal, now_ms() + life_ms)))
+        return code
+
+    def use(self, code: str) -> Link:
+        """What the code is good for, from now on for nobody any more; `unauthorized` where it is none."""
+        path = self._folder / hash_of(code)
+        try:
+            link = msgspec.json.decode(path.read_bytes(), type=Link)
+            path.unlink()
+        except (OSError, msgspec.DecodeError) as error:
+            raise HearthNetError("unauthorized", _NO_LINK) from error
+        if link.expires_at <= now_ms():
+            raise HearthNetError("unauthorized", _NO_LINK)
+        return link
+
+    def sweep(self) -> None:
+        """Drops the links whose time is over, and what is none."""
+        for path in self._files():
+            try:
+                over = msgspec.json.decode(path.read_bytes(), type=Link).expires_at <= now_ms()
+            except (OSError, msgspec.DecodeError):
+                over = True
+            if over:
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        return [path for path in self._folder.iterdir() if _FILE.fullmatch(path.name)]
+
+
+def link(url: str, code: str) -> str:
+    """What a person opens. The code stands behind the #, which no browser sends to anybody."""
+    return f"{url}/#code={code}"

@@ -1,0 +1,124 @@
+"""The listening socket and uvicorn on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import uvicorn
+
+from hearthnet.config import GatewayConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.app import Gateway, build, lifespan
+
+GRACE_SECONDS: Final = 2
+"""So long requests may go on once the gateway ends; the supervisor waits for 3.2 s."""
+KEEP_ALIVE_SECONDS: Final = 15
+PING_SECONDS: Final = 30
+MOST_FRAME_BYTES: Final = 1_048_576
+_BACKLOG: Final = 512
+_log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def serving(gateway: Gateway) -> AsyncIterator[Gateway]:
+    """The gateway listening, with `url` set; ends in order.
+
+    Raises `bad_request` where it may not listen at the address of the settings.
+    """
+    with _listening(gateway.config.gateway) as listener:
+        gateway.url = _url(listener)
+        server = _Server(_settings(gateway))
+        async with lifespan(gateway):
+            task = asyncio.create_task(server.serve(sockets=[listener]), name="gateway")
+            try:
+                await _started(server, task)
+                yield gateway
+            finally:
+                server.should_exit = True
+                await asyncio.wait({task})
+        task.result()
+
+
+class _Server(uvicorn.Server):
+    """Signals are the process's own matter, or there are none."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing is captured."""
+        yield
+
+
+def _settings(gateway: Gateway) -> uvicorn.Config:
+    return uvicorn.Config(
+        build(gateway),
+        http="httptools",
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_max_size=MOST_FRAME_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,
+    )
+
+
+async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    while not server.started:
+        if task.done():
+            task.result()
+            raise HearthNetError("internal_error", "the gateway's server ended while it started")
+        await asyncio.sleep(0.005)
+
+
+@contextlib.contextmanager
+def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
+    """A socket at the address of the settings; at a free port where theirs is in use."""
+    host = settings.host
+    _check_host(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, settings.port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise _no_address(host, error) from error
+            _log.info("port %d is in use or not ours; a free one is taken", settings.port)
+            listener.bind((host, 0))
+        listener.listen(_BACKLOG)
+        yield listener
+
+
+def _check_host(host: str) -> None:
+    with contextlib.suppress(ValueError):
+        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return
+    raise HearthNetError(
+        "bad_request",
+        f"the gateway does not listen at {host!r} yet: [gateway] host is 127.0.0.1; others come through a "
+        "reverse proxy with TLS on this computer",
+    )
+
+
+def _no_address(host: str, error: OSError) -> HearthNetError:
+    reason = error.strerror or type(error).__name__
+    return HearthNetError(
+        "bad_request", f"the gateway cannot listen at {host!r}: {reason}; see [gateway] host"
+    )
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
