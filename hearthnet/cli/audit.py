@@ -119,7 +119,7 @@ def _show(calls: list[Call], roster: Roster) -> None:
                 str(call.began.sequence),
                 moment(call.began.time, now),
                 one_line(call.began.capability),
-                _named(call.began.principal, roster),
+                _named(call.began.principal or call.began.caller, roster),
                 call.consent,
                 call.outcome,
             )

@@ -45,18 +45,28 @@ _SHOWN: Final = (
     "use",
     "digest",
     "idempotency_key",
+    "rule",
+    "count",
 )
+_CALLS: Final = frozenset({"began", "refused"})
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call on record; `ended` is None where it has not ended."""
+    """One call on record; `ended` is None where it has not ended, and where its consent was refused."""
 
     began: Entry
     ended: Entry | None
 
     @property
+    def refused(self) -> bool:
+        """Whether this is no call but an approval or a grant that was none."""
+        return self.began.kind == "refused"
+
+    @property
     def consent(self) -> str:
         """What allowed it: the caller's own key, or who said yes how."""
+        if self.refused:
+            return "refused"
         if self.began.approval:
             return "approved"
         if self.began.grant:
@@ -65,7 +75,10 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """`done`, the code of its error, or `open`."""
+        """`done`, the code of its error, or `open`; of a refused consent which check it failed."""
+        if self.refused:
+            rule, count = self.began.rule, self.began.count
+            return f"{self.began.code}: {rule}" + (f" ({count} more)" if not self.began.call else "")
         return "open" if self.ended is None else self.ended.code or "done"
 
     def as_json(self) -> dict[str, Any]:
@@ -75,7 +88,8 @@ class Call(msgspec.Struct, frozen=True):
             "sequence": self.began.sequence,
             **{name: getattr(self.began, name) for name in _SHOWN},
             "ended_at": None if end is None else end.time,
-            "code": None if end is None else end.code,
+            "kind": "refused" if self.refused else "call",
+            "code": self.began.code if self.refused else None if end is None else end.code,
             "outcome": None if end is None else end.outcome,
         }
 
@@ -111,7 +125,7 @@ async def newest(home: Home, limit: int) -> list[Call]:
         while upto and len(began) < limit:
             after = max(0, upto - 2 * limit)
             entries = [audit.read(line) async for line in _lines(log, after, upto)]
-            began[:0] = [entry for entry in entries if entry.kind == "began"]
+            began[:0] = [entry for entry in entries if entry.kind in _CALLS]
             ends |= {entry.began: entry for entry in entries if entry.kind == "ended"}
             upto = after
     return [Call(entry, ends.get(entry.sequence)) for entry in began[-limit:]]

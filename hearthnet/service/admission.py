@@ -41,6 +41,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service.capability import Endpoint
 from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.peer_rates import OTHERS, PeerRates
+from hearthnet.service.refusals import ConsentRefused
 from hearthnet.times import now_ms, steady_ms
 from hearthnet.trust import approval as approvals
 from hearthnet.trust import grant as grants
@@ -208,6 +209,16 @@ def _consent(
             )
         return None, None
     call = _claimed(peer, header, contract, authority, body)
+    try:
+        return _named(peer, header, contract, call, body)
+    except HearthNetError as error:
+        raise ConsentRefused.of(error, call.arguments_digest) from error
+
+
+def _named(
+    peer: Peer, header: Header, contract: Contract, call: Claimed, body: dict[str, Any]
+) -> tuple[Approval | None, Grant | None]:
+    """The approval or the grant that the header names, which is for `call`."""
     if header.grant is None:
         approval = approvals.decode(header.approval)
         approvals.check_binding(approval, call)

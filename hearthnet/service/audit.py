@@ -24,6 +24,8 @@ STREAM: Final = "AUDIT"
 SUBJECT: Final = "au.entry"
 _WHAT: Final = "the audit log"
 _PAUSE_SECONDS: Final = 0.1
+_OWED: Final = frozenset({"ended", "decided"})
+"""What is written about something that was begun."""
 
 
 class AuditLog:
@@ -55,7 +57,7 @@ class AuditLog:
         from nats.js import api
 
         clock = asyncio.get_running_loop().time
-        await self._room.check(1.0 if entry.kind == "began" else BEGUN_SHARE)
+        await self._room.check(BEGUN_SHARE if entry.kind in _OWED else 1.0)
         while (left := until - clock()) > 0:
             place = self._place or await self._end(left)
             if since is not None:

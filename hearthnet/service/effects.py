@@ -25,6 +25,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service import claims
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.claims import Claims, Held
+from hearthnet.service.refusals import ConsentRefused
 from hearthnet.service.stored import ANSWER_SECONDS, BEGUN_SHARE
 from hearthnet.service.tasks import TaskSet
 from hearthnet.trust.audit import Entry
@@ -148,7 +149,9 @@ class Effects:
             held = await self._claims.look(key, call.allowed())
             if held is not None:
                 if held.record != wanted:
-                    raise HearthNetError("unauthorized", f"{what} was used before; ask the person again")
+                    message = f"{what} was used before; ask the person again"
+                    used = HearthNetError("unauthorized", message, details={"rule": "used"})
+                    raise ConsentRefused.of(used, call.arguments_digest)
                 return
             call.check_consent()
             if await self._claims.write(key, wanted, 0, call.allowed()) is not None:

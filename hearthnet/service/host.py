@@ -20,6 +20,7 @@ from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
 from hearthnet.service.peer_rates import PeerRates
+from hearthnet.service.refusals import ConsentRefused
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet, end
 from hearthnet.service.traced import Traced
@@ -162,6 +163,8 @@ class Host:
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
             running = Running(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
+            if isinstance(error, ConsentRefused):
+                self._records.refusals.take(frame.header, frame.evidence, error)
             if self._worth_telling(frame.header.sender, error, packed):
                 self._answers.start(self._refuse(frame, error, packed), "refusal")
         except Exception as error:
@@ -270,6 +273,7 @@ class Host:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self._told.clear()
+            self._records.refusals.tick()
             for running in list(self._running.values()):
                 self._look_after(running)
 

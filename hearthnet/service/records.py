@@ -32,6 +32,7 @@ from hearthnet.service.call import Call, Reply
 from hearthnet.service.claims import Claims
 from hearthnet.service.effects import Effects, Work
 from hearthnet.service.presence import Dead, Presence
+from hearthnet.service.refusals import Refusals
 from hearthnet.service.stored import Room
 from hearthnet.times import now_ms
 from hearthnet.trust import audit
@@ -64,6 +65,7 @@ class Records:
         self._presence: Presence | None = None
         self._open: set[str] = set()
         self._noting = asyncio.Lock()
+        self.refusals: Final = Refusals(peer, service, self._put)
 
     async def open(self, outcome: Outcome) -> None:
         """Shows that this process lives, and settles what dead ones of its service left open.
@@ -135,10 +137,14 @@ class Records:
 
     async def close(self) -> None:
         """Ends this process's part in them."""
+        await self.refusals.close()
         if self._opened is not None:
             await self._opened.effects.close()
         if self._presence is not None:
             self._presence.close(settled=not self._open)
+
+    async def _put(self, entry: Entry) -> int:
+        return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)
 
     async def _parts(self) -> _Parts:
         async with self._opening:

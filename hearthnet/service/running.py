@@ -21,6 +21,7 @@ from hearthnet.service.budget import Budget
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects import claimable
 from hearthnet.service.records import UNKNOWN, Records
+from hearthnet.service.refusals import ConsentRefused
 from hearthnet.service.stream import Stream
 from hearthnet.telemetry.entry import Entry
 from hearthnet.times import steady_ms
@@ -348,6 +349,8 @@ class Running:
         took_ns = time.perf_counter_ns() - self._started_ns
         self._admitted.endpoint.statistics.failed(took_ns, error.code)
         self.trace.code = self.trace.code or error.code
+        if isinstance(error, ConsentRefused):
+            self._records.refusals.take(self.header, self._evidence, error)
         await self._ended(error.code)
         try:
             await self._end(error)

@@ -1,0 +1,209 @@
+"""Approvals and standing grants that were refused, on record (pains.md 2; docs/decisions/0074).
+
+A yes that nobody gave to this call is worth an entry in the audit log: who sent it, about what, and which
+check it failed. A flood of them is not worth more than that, so that nobody can fill the log:
+
+    the first few of a caller             an entry each, at once
+    more of them in that minute           counted, and written at its end: one entry a check that failed
+    still more                            the same, after twice as long each time, up to an hour
+
+`Tally` is pure; `Refusals` writes what it says. Where the log takes nothing now, an entry is lost: the call
+was refused all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hearthnet.bus.peer import Peer
+from hearthnet.canonical import content_hash
+from hearthnet.errors import HearthNetError
+from hearthnet.service.tasks import TaskSet
+from hearthnet.times import now_ms, steady_ms
+from hearthnet.trust.audit import Entry
+from hearthnet.wire.header import Header
+
+WINDOW_MS: Final = 60_000
+LONGEST_MS: Final = 60 * 60_000
+SINGLE: Final = 8
+"""So many of one caller have an entry of their own."""
+MOST_CALLERS: Final = 512
+"""So many are told apart; those of all others are counted together."""
+_LONGEST_NAME: Final = 64
+_FAREWELL_SECONDS: Final = 2.0
+_log: Final = logging.getLogger(__name__)
+
+
+class ConsentRefused(HearthNetError):
+    """An approval or a standing grant that is none for the call that names it."""
+
+    arguments_digest = ""
+
+    @classmethod
+    def of(cls, error: HearthNetError, arguments_digest: str) -> ConsentRefused:
+        """The same error, as one about a consent to a call whose arguments have this digest."""
+        refused = cls(error.code, error.message, details=error.details)
+        refused.arguments_digest = arguments_digest
+        return refused
+
+    @property
+    def rule(self) -> str:
+        """Which check it failed: what it is for another of (trust/approval.py), else the wire code."""
+        return str(self.details.get("rule", self.code))
+
+
+class Key(NamedTuple):
+    """What is counted together."""
+
+    caller: str
+    rule: str
+    code: str
+
+
+OTHERS: Final = Key("", "others", "unauthorized")
+
+
+class _Window:
+    __slots__ = ("counts", "length", "single", "until")
+
+    def __init__(self, now: int) -> None:
+        self.length = WINDOW_MS
+        self.until = now + WINDOW_MS
+        self.single = SINGLE
+        self.counts: Counter[Key] = Counter()
+
+
+class Tally:
+    """How many were refused and have no entry yet. Times are ms of a clock that does not jump."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def take(self, key: Key, now: int) -> bool:
+        """Takes one more; whether it gets an entry of its own, else it is counted."""
+        if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
+            key = OTHERS
+        window = self._windows.get(key.caller)
+        if window is None:
+            window = self._windows[key.caller] = _Window(now)
+        if window.single and key != OTHERS:
+            window.single -= 1
+            return True
+        window.counts[key] += 1
+        return False
+
+    def due(self, now: int) -> list[tuple[Key, int]]:
+        """What has to be written now: how many more there were of each. Who stopped is forgotten."""
+        found: list[tuple[Key, int]] = []
+        for caller, window in list(self._windows.items()):
+            if now < window.until:
+                continue
+            if not window.counts:
+                del self._windows[caller]
+                continue
+            found += window.counts.items()
+            window.counts.clear()
+            window.length = min(2 * window.length, LONGEST_MS)
+            window.until = now + window.length
+        return found
+
+    def rest(self) -> list[tuple[Key, int]]:
+        """All that was counted and is not written yet; it is not counted any more."""
+        found = [each for window in self._windows.values() for each in window.counts.items()]
+        self._windows.clear()
+        return found
+
+
+class Refusals:
+    """The refused consents of one process."""
+
+    def __init__(self, peer: Peer, service: str, append: Callable[[Entry], Awaitable[Any]]) -> None:
+        """`append` puts an entry on record."""
+        self._peer = peer
+        self._service = service
+        self._append = append
+        self._tally = Tally()
+        self._tasks = TaskSet()
+
+    def take(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
+        """One more, in the call with this header; `evidence` is the caller's signed frame."""
+        key = Key(header.sender, error.rule, error.code)
+        if self._tally.take(key, steady_ms()):
+            self._write(self._first(header, evidence, key, error.arguments_digest))
+
+    def tick(self) -> None:
+        """Writes what is due; to be called about once a second."""
+        for key, count in self._tally.due(steady_ms()):
+            self._write(self._counted(key, count))
+
+    async def close(self) -> None:
+        """Writes what was counted, and ends."""
+        for key, count in self._tally.rest():
+            self._write(self._counted(key, count))
+        await self._tasks.finish(_FAREWELL_SECONDS)
+
+    def _write(self, entry: Entry) -> None:
+        self._tasks.start(self._put(entry), "refused consent")
+
+    async def _put(self, entry: Entry) -> None:
+        try:
+            await self._append(entry)
+        except HearthNetError as error:
+            _log.error("a refused consent (%s) is not on record: %s", entry.rule, error)
+
+    def _first(self, header: Header, evidence: bytes | None, key: Key, arguments_digest: str) -> Entry:
+        token, principal = self._on_behalf_of(header)
+        return self._entry(
+            key,
+            1,
+            call=header.id,
+            capability=header.capability,
+            principal=principal,
+            token=token,
+            run=header.run[:_LONGEST_NAME],
+            approval=_id_of(header.approval),
+            grant=_id_of(header.grant),
+            use=max(0, header.use),
+            digest=arguments_digest,
+            idempotency_key=header.idempotency_key[:_LONGEST_NAME],
+            frame=content_hash(evidence or b""),
+        )
+
+    def _on_behalf_of(self, header: Header) -> tuple[str, str]:
+        """The id of the call's token and whom it is for, as it says; the sender where there is none."""
+        if not header.token:
+            return "", header.sender
+        claims = self._peer.tokens.claims(header.token)
+        return claims.jti, f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+
+    def _counted(self, key: Key, count: int) -> Entry:
+        return self._entry(key, count, call="")
+
+    def _entry(self, key: Key, count: int, **fields: Any) -> Entry:
+        return Entry(
+            node=self._peer.node_id,
+            community=self._peer.community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            kind="refused",
+            instance=self._peer.instance,
+            service=self._service,
+            caller=key.caller,
+            code=key.code,
+            rule=key.rule,
+            count=count,
+            **fields,
+        )
+
+
+def _id_of(consent: Any) -> str:
+    """The id that a consent claims to have, as far as it is one."""
+    named = consent.get("id") if isinstance(consent, dict) else None
+    return named[:_LONGEST_NAME] if isinstance(named, str) else ""
