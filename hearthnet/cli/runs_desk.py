@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet import ids
 from hearthnet.cli import terminal, yes
 from hearthnet.cli.kept import desk_of
@@ -14,15 +12,16 @@ from hearthnet.cli.text import as_json, counted, one_line, shorten
 from hearthnet.errors import OK, REFUSED, HearthNetError
 from hearthnet.home import Home
 from hearthnet.times import now_ms
-from hearthnet.tools.decision import SignedDecision, Taken
+from hearthnet.tools import run_view
+from hearthnet.tools.decision import Taken
 from hearthnet.tools.desk import RunDesk, RunPage, status_of
 from hearthnet.tools.run_record import EffectRecord, RunRecord
 from hearthnet.tools.state import Phase
 from hearthnet.tools.types import Approve, Decision, Deny, Pending
-from hearthnet.trust.audit import Entry
 
-_HEADINGS: Final = ("run", "since", "state", "question")
+_HEADINGS: Final = ("run", "since", "for", "state", "question")
 _QUESTION: Final = 60
+_ALTERED: Final = "what is stored was changed; nothing of it is used"
 _VIA: Final = "hearthnet runs"
 
 
@@ -38,12 +37,10 @@ async def list_all(home: Home, *, json: bool) -> None:
         return
     now = now_ms()
     rows = [
-        (record.run, moment(record.started_at, now), _state(record, asked), _question(record))
+        (record.run, moment(record.started_at, now), _whom(record), _state(record, asked), _question(record))
         for record, asked in runs
     ]
-    rows += [
-        (run, "", "altered", "what is stored was changed; nothing of it is used") for run in listing.altered
-    ]
+    rows += [(run, "", "", "altered", _ALTERED) for run in listing.altered]
     if rows:
         terminal.table(_HEADINGS, rows)
     else:
@@ -56,12 +53,13 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
         page = await desk.page(run)
         asked = await desk.waiting(page.record)
     if json:
-        calls = [_call(effect, page) for effect in page.record.effects]
+        calls = run_view.calls(page, now_ms())
         terminal.json_page({**_listed(page.record, asked), "calls": calls})
         return
     now = now_ms()
     terminal.line(f"{_question(page.record)}")
-    terminal.line(f"{_state(page.record, asked)}; asked {moment(page.record.started_at, now)}")
+    when = moment(page.record.started_at, now)
+    terminal.line(f"{_state(page.record, asked)}; asked {when}{_for(page.record)}")
     for effect in page.record.effects:
         _show(effect, page, now)
 
@@ -119,7 +117,7 @@ async def _decide(desk: RunDesk, asked: Pending, decision: Decision, command: st
     )
     wanted = "denied" if isinstance(decision, Deny) else "approved"
     if json:
-        terminal.json_page({"repeated": taken.repeated, **_said(taken.said)})
+        terminal.json_page({"repeated": taken.repeated, **run_view.said(taken.said)})
     else:
         _tell(taken, asked.run)
     return OK if taken.said.word == wanted else REFUSED
@@ -145,12 +143,24 @@ def _state(record: RunRecord, asked: list[Pending]) -> str:
     return "decided, to be resumed" if record.state.phase is Phase.SUSPENDED else "under way"
 
 
+def _whom(record: RunRecord) -> str:
+    """Whose run it is: this node's own, or that of a client of its gateway."""
+    return "you" if record.principal == record.owner else _whose(record.principal)
+
+
+def _for(record: RunRecord) -> str:
+    return "" if record.principal == record.owner else f", for {_whose(record.principal)}"
+
+
+def _whose(principal: str) -> str:
+    """A principal for people: a short id, and the guest's name where it is one."""
+    node, _, guest = principal.partition("/")
+    return f"{one_line(guest)} of {ids.short_id(node)}" if guest else ids.short_id(node)
+
+
 def _question(record: RunRecord) -> str:
-    """The last thing that the user said."""
-    said = [message for message in record.state.messages if message.get("role") == "user"]
-    content = said[-1].get("content", "") if said else ""
-    text = content if isinstance(content, str) else as_json(content)
-    return shorten(one_line(text), _QUESTION)
+    """The last thing that the user said, on one line."""
+    return shorten(one_line(run_view.question(record)), _QUESTION)
 
 
 def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
@@ -160,10 +170,10 @@ def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
     if said is not None:
         reason = one_line(said.decision.reason) if isinstance(said.decision, Deny) else ""
         how = f"{one_line(said.via)}{': ' if reason else ''}{reason}"
-        terminal.line(f"  {said.word} {moment(said.time, now)} by {ids.short_id(said.by)}, {how}")
+        terminal.line(f"  {said.word} {moment(said.time, now)} by {_whose(said.by)}, {how}")
     if effect.grant:
         terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")
-    for entry in _executed(effect, page):
+    for entry in run_view.executed(effect, page):
         what = f"executed {entry.digest[:23]}" if entry.kind == "began" else f"result {entry.code or 'done'}"
         terminal.line(f"  {what} {moment(entry.time, now)}, entry {entry.sequence} of the audit log")
 
@@ -184,53 +194,8 @@ def _show_asked(asked: Pending) -> None:
     terminal.line(f"  digest {asked.arguments_digest[:23]}")
 
 
-def _executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
-    """What the audit log of this node says of the call itself."""
-    key = effect.asked.client_id
-    began = {entry.sequence for entry in page.log if entry.kind == "began" and entry.idempotency_key == key}
-    return [
-        entry
-        for entry in page.log
-        if entry.sequence in began or (entry.kind == "ended" and entry.began in began)
-    ]
-
-
 # --- as JSON
 
 
 def _listed(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
-    return {
-        "run": record.run,
-        "state": record.state.phase.value,
-        "question": _question(record),
-        "started_at": record.started_at,
-        "saved_at": record.saved_at,
-        "expires_at": record.expires_at,
-        "pending": msgspec.to_builtins(asked),
-    }
-
-
-def _call(effect: EffectRecord, page: RunPage) -> dict[str, Any]:
-    said = page.said.get(effect.asked.confirmation_id)
-    entries = _executed(effect, page)
-    began = next((entry for entry in entries if entry.kind == "began"), None)
-    ended = next((entry for entry in entries if entry.kind == "ended"), None)
-    return {
-        **msgspec.to_builtins(effect.asked),
-        "status": status_of(effect, said, now_ms()),
-        "proposed_at": effect.proposed_at,
-        "claimed_at": effect.claimed_at,
-        "ended_at": effect.ended_at,
-        "result": effect.result,
-        "grant": effect.grant,
-        "use": effect.use,
-        "decided": None if said is None else _said(said),
-        "executed": began and {"entry": began.sequence, "digest": began.digest},
-        "outcome": ended and {"entry": ended.sequence, "code": ended.code, "hash": ended.outcome},
-    }
-
-
-def _said(said: SignedDecision) -> dict[str, Any]:
-    fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
-    decision: dict[str, Any] = msgspec.to_builtins(said.decision)
-    return {"word": said.word, **decision, **{name: getattr(said, name) for name in fields}}
+    return {**run_view.summary(record, asked), "question": _question(record)}

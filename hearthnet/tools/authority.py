@@ -46,6 +46,14 @@ class Offers(Protocol):
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
+class CallAuthority(Protocol):
+    """Under which token a run's calls go out, and the yes that its effects carry."""
+
+    def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str: ...
+    def model_token(self) -> str: ...
+    async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval: ...
+
+
 _Alike = tuple[bytes, bool, bool]
 """What the tools of one token have in common: what they are fixed to, having effects, being composed."""
 
@@ -99,11 +107,11 @@ class RunAuthority:
         self._clock = clock
         self._tokens: dict[tuple[int, str], tuple[str, int]] = {}
 
-    def token(self, tool: BoundTool, holder: str = "") -> str:
+    def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
         """A run token for this tool: its capability, its bound params. Renewed before its time runs out.
 
         It is for the owner's own node, or for the node `holder`, which makes the tool's calls for it: that
-        one covers the tool's capabilities alone, for so many calls.
+        one covers the tool's capabilities alone, for so many calls. Every `approval` is by the same key.
         """
         number, scope = self._scopes.of(tool)
         holder = holder or self._identity.node_id
@@ -114,6 +122,10 @@ class RunAuthority:
             token = self._mint(scope, now, holder)
             self._tokens[number, holder] = token, now
         return token
+
+    def model_token(self) -> str:
+        """None: a question of the owner's is asked under the owner's own key."""
+        return ""
 
     def _mint(self, scope: Scope, now: int, holder: str) -> str:
         if holder != self._identity.node_id:
@@ -142,7 +154,7 @@ class RunAuthority:
                 community=self._community,
                 approver=node,
                 actor=actor or node,
-                provider=await self._provider(tool, bus),
+                provider=await provider_of(tool, bus),
                 capability=tool.capability,
                 arguments_digest=call.arguments_digest,
                 idempotency_key=call.client_id,
@@ -153,14 +165,18 @@ class RunAuthority:
             ),
         )
 
-    async def _provider(self, tool: BoundTool, bus: Offers) -> str:
-        """For which node the approval is: any for an effect on the community, else the only one there is."""
-        if tool.contract.effect_scope == "community":
-            return ANY_PROVIDER
-        nodes = sorted({view.node for view in await bus.offers(tool.capability)})
-        if len(nodes) != 1:
-            found = ", ".join(ids.short_id(node) for node in nodes) or "nobody"
-            raise HearthNetError(
-                "not_found", f"an approval of {tool.capability} is for one node; it is offered by: {found}"
-            )
-        return nodes[0]
+
+async def provider_of(tool: BoundTool, bus: Offers) -> str:
+    """For which node an approval is: any for an effect on the community, else the only one there is.
+
+    Raises `not_found` where the capability is offered by nobody, or by several nodes.
+    """
+    if tool.contract.effect_scope == "community":
+        return ANY_PROVIDER
+    nodes = sorted({view.node for view in await bus.offers(tool.capability)})
+    if len(nodes) != 1:
+        found = ", ".join(ids.short_id(node) for node in nodes) or "nobody"
+        raise HearthNetError(
+            "not_found", f"an approval of {tool.capability} is for one node; it is offered by: {found}"
+        )
+    return nodes[0]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts import Contract, contracts
 from hearthnet.tools.names import unknown_tool
 from hearthnet.tools.types import ToolDefinition
 
@@ -101,16 +101,36 @@ def builtin_tools(
     return [_tool(name, dict(fixed.get(name, {}))) for name in names]
 
 
+def capability_tool(identifier: str, bound_params: Mapping[str, Any] | None = None) -> ToolDefinition:
+    """A tool that is a capability, `name` or `name@major.minor`, under the name that was given without its
+    version; the values in `bound_params` are fixed.
+
+    Raises `not_found` and `schema_mismatch` for one that is unknown, `bad_request` for a param there is not.
+    """
+    name = identifier.partition("@")[0]
+    contract = contracts().find(identifier)
+    return _bound(name, contract.summary, contract, dict(bound_params or {}))
+
+
 def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
     recipe = _RECIPES.get(name)
     if recipe is None:
         raise unknown_tool(name, _RECIPES)
-    contract = contracts().get(recipe.capability)
+    return _bound(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
+
+
+def _bound(
+    name: str,
+    description: str,
+    contract: Contract,
+    bound: dict[str, Any],
+    hidden: frozenset[str] = frozenset(),
+) -> ToolDefinition:
     generated = frozenset({_GENERATED} if contract.idempotent == "client_id" else ())
     return ToolDefinition(
         name=name,
-        description=recipe.description,
-        parameters_schema=contract.tool_schema(bound, recipe.hidden - bound.keys() | generated),
+        description=description,
+        parameters_schema=contract.tool_schema(bound, hidden - bound.keys() | generated),
         bound_capability=contract.name,
         bound_version=(contract.major, contract.minor),
         side_effects=contract.side_effects,

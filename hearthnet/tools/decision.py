@@ -19,6 +19,7 @@ from hearthnet.tools.run_record import altered
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.types import Decision, Deny, Edit, Pending
 from hearthnet.trust import signed
+from hearthnet.trust.approval import Approval
 from hearthnet.trust.audit import Entry
 from hearthnet.trust.keys import Identity
 from hearthnet.types import Count
@@ -27,11 +28,11 @@ PURPOSE: Final = "run decision"
 
 
 class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One person's word about one call, signed by their node.
+    """One person's word about one call, signed by the node that keeps the run.
 
     `shown` is the digest of what they saw, `digest` that of what they allow: another one after an edit, none
-    after a no. `via` says how it was given, `time` when (milliseconds since the epoch), `since` how long the
-    audit log was then.
+    after a no. `by` is the principal who gave it, `via` says how, `time` when (milliseconds since the epoch),
+    `since` how long the audit log was then. `approval` is what they signed themselves, where they have a key.
     """
 
     run: str
@@ -47,6 +48,12 @@ class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
     time: Count
     since: Count
     v: int = 1
+    approval: Approval | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def signed_yes(self) -> Approval | None:
+        """The approval that came with it."""
+        return self.approval or None
 
     @property
     def word(self) -> str:
@@ -81,8 +88,10 @@ class Ballot:
         community: str,
         instance: str = "",
         clock: Callable[[], int] = now_ms,
+        by: str = "",
     ) -> None:
-        """`clock` gives milliseconds since the epoch."""
+        """`clock` gives milliseconds since the epoch; `by` is the principal who decides, else the node."""
+        self._by = by or identity.node_id
         self._store = store
         self._identity = identity
         self._community = community
@@ -94,8 +103,25 @@ class Ballot:
         data = await self._store.said(asked.run, asked.confirmation_id)
         return None if data is None else self._read(data, asked)
 
-    async def cast(self, asked: Pending, decision: Decision, via: str, digest: str) -> Taken:
+    async def approved(self, run: str, confirmation_id: str) -> Approval | None:
+        """The approval that came with the decision about a call of `run`; None where none did.
+
+        Raises `invalid_signature` where what is written there is not this node's.
+        """
+        data = await self._store.said(run, confirmation_id)
+        if data is None:
+            return None
+        said = self._proved(data, run)
+        if (said.run, said.confirmation_id) != (run, confirmation_id):
+            raise altered(run)
+        return said.signed_yes
+
+    async def cast(
+        self, asked: Pending, decision: Decision, via: str, digest: str, approval: Approval | None = None
+    ) -> Taken:
         """Decides about `asked`, allowing what has the digest `digest`; the first decision stands.
+
+        `approval` is the person's own signature, checked before.
 
         Returns when it is on record. Raises `expired` for a yes that comes too late, and writes nothing.
         """
@@ -114,10 +140,11 @@ class Ballot:
                 shown=asked.arguments_digest,
                 digest="" if isinstance(decision, Deny) else digest,
                 decision=decision,
-                by=self._identity.node_id,
+                by=self._by,
                 via=via,
                 time=now,
                 since=await self._store.place(),
+                approval=msgspec.UNSET if approval is None else approval,
             ),
             self._identity,
             PURPOSE,
@@ -140,9 +167,11 @@ class Ballot:
             call=said.confirmation_id,
             instance=self._instance,
             capability=said.capability,
-            caller=said.by,
+            caller=self._identity.node_id,
             principal=said.by,
             run=said.run,
+            approval="" if said.signed_yes is None else said.signed_yes.id,
+            via=said.via,
             digest=said.digest or said.shown,
             idempotency_key=said.client_id,
             code=said.word,
@@ -151,14 +180,18 @@ class Ballot:
         await self._store.note(entry, said.since)
 
     def _read(self, data: bytes, asked: Pending) -> SignedDecision:
+        said = self._proved(data, asked.run)
+        about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
+        if about != (said.run, said.confirmation_id, said.tool_call_id, said.capability, said.client_id):
+            raise altered(asked.run)
+        return said
+
+    def _proved(self, data: bytes, run: str) -> SignedDecision:
         try:
             said = read_json(data, _DECODER)
             signed.check(said, self._identity.node_id, PURPOSE)
         except HearthNetError as error:
-            raise altered(asked.run) from error
-        about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
-        if about != (said.run, said.confirmation_id, said.tool_call_id, said.capability, said.client_id):
-            raise altered(asked.run)
+            raise altered(run) from error
         return said
 
 

@@ -1,13 +1,19 @@
 """Saved runs from outside: listed, looked at, decided about, cancelled, by any process of their node.
 
 A decision passes a ladder, and the first check that fails is the answer: the run is known, the call is known,
-it was shown as it stands, it still waits. Nobody needs to drive the run for this, nor is who does hindered.
+the person's signature fits, it was shown as it stands, it still waits. Nobody needs to drive the run for
+this, nor is who does hindered.
+
+A run is its principal's: for every other client there is no such run. The node's owner sees all of them, and
+may say no to each call, but not yes for somebody who has a key (docs/decisions/0101).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
@@ -18,8 +24,9 @@ from hearthnet.tools.keeper import Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.run_record import EffectRecord, RunRecord, contracts_digest, unseal
 from hearthnet.tools.run_store import RunStore
-from hearthnet.tools.toolbox import Prepared, Toolbox
+from hearthnet.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.tools.types import Decision, Deny, Edit, Pending
+from hearthnet.trust.approval import Approval
 from hearthnet.trust.audit import Entry
 from hearthnet.trust.keys import Identity
 
@@ -48,6 +55,18 @@ class RunPage(NamedTuple):
     log: list[Entry]
 
 
+class ClientDesk(Protocol):
+    """Who decides, where it is not the node's owner: `key` is empty for a client whose gateway approves."""
+
+    @property
+    def principal(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+        """Raises unless `approval` is the client's signed yes to a call of `tool`, as `allowed` shows it."""
+
+
 class RunDesk:
     """The runs of one node."""
 
@@ -58,32 +77,36 @@ class RunDesk:
         community: str,
         instance: str = "",
         clock: Callable[[], int] = now_ms,
+        client: ClientDesk | None = None,
     ) -> None:
-        """`clock` gives milliseconds since the epoch."""
+        """The desk of the node's owner, or of one `client`; `clock` gives milliseconds since the epoch."""
         self.store: Final = store
-        self.ballot: Final = Ballot(store, identity, community, instance, clock)
+        self.ballot: Final = Ballot(
+            store, identity, community, instance, clock, by="" if client is None else client.principal
+        )
         self._identity = identity
+        self._client = client
         self._clock = clock
 
     async def load(self, run: str) -> Loaded:
         """The run; `not_found` where none is kept, `invalid_signature` where it was altered."""
         kept = await self.store.load(run) if ids.is_ulid(run) else None
         if kept is None:
-            raise HearthNetError(
-                "not_found",
-                f"there is no run {run[:40]!r} here; runs are kept for a day: hearthnet runs list",
-            )
-        return Loaded(unseal(kept.data, run, self._identity), kept.revision)
+            raise _no_run(run)
+        loaded = Loaded(unseal(kept.data, run, self._identity), kept.revision)
+        if self._client is not None and loaded.record.principal != self._client.principal:
+            raise _no_run(run)
+        return loaded
 
     async def listing(self) -> Listing:
-        """Every run that is kept."""
+        """Every run that is kept, or every one of the client's; what was altered only the owner is told."""
         runs, altered = [], []
         for run in reversed(await self.store.runs()):
             try:
                 runs.append((await self.load(run)).record)
             except HearthNetError as error:
                 if error.code == "invalid_signature":
-                    altered.append(run)
+                    altered += [run] * (self._client is None)
                 elif error.code != "not_found":
                     raise
         return Listing(runs, altered)
@@ -107,23 +130,29 @@ class RunDesk:
         return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
 
     async def decide(
-        self, run: str, call: str, decision: Decision, *, via: str, shown: str | None = None
+        self,
+        run: str,
+        call: str,
+        decision: Decision,
+        *,
+        via: str,
+        shown: str | None = None,
+        approval: Approval | None = None,
     ) -> Taken:
         """Decides about `call` (its tool call id or confirmation id), which was seen with the digest `shown`.
 
-        What was decided before stands and is returned, `repeated`. Raises `not_found` for a run or call there
-        is not, `unauthorized` where something else was shown than what waits, `expired` for a yes that comes
-        too late (a no is kept), `bad_request` for an edit that is not valid and a call that waits no more.
+        A client with a key gives the `approval` that it signed. What was decided before stands and is
+        returned, `repeated`. Raises `not_found` for a run or call there is not, `unauthorized` where
+        something else was shown than what waits, or a yes is not by the key that counts, `invalid_signature`
+        for an approval that was not signed so, `expired` for a yes that comes too late (a no is kept),
+        `bad_request` for an edit that is not valid and a call that waits no more.
         """
         record = (await self.load(run)).record
-        effect = record.effect(call)
-        if effect is None:
-            known = ", ".join(one.asked.tool_call_id for one in record.effects) or "none"
-            raise HearthNetError(
-                "not_found", f"the run {run} has no call {call[:40]!r} to decide about; it has: {known}"
-            )
+        effect = _effect(record, call)
         asked = effect.asked
         earlier = await self.ballot.find(asked)
+        if earlier is None or earlier.signed_yes != approval:
+            await self._check_key(record, asked, decision, approval)
         # An edit that was taken has another digest than what its author saw, and may be repeated.
         seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
         if shown is not None and shown not in seen:
@@ -137,7 +166,8 @@ class RunDesk:
             await self.store.tell(run)  # who decided may have died before saying so
             return Taken(earlier, True)
         self._check_waits(effect, decision)
-        taken = await self.ballot.cast(asked, decision, via, self._allowed(record, asked, decision))
+        allowed = _allowed(record, asked, decision).arguments_digest
+        taken = await self.ballot.cast(asked, decision, via, allowed, approval)
         await self.store.tell(run)
         return taken
 
@@ -151,14 +181,34 @@ class RunDesk:
             "bad_request", f"the call {effect.asked.tool_call_id} does not wait any more: {effect.status}"
         )
 
-    def _allowed(self, record: RunRecord, asked: Pending, decision: Decision) -> str:
-        """The digest of what `decision` allows to be sent."""
-        if not isinstance(decision, Edit):
-            return asked.arguments_digest
-        prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
-        if not isinstance(prepared, Prepared):
-            raise HearthNetError("bad_request", prepared)
-        return prepared.arguments_digest
+    async def _check_key(
+        self, record: RunRecord, asked: Pending, decision: Decision, approval: Approval | None
+    ) -> None:
+        """Raises unless a yes is given in the way in which it counts for this run."""
+        if isinstance(decision, Deny):
+            return
+        signs = "" if self._client is None else self._client.key
+        if record.key and not signs:
+            raise HearthNetError(
+                "unauthorized",
+                "this run is of somebody with a key of their own; only that key says yes, you may say no",
+                details={"rule": "own_key"},
+            )
+        if self._client is not None and signs:
+            allowed = _allowed(record, asked, decision)
+            await self._client.check(toolbox_of(record)[asked.name], allowed, approval, self._clock())
+        elif approval is not None:
+            raise HearthNetError("unauthorized", "whoever decides here has no key that signs approvals")
+
+    async def preview(self, run: str, call: str, arguments: dict[str, Any]) -> Pending:
+        """What would be sent, and its digest, if `call` were edited to `arguments`; nothing is decided.
+
+        Raises as `decide`.
+        """
+        record = (await self.load(run)).record
+        effect = _effect(record, call)
+        self._check_waits(effect, Edit(arguments))
+        return _allowed(record, effect.asked, Edit(arguments))
 
     async def cancel(self, run: str) -> RunRecord:
         """Ends the run, also where another process drives it; each open call gets a result that says so.
@@ -173,6 +223,39 @@ class RunDesk:
         await keeper.save()
         await keeper.tell()
         return keeper.record
+
+
+def _no_run(run: str) -> HearthNetError:
+    return HearthNetError(
+        "not_found", f"there is no run {run[:40]!r} here; runs are kept for a day: hearthnet runs list"
+    )
+
+
+def _effect(record: RunRecord, call: str) -> EffectRecord:
+    """The call that is meant; `not_found` where the run has none of that id."""
+    effect = record.effect(call)
+    if effect is None:
+        known = ", ".join(one.asked.tool_call_id for one in record.effects) or "none"
+        raise HearthNetError(
+            "not_found", f"the run {record.run} has no call {call[:40]!r} to decide about; it has: {known}"
+        )
+    return effect
+
+
+def _allowed(record: RunRecord, asked: Pending, decision: Decision) -> Pending:
+    """`asked` as `decision` allows it to be sent; `bad_request` for an edit that is not valid."""
+    if not isinstance(decision, Edit):
+        return asked
+    prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
+    if not isinstance(prepared, Prepared):
+        raise HearthNetError("bad_request", prepared)
+    return msgspec.structs.replace(
+        asked,
+        arguments=decision.arguments,
+        body=prepared.body,
+        arguments_digest=prepared.arguments_digest,
+        problem="",
+    )
 
 
 def toolbox_of(record: RunRecord) -> Toolbox:

@@ -13,7 +13,7 @@ from hearthnet.bus.calls import InDoubt
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools import derive
-from hearthnet.tools.authority import RunAuthority
+from hearthnet.tools.authority import CallAuthority
 from hearthnet.tools.drain import OnProgress, drain
 from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
 from hearthnet.tools.outcomes import LOST
@@ -22,7 +22,7 @@ from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
 from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.tools.transcript import json_text
 from hearthnet.tools.types import Pending
-from hearthnet.trust.approval import Approval
+from hearthnet.trust.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.grant import Grant
 
 ATTEMPTS_OF_EFFECTS: Final = 4
@@ -50,7 +50,7 @@ class Dispatcher:
         self,
         bus: BusPort,
         toolbox: Toolbox,
-        authority: RunAuthority,
+        authority: CallAuthority,
         run: str,
         clock: Clock,
         grants: GrantsPort | None = None,
@@ -63,6 +63,10 @@ class Dispatcher:
         self._clock = clock
         self._grants = grants
         self._results = results
+
+    def model_token(self) -> str:
+        """The token under which the model is asked, empty where the run is the node's own."""
+        return self._authority.model_token()
 
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
@@ -166,7 +170,12 @@ class Dispatcher:
         if not tool.contract.side_effects:
             return {}
         if not call.grant:
-            return {"approval": await self._authority.approve(tool, call, self._bus)}
+            approval = await self._authority.approve(tool, call, self._bus)
+            # What is approved for one node goes to that one.
+            return {
+                "approval": approval,
+                "node": "" if approval.provider == ANY_PROVIDER else approval.provider,
+            }
         if self._grants is None:
             raise HearthNetError("not_found", "there are no standing grants here; ask the person again")
         grant = await asyncio.to_thread(self._grants.find, call.grant)
@@ -187,7 +196,8 @@ class Dispatcher:
         self, tool: BoundTool, call: Dispatch, consent: _Consent, seconds: float
     ) -> tuple[Any, dict[str, Any]]:
         """The call as llm.tools.call makes it, under a token for the node that does (decision 0072)."""
-        node, token = consent["node"], self._authority.token(tool)
+        approval = consent.get("approval")
+        node, token = consent["node"], self._authority.token(tool, approval=approval)
         given: dict[str, Any] = {
             "tool_call_id": "tc_" + derive.client_id(self._run, call.tool_call_id),
             "target_capability": tool.capability,
@@ -195,8 +205,8 @@ class Dispatcher:
         }
         if node != self._bus.peer.identity.node_id:
             given["token"] = self._authority.token(tool, node)
-        if "approval" in consent:
-            given["approval"] = msgspec.to_builtins(consent["approval"])
+        if approval is not None:
+            given["approval"] = msgspec.to_builtins(approval)
         body = {"params": {}, "input": given}
         reply = await self._bus.call(
             TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
@@ -217,7 +227,7 @@ class Dispatcher:
                     call.capability,
                     call.body,
                     timeout_seconds=seconds,
-                    token=self._authority.token(tool),
+                    token=self._authority.token(tool, approval=consent.get("approval")),
                     run=self._run,
                     idempotency_key=call.client_id if tool.effect else "",
                     **consent,

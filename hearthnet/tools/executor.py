@@ -21,7 +21,8 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools import derive
-from hearthnet.tools.authority import RunAuthority, Scopes
+from hearthnet.tools.acting import ActingFor, ClientAuthority, Voter
+from hearthnet.tools.authority import CallAuthority, RunAuthority, Scopes
 from hearthnet.tools.calls import UNKNOWN
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.desk import RunDesk, check_open, toolbox_of
@@ -72,17 +73,21 @@ class ToolExecutor:
         via: str = "decide",
         grants: GrantsPort | None = None,
         results: ResultsPort | None = None,
+        acting_for: ActingFor | None = None,
     ) -> None:
         """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
         `results` keeps what is too large for the model, which can then read it in parts.
         `grants` are the owner's standing grants; without them every side effect is asked about.
+        `acting_for` is the client whose runs these are, where it is not the node's owner: only tools that its
+        scope covers are declared, and the owner's grants do not serve it.
 
         `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
         Raises `bad_request` for a tool that cannot be offered, `not_found` for one bound to no known
         capability.
         """
         self._bus = bus
-        self._toolbox = Toolbox(tools)
+        self._acting = acting_for
+        self._toolbox = Toolbox(tools if acting_for is None else _covered(tools, acting_for))
         self._scopes = _scopes(self._toolbox)
         self._store = store
         self._via = via
@@ -90,7 +95,7 @@ class ToolExecutor:
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
-        self._grants = grants
+        self._grants = grants if acting_for is None else None
         self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
@@ -100,6 +105,16 @@ class ToolExecutor:
     def native_definitions(self) -> list[dict[str, Any]]:
         """The tools in the form that `llm.chat` takes: name, description, parameters_schema."""
         return self._toolbox.native_definitions
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools that its runs have."""
+        return self._toolbox
+
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """The tools as they were declared, less what the client's scope does not cover."""
+        return [tool.definition for tool in self._toolbox]
 
     # --- one call
 
@@ -274,6 +289,7 @@ class ToolExecutor:
         for call, decision in (decisions or {}).items():
             await desk.decide(run, call, decision, via=self._via)
         record, revision = await desk.load(run)
+        self._check_principal(record)
         check_open(record, now_ms())
         toolbox = toolbox_of(record)
         keeper = self._keeper(self._store, record, toolbox, revision)
@@ -297,7 +313,8 @@ class ToolExecutor:
         return RunRecord(
             run=state.run,
             owner=owner,
-            principal=owner,
+            principal=owner if self._acting is None else self._acting.principal,
+            key="" if self._acting is None else self._acting.key,
             state=state,
             request=request,
             tools=[tool.definition for tool in self._toolbox],
@@ -307,12 +324,34 @@ class ToolExecutor:
             via=self._via,
         )
 
+    def _check_principal(self, record: RunRecord) -> None:
+        """Raises `unauthorized` for a run that works for somebody else: it goes on under that one's token."""
+        principal = self._bus.peer.identity.node_id if self._acting is None else self._acting.principal
+        if record.principal != principal:
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
+                details={"rule": "principal"},
+            )
+        if record.key and not (self._acting and self._acting.key):
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
+                details={"rule": "own_key"},
+            )
+
     def _desk(self, store: RunStore) -> RunDesk:
-        peer = self._bus.peer
-        return RunDesk(store, peer.identity, peer.community)
+        peer, acting = self._bus.peer, self._acting
+        voter = None
+        if acting is not None:
+            own = peer.identity.node_id
+            voter = Voter(acting.principal, acting.key, own, peer.community, self._bus)
+        return RunDesk(store, peer.identity, peer.community, client=voter)
 
     def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
         record.via = self._via
+        if self._acting is not None:
+            record.key = self._acting.key
         ballot = self._desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
 
@@ -347,10 +386,21 @@ class ToolExecutor:
         return wanted
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
-        peer = self._bus.peer
-        scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
-        authority = RunAuthority(peer.identity, peer.community, run, scopes)
+        authority = self._authority(run, toolbox)
         return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, self._results)
+
+    def _authority(self, run: str, toolbox: Toolbox) -> CallAuthority:
+        peer = self._bus.peer
+        if self._acting is not None:
+            ballot = None if self._store is None else self._desk(self._store).ballot
+            return ClientAuthority(peer.identity, peer.community, run, self._acting, ballot)
+        scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
+        return RunAuthority(peer.identity, peer.community, run, scopes)
+
+
+def _covered(tools: list[ToolDefinition], acting: ActingFor) -> list[ToolDefinition]:
+    """Those of `tools` that the client may call."""
+    return [tool.definition for tool in Toolbox(tools) if acting.covers(tool)]
 
 
 def _scopes(toolbox: Toolbox) -> Scopes:

@@ -101,7 +101,7 @@ class ToolRun:
         self._loop = loop
         self._bus = bus
         self._dispatcher = dispatcher
-        self._model = Talk(bus, request, loop.state, clock)
+        self._model = Talk(bus, request, loop.state, clock, dispatcher.model_token)
         self._stream_to = stream_to
         self._decide = decide
         self._run_tool_of_client = run_tool

@@ -62,7 +62,8 @@ class EffectRecord(msgspec.Struct, kw_only=True):
 class RunRecord(msgspec.Struct, kw_only=True):
     """A saved run.
 
-    `owner` is the node whose authority it works under, `principal` the one it works for. `request` is what
+    `owner` is the node that keeps it, `principal` the one it works for, `key` whose signature that one's
+    approvals take (empty: the node's). `request` is what
     the model is asked besides its messages; `tools` what it may call, `contracts` the digest of what these
     are bound to. `writer` is the process that drives it. Times are milliseconds since the epoch.
     """
@@ -80,6 +81,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     writer: str = ""
     via: str = ""
     effects: list[EffectRecord] = []
+    key: str = ""
     v: int = 1
 
     @property

@@ -7,7 +7,7 @@ again, and nobody notices: the transcript is the run's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 from hearthnet import ids
@@ -40,8 +40,17 @@ def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) ->
 class Talk:
     """The model of one run. `request` is the body of `llm.chat` without messages and tool choice."""
 
-    def __init__(self, bus: BusPort, request: dict[str, Any], state: RunState, clock: Clock) -> None:
+    def __init__(
+        self,
+        bus: BusPort,
+        request: dict[str, Any],
+        state: RunState,
+        clock: Clock,
+        token: Callable[[], str] | None = None,
+    ) -> None:
+        """`token` gives that under which each turn is asked for; without it, it is the node's own."""
         self._bus = bus
+        self._token = token
         self._request = request
         self._state = state
         self._clock = clock
@@ -68,7 +77,10 @@ class Talk:
         yield ModelFailed(now=self._clock.now_ms(), error=error.to_body())
 
     async def _frames(self, asked: AskModel, kept: int) -> AsyncGenerator[ModelEvent]:
-        async with self._bus.stream(CHAT, self._body(asked, kept), run=self._state.run) as stream:
+        token = "" if self._token is None else self._token()
+        async with self._bus.stream(
+            CHAT, self._body(asked, kept), token=token, run=self._state.run
+        ) as stream:
             async for frame in stream:
                 event = model_event(frame.event, frame.data, self._clock.now_ms())
                 if event is None:

@@ -7,8 +7,8 @@
 
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
 disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, is what a person
-said about a call of a model, a fourth, `refused`, a call whose approval was none. The chain is the node's,
-also where it moves to another community. Nothing here reads a disk or a clock.
+said about a call of a model, a fourth, `refused`, a call whose approval was none, or a decision that was none.
+The chain is the node's, also where it moves to another community. Nothing here reads a disk or a clock.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid
     caller's signed frame (base64url), or its hash where it has more than 64 KiB. An `ended` says how it
     ended: `code` is the error that the caller was told, empty where it worked; `outcome` is the hash of the
     answer. A `decided` says what a person said about what was shown under the id `call`: `code` is
-    `approved`, `edited` or `denied`, `digest` that of what is sent, `outcome` the signed decision's hash. A
-    `refused` says that `caller` sent an approval or a grant that was none for what it asked: `code` is what
-    it was told, `rule` which check failed, `frame` the hash of its signed frame. One without `call` says only
-    that there were `count` more like it.
+    `approved`, `edited` or `denied`, `via` how it was said, `digest` that of what is sent, `outcome` the
+    signed decision's hash. A `refused` says that `caller` sent an approval or a grant that was none for what
+    it asked, or its client (`via`) a decision that was none: `code` is what it was told, `rule` which check
+    failed, `frame` the hash of its signed frame. One without `call` says only that there were `count` more
+    like it.
     """
 
     node: str
@@ -70,6 +71,7 @@ class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid
     count: Count = 0
     code: str = ""
     outcome: str = ""
+    via: str = ""
     v: int = 1
 
 

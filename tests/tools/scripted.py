@@ -19,7 +19,7 @@ from hearthnet.times import now_ms
 from hearthnet.trust import grant as grants
 from hearthnet.trust import token as tokens
 from hearthnet.trust.approval import Approval, Claimed, check_binding, check_time
-from hearthnet.trust.authority import Demand, Standing, Token, effective
+from hearthnet.trust.authority import Authority, Demand, Standing, Token, effective
 from hearthnet.trust.grant import Grant
 from hearthnet.trust.keys import Identity
 from hearthnet.types import split_name
@@ -100,6 +100,10 @@ class ScriptedBus:
         self.requests: list[dict[str, Any]] = []
         self.calls: list[Sent] = []
         self.offered: list[OfferView] = []
+        self.asked_under: list[tokens.Claims] = []
+        """The tokens with which the model was asked."""
+        self.principals: list[str] = []
+        """For whom the calls were."""
 
     def stream(
         self,
@@ -111,7 +115,9 @@ class ScriptedBus:
         run: str = "",
     ) -> Script:
         contracts().find(*split_name(capability)).check_request(body)
-        if capability == "llm.chat@2.0" and not token:
+        if capability == "llm.chat@2.0" and capability not in self.tools:
+            if token:
+                self.asked_under.append(self._proved(capability, body, token)[0])
             self.requests.append(body["input"])
             return self.turns[len(self.requests) - 1]
         self._accept(capability, body, token, None, run, "", timeout_seconds)
@@ -142,6 +148,18 @@ class ScriptedBus:
     async def offers(self, capability: str | None = None) -> list[OfferView]:
         return self.offered
 
+    def _proved(self, capability: str, body: dict[str, Any], token: str) -> tuple[tokens.Claims, Authority]:
+        contract = contracts().find(*split_name(capability))
+        contract.check_request(body)
+        caller = self.peer.identity.node_id
+        claims = tokens.decode(token)
+        tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now_ms())
+        demand = Demand(
+            capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
+        )
+        member = Standing(caller, "member")
+        return claims, effective(member, Token(claims, Standing(claims.iss, "member")), demand, body)
+
     def _accept(
         self,
         capability: str,
@@ -153,15 +171,8 @@ class ScriptedBus:
         timeout: float | None,
     ) -> None:
         contract = contracts().find(*split_name(capability))
-        contract.check_request(body)
         caller, now = self.peer.identity.node_id, now_ms()
-        claims = tokens.decode(token)
-        tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now)
-        demand = Demand(
-            capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
-        )
-        member = Standing(caller, "member")
-        authority = effective(member, Token(claims, member), demand, body)
+        claims, authority = self._proved(capability, body, token)
         if authority.needs_approval:
             if consent is None:
                 raise HearthNetError("unauthorized", "no approval")
@@ -183,6 +194,7 @@ class ScriptedBus:
             else:
                 check_time(consent, now)
                 check_binding(consent, claimed)
+        self.principals.append(authority.principal)
         self.calls.append(Sent(capability, body, claims, consent, run, key, timeout))
 
 

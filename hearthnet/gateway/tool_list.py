@@ -1,0 +1,73 @@
+"""The tools that a client asks for, in `input.tools` of its request (docs/gateway.md, "Runs").
+
+"search_corpus"                                     a built-in tool
+"market.post", "market.post@1.0"                    a capability as it is
+{"use": "search_corpus", "params": {...}}           either of them, with params that the model cannot change
+{"name", "description", "parameters_schema"}        the client's own: the call goes back to the client
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.builtin import builtin_names, builtin_tools, capability_tool
+from hearthnet.tools.types import ToolDefinition
+
+MOST_TOOLS: Final = 512
+_OWN: Final = frozenset({"name", "description", "parameters_schema", "side_effects"})
+_USED: Final = frozenset({"use", "params"})
+
+
+def tools_of(asked: Any) -> list[ToolDefinition]:
+    """The tools in `asked`, in their order.
+
+    Raises `bad_request` for what is no list of tools, `not_found` for a name there is not.
+    """
+    if not isinstance(asked, list):
+        raise _wrong("", "tools is a list of names and objects")
+    if len(asked) > MOST_TOOLS:
+        raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
+    return [_tool(one, f"/{place}") for place, one in enumerate(asked)]
+
+
+def _tool(one: Any, path: str) -> ToolDefinition:
+    if isinstance(one, str):
+        return _named(one, {})
+    if not isinstance(one, dict):
+        raise _wrong(path, "a tool is a name, or an object")
+    if "use" in one:
+        _check_members(one, _USED, path)
+        name, params = one["use"], one.get("params", {})
+        if not isinstance(name, str) or not isinstance(params, dict):
+            raise _wrong(path, "use is a name, and params an object")
+        return _named(name, params)
+    return _own(one, path)
+
+
+def _named(name: str, params: dict[str, Any]) -> ToolDefinition:
+    if name in builtin_names() or "." not in name:
+        return builtin_tools([name], {name: params})[0]
+    return capability_tool(name, params)
+
+
+def _own(one: dict[str, Any], path: str) -> ToolDefinition:
+    """A tool that the client runs."""
+    _check_members(one, _OWN, path)
+    name, description = one.get("name"), one.get("description", "")
+    schema, effects = one.get("parameters_schema"), one.get("side_effects", False)
+    if not isinstance(name, str) or not name or not isinstance(description, str):
+        raise _wrong(path, "a tool of your own has a name, a description and a parameters_schema")
+    if not isinstance(schema, dict) or not isinstance(effects, bool):
+        raise _wrong(path, "parameters_schema is an object, and side_effects true or false")
+    return ToolDefinition(name, description, schema, None, None, effects)
+
+
+def _check_members(one: dict[str, Any], known: frozenset[str], path: str) -> None:
+    unknown = sorted(one.keys() - known)
+    if unknown:
+        raise _wrong(f"{path}/{unknown[0]}", f"a tool has no member {unknown[0][:40]!r}")
+
+
+def _wrong(path: str, message: str) -> HearthNetError:
+    return HearthNetError("bad_request", message, details={"path": f"/input/tools{path}"})

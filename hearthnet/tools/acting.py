@@ -1,0 +1,260 @@
+"""Runs for somebody who is not the node's owner: whose they are, under which token, and whose yes counts
+(wire.md, "Tokens", "Approvals"; docs/decisions/0101).
+
+    owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
+    client's run    the client's own token, for the model too; its own approval, or, where it has no key,
+                    one that its gateway gives and says so (`via`)                              here
+
+A gateway never acts with its node's bare key for a client: without a token nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.authority import APPROVAL_TTL_MS, Offers, provider_of
+from hearthnet.tools.derive import confirmation_id
+from hearthnet.tools.events import Dispatch
+from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
+from hearthnet.tools.types import Pending
+from hearthnet.trust import approval as approvals
+from hearthnet.trust.approval import ANY_PROVIDER, Approval, Claimed, sign_approval
+from hearthnet.trust.constraints import Constraints
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import Scope
+
+MODEL: Final = "llm.chat@2.0"
+
+
+class ActingFor(msgspec.Struct, frozen=True):
+    """The client for whom a run works.
+
+    `principal` is as trust/authority.py gives it; `key` whose signature counts for its approvals, in
+    node-id form, empty where its gateway approves. `token(approver)` gives the token under which calls go
+    out: the client's own for "", else one whose approvals `approver` signs, where it is another key of the
+    same principal; it raises `unauthorized` where there is none.
+    """
+
+    principal: str
+    key: str
+    scope: Scope
+    token: Callable[[str], str]
+
+    def covers(self, tool: Tool) -> bool:
+        """Whether the scope lets the client call `tool` with what is fixed for it."""
+        if not isinstance(tool, BoundTool):
+            return True
+        covered = self.scope.covers(tool.contract.capability)
+        if tool.composed:
+            covered = covered and self.covers_named(TOOLS_CALL_ID)
+        return covered and self._allows(tool)
+
+    def covers_named(self, capability: str) -> bool:
+        """Whether the scope covers `name@major.minor`."""
+        from hearthnet.types import parse_capability
+
+        return self.scope.covers(parse_capability(capability))
+
+    def _allows(self, tool: BoundTool) -> bool:
+        """Whether some call of `tool` can meet the scope's constraints."""
+        fixed = tool.contract.split_arguments({}, tool.bound_params)
+        for key, values in self.scope.params_constraints.items():
+            section, _, name = key.rpartition(".")
+            section = section or "params"
+            if name in fixed[section]:
+                if Constraints({key: values}).violated(fixed) is not None:
+                    return False
+            elif name not in _fields(tool, section):
+                return False
+        return True
+
+
+def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
+    part = tool.contract.request_schema["properties"].get(section, {})
+    fields: Mapping[str, Any] = part.get("properties", {})
+    return fields
+
+
+def must_be_signed(tool: Tool) -> bool:
+    """Whether a yes to a call of `tool` takes an approval: every effect that a provider carries out."""
+    return isinstance(tool, BoundTool) and tool.contract.side_effects
+
+
+class Said(Protocol):
+    """What people said about the calls of a run."""
+
+    async def approved(self, run: str, confirmation_id: str) -> Approval | None:
+        """The approval that came with the decision about a call; None where none did."""
+
+
+class ClientAuthority:
+    """The authority of one client's run, as `RunAuthority` is the owner's."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        community: str,
+        run: str,
+        acting: ActingFor,
+        said: Said | None,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """`said` knows the approvals that the client gave; `clock` milliseconds since the epoch."""
+        self._identity = identity
+        self._community = community
+        self._run = run
+        self._acting = acting
+        self._said = said
+        self._clock = clock
+
+    def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
+        """The client's token, that of the approver where another key of it has approved.
+
+        Raises `unauthorized` for a `holder` other than this node: who has no key of its own here cannot let
+        another node act for it (wire.md, "Tokens").
+        """
+        self._own_node(holder)
+        key = "" if approval is None or approval.via else approval.approver
+        return self._acting.token("" if key == self._acting.key else key)
+
+    def model_token(self) -> str:
+        """The token under which the model is asked."""
+        return self._acting.token("")
+
+    async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:
+        """The yes to exactly this call: the one that the client signed, or, where it has no key, its
+        gateway's.
+
+        Raises `unauthorized` where the client has a key and no approval of it is there.
+        """
+        self._own_node(actor)
+        said = None
+        if self._said is not None:
+            said = await self._said.approved(self._run, confirmation_id(self._run, call.tool_call_id))
+        if said is not None:
+            return said
+        if self._acting.key:
+            raise HearthNetError("unauthorized", f"{tool.capability} takes the client's own signed approval")
+        node, now = self._identity.node_id, self._clock()
+        approval = Approval(
+            id=ids.new_ulid(now),
+            community=self._community,
+            approver=node,
+            actor=node,
+            provider=await provider_of(tool, bus),
+            capability=tool.capability,
+            arguments_digest=call.arguments_digest,
+            idempotency_key=call.client_id,
+            run=self._run,
+            tool_call_id=call.tool_call_id,
+            time=now,
+            expires=now + APPROVAL_TTL_MS,
+            via="gateway",
+        )
+        return sign_approval(self._identity, approval)
+
+    def _own_node(self, node: str) -> None:
+        if node not in ("", self._identity.node_id):
+            raise HearthNetError(
+                "unauthorized",
+                "only this node can make calls for its client; llm.tools.call is not offered here",
+            )
+
+
+async def to_sign(
+    tool: BoundTool, asked: Pending, key: str, actor: str, community: str, bus: Offers
+) -> Approval:
+    """The approval of exactly what `asked` shows, all but the signature of `key`; `actor` is this node.
+
+    It lives as long as the question. Raises `not_found` where an effect on one node is not offered by
+    exactly one.
+    """
+    now = now_ms()
+    return Approval(
+        id=ids.new_ulid(now),
+        community=community,
+        approver=key,
+        actor=actor,
+        provider=await provider_of(tool, bus),
+        capability=tool.capability,
+        arguments_digest=asked.arguments_digest,
+        idempotency_key=asked.client_id,
+        run=asked.run,
+        tool_call_id=asked.tool_call_id,
+        time=now,
+        expires=max(asked.expires_at, now),
+    )
+
+
+def check_signed(approval: Approval, expected: Approval, now: int) -> None:
+    """Raises unless `approval` is what `expected` (as `to_sign` gives it) asks for, signed by its approver.
+
+    Its id and time are its own. Raises `unauthorized` where it is for something else, `invalid_signature`
+    where it was not signed so, `expired` outside its life, or for a longer one than was asked for.
+    """
+    claimed = Claimed(
+        community=expected.community,
+        approver=expected.approver,
+        via="",
+        actor=expected.actor,
+        provider=expected.provider,
+        capability=expected.capability,
+        arguments_digest=expected.arguments_digest,
+        idempotency_key=expected.idempotency_key,
+        run=expected.run,
+        community_effect=expected.provider == ANY_PROVIDER,
+    )
+    approvals.check_binding(approval, claimed)
+    if approval.tool_call_id != expected.tool_call_id or not ids.is_ulid(approval.id):
+        raise HearthNetError(
+            "unauthorized",
+            "the approval is for another tool call; ask the person again",
+            details={"rule": "tool call"},
+        )
+    approvals.check_time(approval, now)
+    if approval.expires > expected.expires:
+        raise HearthNetError(
+            "unauthorized",
+            "the approval is to live longer than the question; sign what was shown",
+            details={"rule": "expires"},
+        )
+
+
+class Voter:
+    """A client that decides about its runs (`desk.ClientDesk`)."""
+
+    def __init__(self, principal: str, key: str, actor: str, community: str, bus: Offers) -> None:
+        """`actor` is the node that makes the calls: this one."""
+        self.principal: Final = principal
+        self.key: Final = key
+        self._actor = actor
+        self._community = community
+        self._bus = bus
+
+    async def to_sign(self, tool: Tool, asked: Pending) -> Approval | None:
+        """What the client has to sign to say yes to `asked`; None where it has no key, or nothing takes one.
+
+        Raises as `to_sign`.
+        """
+        if not self.key or not isinstance(tool, BoundTool) or not must_be_signed(tool):
+            return None
+        return await to_sign(tool, asked, self.key, self._actor, self._community, self._bus)
+
+    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+        """As `desk.ClientDesk.check`."""
+        expected = await self.to_sign(tool, allowed)
+        if expected is None:
+            return
+        if approval is None:
+            raise HearthNetError(
+                "unauthorized",
+                f"a yes to {allowed.name} takes your signed approval of exactly what is shown",
+                details={"rule": "approval"},
+            )
+        check_signed(approval, expected, now)

@@ -1,0 +1,87 @@
+"""A saved run as JSON, for those who list, show and decide: the command line and clients of a gateway."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.tools.decision import SignedDecision
+from hearthnet.tools.desk import RunPage, status_of
+from hearthnet.tools.run_record import EffectRecord, RunRecord
+from hearthnet.tools.types import Pending
+from hearthnet.trust.audit import Entry
+
+_MOST_OF_A_QUESTION: Final = 280
+
+
+def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
+    """A line of a list; `asked` are the calls about which nobody has decided. Times in milliseconds."""
+    return {
+        "run": record.run,
+        "principal": record.principal,
+        "state": record.state.phase.value,
+        "question": question(record),
+        "started_at": record.started_at,
+        "saved_at": record.saved_at,
+        "expires_at": record.expires_at,
+        "pending": msgspec.to_builtins(asked),
+    }
+
+
+def question(record: RunRecord) -> str:
+    """The last thing that the user said, or its beginning."""
+    said = [message for message in record.state.messages if message.get("role") == "user"]
+    content = said[-1].get("content", "") if said else ""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return text[:_MOST_OF_A_QUESTION]
+
+
+def calls(page: RunPage, now_ms: int) -> list[dict[str, Any]]:
+    """Each call that somebody had to decide about: proposed, shown, decided, executed, result."""
+    return [_call(effect, page, now_ms) for effect in page.record.effects]
+
+
+def _call(effect: EffectRecord, page: RunPage, now_ms: int) -> dict[str, Any]:
+    one = page.said.get(effect.asked.confirmation_id)
+    entries = executed(effect, page)
+    began = next((entry for entry in entries if entry.kind == "began"), None)
+    ended = next((entry for entry in entries if entry.kind == "ended"), None)
+    return {
+        **msgspec.to_builtins(effect.asked),
+        "status": status_of(effect, one, now_ms),
+        "proposed_at": effect.proposed_at,
+        "claimed_at": effect.claimed_at,
+        "ended_at": effect.ended_at,
+        "result": effect.result,
+        "grant": effect.grant,
+        "use": effect.use,
+        "decided": None if one is None else said(one),
+        "executed": began and {"entry": began.sequence, "digest": began.digest},
+        "outcome": ended and {"entry": ended.sequence, "code": ended.code, "hash": ended.outcome},
+    }
+
+
+def executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
+    """What the audit log of this node says of the call itself."""
+    key = effect.asked.client_id
+    began = {entry.sequence for entry in page.log if entry.kind == "began" and entry.idempotency_key == key}
+    return [
+        entry
+        for entry in page.log
+        if entry.sequence in began or (entry.kind == "ended" and entry.began in began)
+    ]
+
+
+def said(one: SignedDecision) -> dict[str, Any]:
+    """A decision: the word, who, how, when, and by which approval."""
+    fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
+    decision: dict[str, Any] = msgspec.to_builtins(one.decision)
+    approval = "" if one.signed_yes is None else one.signed_yes.id
+    return {
+        "word": one.word,
+        **decision,
+        **{name: getattr(one, name) for name in fields},
+        "approval": approval,
+    }

@@ -1,0 +1,127 @@
+"""Clients of a gateway and their runs, with a scripted bus (tests/tools/scripted.py) and the real checks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from hearthnet.gateway.runs import GatewayRun, GatewayRuns
+from hearthnet.times import now_ms
+from hearthnet.tools.run import Outcome
+from hearthnet.tools.run_store import RunStore
+from hearthnet.trust import token as tokens
+from hearthnet.trust.approval import Approval, sign_approval
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import Scope
+from tests.tools.scripted import Line, ScriptedBus, calls, done, gives, says
+
+EVERYTHING = Scope(("llm.chat", "market.post", "market.expire", "market.list", "rag.query"))
+POST = {"category": "offer", "title": "Water filter", "body": "I can lend it."}
+POSTED = {"event_id": "01JZZZZZZZZZZZZZZZZZZZZZ02", "lamport": 1}
+WANTS = [calls("market_post", POST, "p"), done("tool_calls")]
+ENDS = [says("Posted."), done()]
+
+
+class Guest(msgspec.Struct, frozen=True):
+    """A client as `gateway.clients.Client` is one, and the key in its browser."""
+
+    id: str
+    name: str
+    principal: str
+    key: str
+    scope: Scope
+    identity: Identity | None = None
+
+    def sign(self, unsigned: dict[str, Any]) -> dict[str, Any]:
+        """What the browser sends for the approval that it was shown."""
+        assert self.identity is not None
+        return sign_approval(self.identity, msgspec.convert(unsigned, Approval)).as_json()
+
+
+class Tokens:
+    """Mints session tokens for guests, as `gateway.clients.Clients` does."""
+
+    def __init__(self, bus: ScriptedBus) -> None:
+        self._peer = bus.peer
+        self.gone: set[str] = set()
+
+    def token(self, client: Guest) -> str:
+        """The token under which the client's calls go out."""
+        return tokens.mint(
+            self._peer.identity,
+            subject=self._peer.identity.node_id,
+            audience=self._peer.community,
+            scope=client.scope,
+            now_ms=now_ms(),
+            ttl_seconds=600,
+            principal=client.principal.partition("/")[2],
+            cnf=client.key,
+        )
+
+
+class House:
+    """A gateway, its node's store, and what its model says."""
+
+    def __init__(self, store: RunStore, *turns: list[Line], **options: Any) -> None:
+        self.bus = ScriptedBus(*(turns or (WANTS, ENDS)), tools={"market.post@1.0": gives(POSTED)})
+        self.store = store
+        self.options = options
+        self.tokens = Tokens(self.bus)
+        self.runs = self.gateway()
+
+    def gateway(self) -> GatewayRuns:
+        """Another process of the gateway, or the same after a restart."""
+        return GatewayRuns(self.bus, self.tokens, self.store, **self.options)
+
+    def guest(self, name: str = "anna", *, own_key: bool = True, scope: Scope = EVERYTHING) -> Guest:
+        """A client of this gateway."""
+        identity = Identity.generate() if own_key else None
+        return Guest(
+            id=name,
+            name=name,
+            principal=f"{self.bus.peer.identity.node_id}/{name}",
+            key="" if identity is None else identity.node_id,
+            scope=scope,
+            identity=identity,
+        )
+
+
+def ask(*tools: Any) -> dict[str, Any]:
+    """A request of llm.chat as a client sends it."""
+    wanted = list(tools) or ["market_post"]
+    return {
+        "params": {},
+        "input": {"messages": [{"role": "user", "content": "Lend it."}], "tools": wanted},
+    }
+
+
+class Ear:
+    """A client that listens."""
+
+    def __init__(self) -> None:
+        self.frames: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+
+    async def __call__(self, frame: dict[str, Any]) -> None:
+        """Hears a frame."""
+        self.frames.append(frame)
+        self._changed.set()
+
+    def all(self, event: str) -> list[dict[str, Any]]:
+        """The data of all frames of that kind."""
+        return [frame["data"] for frame in self.frames if frame["event"] == event]
+
+    async def heard(self, event: str, count: int = 1) -> dict[str, Any]:
+        """The data of the `count`th frame of that kind, when it is there."""
+        async with asyncio.timeout(30):
+            while len(self.all(event)) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.all(event)[count - 1]
+
+
+def driving(run: GatewayRun) -> asyncio.Task[Outcome]:
+    """The run, under way."""
+    return asyncio.create_task(run.drive())
