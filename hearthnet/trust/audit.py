@@ -7,8 +7,8 @@
 
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
 disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, is what a person
-said about a call of a model, a fourth, `refused`, a call whose approval was none, or a decision that was none.
-The chain is the node's, also where it moves to another community. Nothing here reads a disk or a clock.
+said about a call of a model, a fourth, `refused`, a call or a decision whose approval was none. The chain is
+the node's, also where it moves to another community. Nothing here reads a disk or a clock.
 """
 
 from __future__ import annotations
