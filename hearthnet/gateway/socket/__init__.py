@@ -1,0 +1,1 @@
+"""The WebSocket protocol `hearthnet-bus.v2` (docs/gateway.md, "WebSocket")."""

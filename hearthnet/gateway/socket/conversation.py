@@ -1,0 +1,243 @@
+"""One WebSocket from its handshake to its end: the protocol's rules (protocol.py) over ASGI.
+
+Two tasks: the server's own reads what the client sends, `_pump` alone writes. Whatever is to be sent is left
+where `_pump` finds it (the first answer, the stream or topic that is read, the reason for the close), so that
+no frame costs a task or a timer. Deadlines are looked at by the hub, for all conversations at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hearthnet.gateway.socket import protocol
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.errors import known
+from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
+from hearthnet.gateway.socket.frames import (
+    SUBPROTOCOL,
+    Ack,
+    Call,
+    Cancel,
+    ClientFrame,
+    Confirm,
+    Resume,
+    Subscribe,
+    ToolResult,
+    write,
+)
+from hearthnet.gateway.socket.protocol import TERMINAL, Closed, Connection, State
+from hearthnet.gateway.socket.topic import Topic
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.socket.hub import Hub
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+_VERSION: Final = f"this gateway speaks {SUBPROTOCOL}; name it as the subprotocol"
+
+
+class Source(Protocol):
+    """What is read: a stream (channel.py) or a topic (topic.py)."""
+
+    def take(self, after: int, most: int) -> list[Frame]: ...
+    def acknowledge(self, upto: int) -> None: ...
+    def detach(self, reader: Reader, now: float) -> None: ...
+
+
+class Gone(Exception):
+    """The client has gone."""
+
+
+class Conversation:
+    """One socket."""
+
+    def __init__(self, hub: Hub, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.client = ""
+        """Its id, once it is known."""
+        self.connection = Connection(hub.settings.max_frame_bytes)
+        self.source: Source | None = None
+        self.work: Work | None = None
+        self._hub = hub
+        self._receive = receive
+        self._send = send
+        self._since = self._traffic = self._moved = hub.now
+        self._first: bytes = b""
+        self._closing: Closed | None = None
+        self._woken = asyncio.Event()
+        self._pumping: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Talks until one side has gone."""
+        if (await self._receive())["type"] != "websocket.connect":
+            return
+        agreed = SUBPROTOCOL in self.scope.get("subprotocols", ())
+        try:
+            await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if agreed else None})
+        except OSError:
+            return
+        self._pumping = asyncio.create_task(self._pump(), name="socket")
+        try:
+            await self._listen(agreed)
+        except Gone:
+            pass
+        except Closed as closed:
+            await self._end(closed)
+        finally:
+            await self._leave()
+
+    # --- what the hub and the source tell
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._woken.set()
+
+    def replaced(self) -> None:
+        """Another socket reads this stream on."""
+        self.close(Closed(protocol.REPLACED, "another connection reads this stream on"))
+
+    def close(self, closed: Closed) -> None:
+        """Ends the conversation, unless it ends already."""
+        if self._closing is None:
+            self._closing, self._moved = closed, self._hub.now
+            self.wake()
+
+    def opened(self, channel: Channel, after: int) -> None:
+        """It reads `channel` from now on, from the frame that follows `after`."""
+        self.connection.opened(after)
+        self.source, self.work = channel, channel.work
+        self.answer("opened", {"stream": channel.stream, "run": channel.run})
+
+    def followed(self, topic: Topic, since: int) -> None:
+        """It follows `topic` from now on."""
+        self.connection.followed(since)
+        self.source = topic
+        self.answer("opened", {"topic": topic.name, "seq": topic.seq})
+
+    def answer(self, event: str, data: dict[str, Any]) -> None:
+        """Sends frame 0."""
+        self._first = write(event, data, 0)
+        self.wake()
+
+    def look(self, now: float) -> None:
+        """Closes what takes too long: a first frame, an acknowledgement, any sign of life."""
+        limits = self._hub.settings
+        if self.connection.state is State.WAITING:
+            if now - self._since >= limits.opening_seconds:
+                self.close(Closed(protocol.IDLE, f"no first frame in {limits.opening_seconds:g} s"))
+        elif self._closing is not None:
+            if now - self._moved >= limits.stall_seconds:
+                self._abort()
+        elif self._stalled and now - self._moved >= limits.stall_seconds:
+            self.close(Closed(protocol.LIMITS, "frames are not acknowledged; read faster, and resume"))
+        elif now - self._traffic >= limits.idle_seconds:
+            self.close(Closed(protocol.IDLE, f"nothing came or went for {limits.idle_seconds:g} s"))
+
+    # --- reading
+
+    async def _listen(self, agreed: bool) -> None:
+        if not agreed:
+            raise Closed(protocol.VERSION, _VERSION)
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                raise Gone
+            text = message.get("text")
+            frame = self.connection.receive(message.get("bytes") or b"" if text is None else text)
+            self._traffic = self._hub.now
+            if frame is not None:
+                await self._heard(frame)
+
+    async def _heard(self, frame: ClientFrame) -> None:
+        match frame:
+            case Ack(upto=upto):
+                self._moved = self._hub.now
+                if self.source is not None:
+                    self.source.acknowledge(upto)
+                self.wake()
+            case Call() | Resume() | Subscribe():
+                await self._hub.open(self, frame)
+            case Cancel():
+                if self.work is None:
+                    raise Closed(protocol.END)
+                self.work.cancel()
+            case ToolResult() | Confirm():
+                await self._answered(frame)
+
+    async def _answered(self, frame: ToolResult | Confirm) -> None:
+        """An answer that does not fit is told of and changes nothing: the question is still open."""
+        source = self.source
+        try:
+            if self.work is not None:
+                await self.work.heard(frame)
+        except HearthNetError as error:
+            if isinstance(source, Channel):
+                about = frame.confirmation_id if isinstance(frame, Confirm) else frame.tool_call_id
+                source.put("refused", {"about": about[:100], **known(error).to_body()})
+
+    # --- writing
+
+    @property
+    def _stalled(self) -> bool:
+        return self.connection.state in (State.STREAMING, State.FOLLOWING) and self.connection.room <= 0
+
+    async def _pump(self) -> None:
+        """Sends what there is; ends with the close."""
+        with contextlib.suppress(OSError):
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                if self._first:
+                    first, self._first = self._first, b""
+                    await self._send_text(first.decode("utf-8"))
+                if self._closing is None:
+                    await self._send_frames()
+                if self._closing is not None:
+                    closing = self._closing
+                    await self._send({"type": "websocket.close", "code": closing.code, "reason": closing.reason})
+                    return
+
+    async def _send_frames(self) -> None:
+        connection, source = self.connection, self.source
+        while source is not None and connection.state in (State.STREAMING, State.FOLLOWING):
+            frames = source.take(connection.seq, connection.room)
+            if not frames:
+                return
+            for seq, event, text in frames:
+                await self._send({"type": "websocket.send", "text": text})
+                if self._closing is not None:
+                    return
+                connection.sent(event, seq)
+            self._traffic = self._moved = self._hub.now
+            if frames[-1].event in TERMINAL and connection.state is State.ENDED:
+                self.close(Closed(protocol.END))
+
+    async def _send_text(self, text: str) -> None:
+        await self._send({"type": "websocket.send", "text": text})
+
+    # --- the end
+
+    async def _end(self, closed: Closed) -> None:
+        """Sends the close and takes leave of a client that takes it."""
+        self.close(closed)
+        if self._pumping is not None:
+            await asyncio.wait({self._pumping})
+
+    async def _leave(self) -> None:
+        if self.source is not None:
+            self.source.detach(self, self._hub.now)
+        pumping = self._pumping
+        if pumping is not None:
+            pumping.cancel()
+            await asyncio.wait({pumping})
+
+    def _abort(self) -> None:
+        """The client does not even take the close: its connection is cut."""
+        abort = self.scope.get("extensions", {}).get("hearthnet.abort")
+        if abort is not None:
+            abort["abort"]()

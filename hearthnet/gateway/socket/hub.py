@@ -1,0 +1,164 @@
+"""All sockets of a gateway: what a first frame opens, the streams and topics, and the deadlines of all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import HTTPConnection
+
+from hearthnet.bus.bus import find_contract
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client
+from hearthnet.gateway.errors import STATUS, known
+from hearthnet.gateway.socket import protocol, work
+from hearthnet.gateway.socket.channel import Channel, Channels
+from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
+from hearthnet.gateway.socket.feeds import feed_of
+from hearthnet.gateway.socket.frames import Call, First, Resume, Subscribe
+from hearthnet.gateway.socket.protocol import Closed
+from hearthnet.gateway.socket.settings import SocketSettings
+from hearthnet.gateway.socket.topic import Topic
+from hearthnet.gateway.socket.work import BusWork
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+
+_UNAUTHORIZED: Final = 401
+_FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})
+
+
+class Hub:
+    """The WebSocket side of one gateway; an ASGI application for its route."""
+
+    def __init__(self, gateway: Gateway, settings: SocketSettings) -> None:
+        self.settings = settings
+        self.now = 0.0
+        """The loop's time, as of the last look at the deadlines."""
+        self.channels = Channels(settings.linger_seconds, settings.most_streams)
+        self.topics: dict[tuple[str, str], Topic] = {}
+        self.conversations: set[Conversation] = set()
+        self._gateway = gateway
+        self._closing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One WebSocket."""
+        self._tick_soon()
+        conversation = Conversation(self, scope, receive, send)
+        self.conversations.add(conversation)
+        try:
+            await conversation.run()
+        finally:
+            self.conversations.discard(conversation)
+            if conversation.client:
+                self._gateway.limits.closed(conversation.client)
+
+    async def open(self, conversation: Conversation, frame: First) -> None:
+        """Serves a first frame, or says why not: frame 0 is `opened` or `error`."""
+        try:
+            client = await self._authenticated(conversation, frame)
+            self._gateway.limits.opened(client.id)
+            conversation.client = client.id
+            match frame:
+                case Call():
+                    await self._call(conversation, client, frame)
+                case Resume():
+                    await self._resume(conversation, client, frame)
+                case Subscribe():
+                    self._subscribe(conversation, client, frame)
+        except Exception as error:
+            _refuse(conversation, known(error))
+
+    async def close(self) -> None:
+        """The gateway ends: every socket is told, every stream let go."""
+        for conversation in list(self.conversations):
+            conversation.close(Closed(protocol.GOING_AWAY, "the gateway ends; come back and resume"))
+        if self._timer is not None:
+            self._timer.cancel()
+        for channel in self.channels:
+            self.channels.drop(channel)
+            self._let_go(channel)
+        await asyncio.gather(*self._closing, *(topic.close() for topic in self.topics.values()))
+
+    async def _authenticated(self, conversation: Conversation, frame: First) -> Client:
+        connection = HTTPConnection(conversation.scope)
+        shown = "authorization" in connection.headers or "cookie" in connection.headers
+        clients = self._gateway.clients
+        client = await clients.from_request(connection) if shown else None
+        if client is None or isinstance(frame, Call):
+            client = clients.from_envelope(frame.envelope(), client)
+        self._gateway.limits.request(client.id)
+        return client
+
+    # --- calls
+
+    async def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
+        name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
+        contract = find_contract(name)
+        contract.check_request(frame.body)
+        token = self._gateway.clients.token(client)
+        timeout = frame.timeout_ms / 1000 or None
+        bus = self._gateway.bus
+        make = work.answering if contract.stream_schema is None else work.streaming
+        source = make(bus, contract, frame.body, token, timeout)
+        channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))
+        channel.work = BusWork(channel, source)
+        _read(conversation, channel, 0)
+
+    async def _resume(self, conversation: Conversation, client: Client, frame: Resume) -> None:
+        _read(conversation, self.channels.find(frame.stream, client.principal), frame.after)
+
+    # --- topics
+
+    def _subscribe(self, conversation: Conversation, client: Client, frame: Subscribe) -> None:
+        feed, whose = feed_of(frame.topic, self._gateway, client)
+        key = frame.topic, whose
+        topic = self.topics.get(key)
+        if topic is None:
+            topic = self.topics[key] = Topic(frame.topic, feed)
+        topic.attach(conversation)
+        conversation.followed(topic, frame.since_seq or 0)
+
+    # --- deadlines
+
+    def _tick_soon(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self.now = loop.time()
+            self._timer = loop.call_later(self.settings.tick_seconds, self._tick)
+
+    def _tick(self) -> None:
+        """Looks at all deadlines, for as long as there is something that has one."""
+        self._timer = None
+        self.now = now = asyncio.get_running_loop().time()
+        for conversation in list(self.conversations):
+            conversation.look(now)
+        for channel in self.channels.sweep(now):
+            self._let_go(channel)
+        linger = self.settings.linger_seconds
+        for key, topic in list(self.topics.items()):
+            if topic.left_at is not None and now - topic.left_at >= linger:
+                del self.topics[key]
+        if self.conversations or self.channels or self.topics:
+            self._tick_soon()
+
+    def _let_go(self, channel: Channel) -> None:
+        if channel.work is not None:
+            closing = asyncio.create_task(channel.work.close(), name=f"close {channel.stream}")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+def _read(conversation: Conversation, channel: Channel, after: int) -> None:
+    channel.attach(conversation, after)
+    conversation.opened(channel, after)
+
+
+def _refuse(conversation: Conversation, error: HearthNetError) -> None:
+    conversation.answer("error", error.to_body())
+    if STATUS[error.code] == _UNAUTHORIZED:
+        code = protocol.NOT_AUTHENTICATED
+    else:
+        code = protocol.LIMITS if error.code in _FULL else protocol.END
+    conversation.close(Closed(code, error.message if code != protocol.END else ""))

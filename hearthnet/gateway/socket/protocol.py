@@ -1,0 +1,238 @@
+"""One connection of `hearthnet-bus.v2`, without I/O: what may come when, the window, the close codes.
+
+    client                                             server
+    waiting:   call | resume | subscribe  ---------->  opening
+                            <----------  opened (seq 0)
+    streaming: ack, tool_result, confirm, cancel  -->
+                            <----------  seq after + 1, after + 2, ...: at most 16 that are not acknowledged
+                            <----------  done | suspended | error: the last one, outside of the window
+    ended:     what crossed with it is passed over;  <-- close 1000
+
+A topic is `following` in place of `streaming`: it has no end, and takes nothing but `ack` and `cancel`. What
+breaks the rules closes the connection at once, with a code and a reason; nothing is sent after that. Which
+stream the frames belong to, and what is kept of it, is the channel's business (channel.py).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from hearthnet.gateway.socket.frames import (
+    Ack,
+    BadFrame,
+    Call,
+    Cancel,
+    ClientFrame,
+    Confirm,
+    Resume,
+    Subscribe,
+    ToolResult,
+    read,
+)
+
+WINDOW: Final = 16
+ACK_EVERY: Final = 8
+TERMINAL: Final = frozenset({"done", "suspended", "error"})
+SNAPSHOT: Final = "snapshot"
+
+END: Final = 1000
+GOING_AWAY: Final = 1001
+BINARY: Final = 1003
+BAD_FRAME: Final = 4400
+NOT_AUTHENTICATED: Final = 4401
+IDLE: Final = 4408
+REPLACED: Final = 4409
+TOO_LARGE: Final = 4413
+VERSION: Final = 4426
+LIMITS: Final = 4429
+
+CLOSE_CODES: Final[dict[int, str]] = {
+    END: "end",
+    GOING_AWAY: "going_away",
+    BINARY: "binary",
+    BAD_FRAME: "bad_frame",
+    NOT_AUTHENTICATED: "unauthorized",
+    IDLE: "idle_timeout",
+    REPLACED: "replaced",
+    TOO_LARGE: "payload_too_large",
+    VERSION: "version_unsupported",
+    LIMITS: "rate_limited",
+}
+"""Each code with its name, which begins the reason of every close."""
+
+
+class Closed(Exception):
+    """The connection ends with `code` and `reason` (at most 123 bytes, RFC 6455 5.5.1)."""
+
+    def __init__(self, code: int, why: str = "") -> None:
+        name = CLOSE_CODES[code]
+        text = f"{name}: {why}" if why else name
+        super().__init__(text)
+        self.code = code
+        self.reason = text.encode("utf-8")[:123].decode("utf-8", "ignore")
+
+
+class State(StrEnum):
+    """Where a connection stands."""
+
+    WAITING = "waiting"
+    OPENING = "opening"
+    STREAMING = "streaming"
+    FOLLOWING = "following"
+    ENDED = "ended"
+
+
+class Step(StrEnum):
+    """What moves a connection on: what the client sent, and from `opened` on what the server did."""
+
+    CALL = "call"
+    RESUME = "resume"
+    SUBSCRIBE = "subscribe"
+    ACK = "ack"
+    TOOL_RESULT = "tool_result"
+    CONFIRM = "confirm"
+    CANCEL = "cancel"
+    OPENED = "opened"
+    FOLLOWED = "followed"
+    FINISHED = "finished"
+
+
+TRANSITIONS: Final[dict[State, dict[Step, State]]] = {
+    State.WAITING: {
+        Step.CALL: State.OPENING,
+        Step.RESUME: State.OPENING,
+        Step.SUBSCRIBE: State.OPENING,
+    },
+    State.OPENING: {
+        Step.CANCEL: State.OPENING,
+        Step.OPENED: State.STREAMING,
+        Step.FOLLOWED: State.FOLLOWING,
+        Step.FINISHED: State.ENDED,
+    },
+    State.STREAMING: {
+        Step.ACK: State.STREAMING,
+        Step.TOOL_RESULT: State.STREAMING,
+        Step.CONFIRM: State.STREAMING,
+        Step.CANCEL: State.STREAMING,
+        Step.FINISHED: State.ENDED,
+    },
+    State.FOLLOWING: {
+        Step.ACK: State.FOLLOWING,
+        Step.CANCEL: State.FOLLOWING,
+        Step.FINISHED: State.ENDED,
+    },
+    State.ENDED: {
+        Step.ACK: State.ENDED,
+        Step.TOOL_RESULT: State.ENDED,
+        Step.CONFIRM: State.ENDED,
+        Step.CANCEL: State.ENDED,
+    },
+}
+
+_STEPS: Final[dict[type[ClientFrame], Step]] = {
+    Call: Step.CALL,
+    Resume: Step.RESUME,
+    Subscribe: Step.SUBSCRIBE,
+    Ack: Step.ACK,
+    ToolResult: Step.TOOL_RESULT,
+    Confirm: Step.CONFIRM,
+    Cancel: Step.CANCEL,
+}
+
+
+class Connection:
+    """One connection's rules. `receive` what came, ask `room` before each frame, tell `sent` of each."""
+
+    __slots__ = ("_max_bytes", "acked", "seq", "state")
+
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes` is the largest frame that a client may send."""
+        self.state = State.WAITING
+        self.seq = 0
+        """The number of the frame that was sent last."""
+        self.acked = 0
+        self._max_bytes = max_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent is acknowledged."""
+        return self.acked >= self.seq
+
+    @property
+    def room(self) -> int:
+        """How many frames may be sent now; the one that ends the stream always may."""
+        if self.state not in (State.STREAMING, State.FOLLOWING):
+            return 0
+        return WINDOW - (self.seq - self.acked)
+
+    def receive(self, data: str | bytes) -> ClientFrame | None:
+        """The frame that came; None for one that changes nothing. Raises `Closed` for what must not come.
+
+        Bytes are a binary message, whatever they hold.
+        """
+        if isinstance(data, bytes):
+            raise Closed(BINARY, "frames are text")
+        if _size(data) > self._max_bytes:
+            raise Closed(TOO_LARGE, f"a frame has at most {self._max_bytes} bytes")
+        try:
+            frame = read(data)
+        except BadFrame as error:
+            raise Closed(BAD_FRAME, str(error)) from error
+        before = self.state
+        self._step(_STEPS[type(frame)])
+        if before is State.ENDED:
+            return None
+        return self._acknowledged(frame) if isinstance(frame, Ack) else frame
+
+    def opened(self, after: int = 0) -> None:
+        """Frame 0 was sent; the next one is `after` + 1."""
+        self._step(Step.OPENED)
+        self.seq = self.acked = after
+
+    def followed(self, after: int) -> None:
+        """As `opened`, for a topic."""
+        self._step(Step.FOLLOWED)
+        self.seq = self.acked = after
+
+    def sent(self, event: str, seq: int) -> None:
+        """A frame of the stream was sent; ValueError where it must not be."""
+        ends = event in TERMINAL and self.state is State.STREAMING
+        if not ends and self.room <= 0:
+            raise ValueError("a frame beyond the window")
+        if seq <= self.seq:
+            raise ValueError(f"frame {seq} after frame {self.seq}")
+        self.seq = seq
+        if event == SNAPSHOT:
+            # It stands for all frames up to its number, which need no acknowledgement of their own.
+            self.acked = seq
+        if ends:
+            self._step(Step.FINISHED)
+
+    def finished(self) -> None:
+        """The last frame was sent without the stream having begun, or a topic ends."""
+        self._step(Step.FINISHED)
+
+    def _acknowledged(self, frame: Ack) -> Ack | None:
+        if frame.upto > self.seq:
+            raise Closed(BAD_FRAME, f"ack: frame {frame.upto} was not sent")
+        if frame.upto <= self.acked:
+            return None
+        self.acked = frame.upto
+        return frame
+
+    def _step(self, step: Step) -> None:
+        following = TRANSITIONS[self.state].get(step)
+        if following is None:
+            raise Closed(BAD_FRAME, _OUT_OF_PLACE.get(self.state, f"{step} has no place here"))
+        self.state = following
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+_OUT_OF_PLACE: Final = {
+    State.WAITING: "the first frame is call, resume or subscribe",
+    State.FOLLOWING: "a topic takes ack and cancel",
+}

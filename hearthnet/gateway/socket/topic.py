@@ -1,0 +1,137 @@
+"""A topic with its followers: one source however many they are, and a bounded memory (conventions.md 10).
+
+Frames are numbered by the topic, so that each is encoded once for all who follow. The numbers begin with the
+time in milliseconds at which the topic was first followed: what a client remembers of an earlier life of the
+gateway is older than all that is kept, and gets a snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from hearthnet.gateway.socket import frames
+from hearthnet.gateway.socket.channel import Frame, Reader
+from hearthnet.gateway.socket.protocol import SNAPSHOT
+from hearthnet.times import now_ms
+
+MOST_KEPT: Final = 256
+"""Frames of a topic that are kept for those who come back."""
+_log = logging.getLogger(__name__)
+Publish = Callable[[str, dict[str, Any]], None]
+
+
+class Feed(Protocol):
+    """Where a topic comes from."""
+
+    async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
+        """Publishes what happens until it is cancelled; says `known` when `state` is first complete."""
+
+    def state(self) -> dict[str, Any]:
+        """How things stand now: the data of a snapshot."""
+
+
+class Ring:
+    """The newest frames of a topic, in order and without gaps. Pure."""
+
+    def __init__(self, first: int, most: int = MOST_KEPT) -> None:
+        """`first` is the number before the first frame."""
+        self.seq = first
+        self._frames: deque[Frame] = deque(maxlen=most)
+
+    def put(self, event: str, data: dict[str, Any]) -> None:
+        """Takes the next frame; the oldest one gives way."""
+        self.seq += 1
+        self._frames.append(Frame(self.seq, event, frames.write(event, data, self.seq).decode("utf-8")))
+
+    def after(self, seq: int, most: int) -> list[Frame] | None:
+        """Up to `most` frames that follow `seq`; None where that is no place this ring still knows."""
+        oldest = self.seq - len(self._frames)
+        if not oldest <= seq <= self.seq:
+            return None
+        first = seq - oldest
+        return [self._frames[place] for place in range(first, min(first + most, len(self._frames)))]
+
+
+class Topic:
+    """One topic, or that of one principal."""
+
+    def __init__(self, name: str, feed: Feed) -> None:
+        self.name = name
+        self.left_at: float | None = None
+        """When the last reader left; None while there is one."""
+        self._feed = feed
+        self._ring = Ring(now_ms())
+        self._readers: set[Reader] = set()
+        self._known = False
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest frame."""
+        return self._ring.seq
+
+    def attach(self, reader: Reader) -> None:
+        """`reader` follows from now on; the first one has the source followed."""
+        self._readers.add(reader)
+        self.left_at = None
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow(), name=f"topic {self.name}")
+        reader.wake()
+
+    def detach(self, reader: Reader, now: float) -> None:
+        """`reader` follows no longer. The source is left with the last one."""
+        self._readers.discard(reader)
+        if not self._readers and self.left_at is None:
+            self.left_at = now
+            self._stop()
+
+    def take(self, after: int, most: int) -> list[Frame]:
+        """Up to `most` frames that follow `after`, or a snapshot in their place where they are not kept."""
+        if not self._known or most <= 0:
+            return []
+        found = self._ring.after(after, most)
+        if found is not None:
+            return found
+        seq = self.seq
+        return [Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, self._feed.state(), seq).decode("utf-8"))]
+
+    def acknowledge(self, upto: int) -> None:
+        """What one reader has makes no difference to the others."""
+
+    def put(self, event: str, data: dict[str, Any]) -> None:
+        """Something happened: all who follow are told."""
+        self._ring.put(event, data)
+        self._wake()
+
+    async def close(self) -> None:
+        """Leaves the source."""
+        task = self._task
+        self._stop()
+        if task is not None:
+            await asyncio.wait({task})
+
+    def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    def _learned(self) -> None:
+        self._known = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            reader.wake()
+
+    async def _follow(self) -> None:
+        try:
+            await self._feed.follow(self.put, self._learned)
+        except Exception:
+            _log.exception("the topic %s is no longer followed", self.name)

@@ -1,0 +1,89 @@
+"""What a stream's frames come from: a call of the mesh, made under the client's token.
+
+    stream      the provider's own frames
+    unary call  `result` {output, meta}, then `done` {}
+
+A call with side effects is shown first, as the model's are (`confirmation_required`), and sent with the
+approval of the one who saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.errors import known
+from hearthnet.gateway.socket.channel import Channel
+from hearthnet.gateway.socket.frames import Confirm, ToolResult
+
+_log = logging.getLogger(__name__)
+CANCELLED: Final = {"stop_reason": "cancelled"}
+
+
+class BusWork:
+    """One call of the mesh, put into a channel."""
+
+    def __init__(self, channel: Channel, work: Callable[[Channel], Coroutine[Any, Any, None]]) -> None:
+        self._channel = channel
+        self.task = asyncio.create_task(self._run(work(channel)), name=f"stream {channel.stream}")
+
+    def cancel(self) -> None:
+        """Stops it at the provider."""
+        self.task.cancel()
+
+    async def heard(self, frame: ToolResult | Confirm) -> None:
+        """A plain call asks nothing: raises `bad_request`."""
+        raise HearthNetError("bad_request", "this call asks its client nothing")
+
+    def left(self) -> None:
+        """The provider goes on, as far as the channel takes it."""
+
+    def back(self) -> None:
+        """What was put meanwhile is there."""
+
+    async def close(self) -> None:
+        """Stops it at the provider."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._channel.put("done", dict(CANCELLED))
+        except Exception as error:
+            self._channel.put("error", known(error).to_body())
+
+
+def streaming(
+    bus: Bus, contract: Contract, body: dict[str, Any], token: str, timeout: float | None
+) -> Callable[[Channel], Coroutine[Any, Any, None]]:
+    """Passes on what a provider streams, no faster than the channel takes it."""
+
+    async def work(channel: Channel) -> None:
+        async with bus.stream(contract.id, body, token=token, timeout_seconds=timeout) as stream:
+            async for frame in stream:
+                if channel.full:
+                    await channel.room()
+                channel.put(frame.event, frame.data)
+
+    return work
+
+
+def answering(
+    bus: Bus, contract: Contract, body: dict[str, Any], token: str, timeout: float | None
+) -> Callable[[Channel], Coroutine[Any, Any, None]]:
+    """Passes on the one answer of a provider."""
+
+    async def work(channel: Channel) -> None:
+        reply = await bus.call(contract.id, body, token=token, timeout_seconds=timeout)
+        channel.put("result", {**reply.body, "provider": ids.short_id(reply.provider)})
+        channel.put("done", {})
+
+    return work
