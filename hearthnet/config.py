@@ -158,13 +158,16 @@ _NO_ORIGIN: Final = (
 class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[gateway]: where web pages and programs reach the mesh (docs/gateway.md).
 
-    `port` is tried first; in use, or 0, a free one is taken. `origins` are of pages from elsewhere that may
+    `port` is tried first; in use, or 0, a free one is taken. A WebSocket is pinged every `ping_seconds`, and
+    closed after `idle_close_seconds` without traffic. `origins` are of pages from elsewhere that may
     ask here, `names` what else this computer is called by those who come.
     """
 
     enabled: bool = True
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8420
+    ping_seconds: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 30
+    idle_close_seconds: Annotated[float, msgspec.Meta(ge=1, le=86400)] = 120
     origins: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -226,6 +229,9 @@ enabled = true
 host = "127.0.0.1"
 # If something else uses this port, a free one is taken and shown. 0: always take a free one.
 port = 8420
+# How often a WebSocket is pinged, and after how long without traffic it is closed; seconds.
+ping_seconds = 30
+idle_close_seconds = 120
 # Pages from elsewhere that may ask here: ["https://example.org"].
 origins = []
 # What else this computer is called by those who come: ["kitchen.example"].

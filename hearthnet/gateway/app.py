@@ -45,6 +45,8 @@ class Gateway:
     limits: Limits = field(default_factory=Limits)
     url: str = ""
     runs: Any = None
+    sockets: Any = None
+    """The WebSocket side, once the application is built."""
 
     @classmethod
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:

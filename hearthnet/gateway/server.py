@@ -16,12 +16,13 @@ import uvicorn
 from hearthnet.config import GatewayConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.app import Gateway, build, lifespan
+from hearthnet.gateway.socket.engine import SocketProtocol
 
 GRACE_SECONDS: Final = 2
 """So long requests may go on once the gateway ends; the supervisor waits for 3.2 s."""
 KEEP_ALIVE_SECONDS: Final = 15
-PING_SECONDS: Final = 30
-MOST_FRAME_BYTES: Final = 1_048_576
+MOST_FRAME_BYTES: Final = 4_194_304
+"""Of a WebSocket message that is taken in at all; what a frame may have is the socket's matter."""
 _BACKLOG: Final = 512
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def _settings(gateway: Gateway) -> uvicorn.Config:
     return uvicorn.Config(
         build(gateway),
         http="httptools",
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -68,8 +69,8 @@ def _settings(gateway: Gateway) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ws_max_size=MOST_FRAME_BYTES,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
+        ws_ping_interval=gateway.config.gateway.ping_seconds,
+        ws_ping_timeout=gateway.config.gateway.ping_seconds,
         ws_per_message_deflate=False,
     )
 

@@ -124,7 +124,7 @@ class Channel:
             self._reader.wake()
 
     async def room(self) -> None:
-        """Waits until another frame may be put: while the reader is slow, and until the stream is given up."""
+        """Waits until another frame may be put, or the stream is given up."""
         while self.full and self._summary is None and not self._closed:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
@@ -156,7 +156,7 @@ class Channel:
                 self.work.left()
 
     def take(self, after: int, most: int) -> list[Frame]:
-        """Up to `most` frames that follow `after`; the one that ends the stream comes also where `most` is 0."""
+        """Up to `most` frames that follow `after`, and the one that ends the stream where that is next."""
         if after >= self.seq:
             return []
         if self._missing(after):
@@ -170,7 +170,7 @@ class Channel:
         return taken
 
     def acknowledge(self, upto: int) -> None:
-        """The client has all frames up to and including `upto`; they are forgotten, less the one that ends it."""
+        """The client has all frames up to and including `upto`: all but the last of all are forgotten."""
         while self._kept and self._kept[0].seq <= upto and not self._only_end():
             self._drop()
         self._make_room()
@@ -245,7 +245,7 @@ class Channels:
         if channel is None or channel.owner != owner:
             raise HearthNetError(
                 "not_found",
-                f"no stream {stream[:40]!r} of yours waits here; one is kept {self._linger:g} s after a break",
+                f"no stream {stream[:40]!r} of yours is here; one is kept {self._linger:g} s after a break",
             )
         return channel
 

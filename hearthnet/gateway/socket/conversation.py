@@ -12,10 +12,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hearthnet.gateway.socket import protocol
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.errors import known
+from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
+from hearthnet.gateway.socket.engine import ABORT
 from hearthnet.gateway.socket.frames import (
     SUBPROTOCOL,
     Ack,
@@ -28,7 +29,7 @@ from hearthnet.gateway.socket.frames import (
     ToolResult,
     write,
 )
-from hearthnet.gateway.socket.protocol import TERMINAL, Closed, Connection, State
+from hearthnet.gateway.socket.protocol import Closed, Connection, State
 from hearthnet.gateway.socket.topic import Topic
 
 if TYPE_CHECKING:
@@ -199,7 +200,9 @@ class Conversation:
                     await self._send_frames()
                 if self._closing is not None:
                     closing = self._closing
-                    await self._send({"type": "websocket.close", "code": closing.code, "reason": closing.reason})
+                    await self._send(
+                        {"type": "websocket.close", "code": closing.code, "reason": closing.reason}
+                    )
                     return
 
     async def _send_frames(self) -> None:
@@ -214,7 +217,7 @@ class Conversation:
                     return
                 connection.sent(event, seq)
             self._traffic = self._moved = self._hub.now
-            if frames[-1].event in TERMINAL and connection.state is State.ENDED:
+            if connection.ended:
                 self.close(Closed(protocol.END))
 
     async def _send_text(self, text: str) -> None:
@@ -238,6 +241,6 @@ class Conversation:
 
     def _abort(self) -> None:
         """The client does not even take the close: its connection is cut."""
-        abort = self.scope.get("extensions", {}).get("hearthnet.abort")
+        abort = self.scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["abort"]()

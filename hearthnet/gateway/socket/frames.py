@@ -79,7 +79,7 @@ class Resume(_First, frozen=True, kw_only=True, tag="resume"):
 
 
 class Subscribe(_First, frozen=True, kw_only=True, tag="subscribe"):
-    """The first frame of whoever follows a topic; with `since_seq` what came after that frame is sent first."""
+    """The first frame of whoever follows a topic; with `since_seq` what came after that frame is sent."""
 
     topic: Topic
     since_seq: Count | None = None
@@ -155,7 +155,7 @@ def read(text: str | bytes) -> ClientFrame:
     """
     data = text if isinstance(text, bytes) else _utf8(text)
     try:
-        frame = read_json(data, _FRAME)
+        frame: ClientFrame = read_json(data, _FRAME)
         if isinstance(frame, Call | Confirm):
             refuse_repeated_keys(data)
     except HearthNetError as error:

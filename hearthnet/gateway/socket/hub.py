@@ -14,7 +14,7 @@ from hearthnet.gateway.errors import STATUS, known
 from hearthnet.gateway.socket import protocol, work
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
-from hearthnet.gateway.socket.feeds import feed_of
+from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import Call, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
 from hearthnet.gateway.socket.settings import SocketSettings
@@ -38,6 +38,7 @@ class Hub:
         self.channels = Channels(settings.linger_seconds, settings.most_streams)
         self.topics: dict[tuple[str, str], Topic] = {}
         self.conversations: set[Conversation] = set()
+        self.feeds = Feeds(gateway)
         self._gateway = gateway
         self._closing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -112,11 +113,10 @@ class Hub:
     # --- topics
 
     def _subscribe(self, conversation: Conversation, client: Client, frame: Subscribe) -> None:
-        feed, whose = feed_of(frame.topic, self._gateway, client)
-        key = frame.topic, whose
+        key = frame.topic, self.feeds.whose(frame.topic, client)
         topic = self.topics.get(key)
         if topic is None:
-            topic = self.topics[key] = Topic(frame.topic, feed)
+            topic = self.topics[key] = Topic(frame.topic, self.feeds.open(frame.topic, client))
         topic.attach(conversation)
         conversation.followed(topic, frame.since_seq or 0)
 

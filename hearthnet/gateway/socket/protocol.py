@@ -155,6 +155,11 @@ class Connection:
         self._max_bytes = max_bytes
 
     @property
+    def ended(self) -> bool:
+        """Whether the last frame was sent."""
+        return self.state is State.ENDED
+
+    @property
     def idle(self) -> bool:
         """Whether all that was sent is acknowledged."""
         return self.acked >= self.seq

@@ -20,6 +20,7 @@ from hearthnet.times import now_ms
 
 MOST_KEPT: Final = 256
 """Frames of a topic that are kept for those who come back."""
+RETRY_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 Publish = Callable[[str, dict[str, Any]], None]
 
@@ -131,7 +132,9 @@ class Topic:
             reader.wake()
 
     async def _follow(self) -> None:
-        try:
-            await self._feed.follow(self.put, self._learned)
-        except Exception:
-            _log.exception("the topic %s is no longer followed", self.name)
+        while True:
+            try:
+                await self._feed.follow(self.put, self._learned)
+            except Exception:
+                _log.exception("the source of the topic %s broke, and is followed anew", self.name)
+            await asyncio.sleep(RETRY_SECONDS)

@@ -123,7 +123,10 @@ def test_a_second_call_is_refused_also_after_the_end() -> None:
         ("[" * 2000, "no JSON object with a type"),
         ('{"type":"ack","upto":"' + "\\ud800" + '"}', "no JSON object with a type"),
         ("\ud800", "no UTF-8"),
-        ('{"type":"hello"}', "unknown type; known: ack, call, cancel, confirm, resume, subscribe, tool_result"),
+        (
+            '{"type":"hello"}',
+            "unknown type; known: ack, call, cancel, confirm, resume, subscribe, tool_result",
+        ),
         ('{"type":"resume"}', "resume: resume names either a stream or a run"),
         ('{"type":"resume","run":"a","stream":"b"}', "resume: resume names either a stream or a run"),
         ('{"type":"subscribe","topic":"all"}', "subscribe: Invalid enum value 'all' - at `$.topic`"),
@@ -192,9 +195,10 @@ def test_a_snapshot_needs_no_acknowledgement_of_what_it_stands_for() -> None:
 
 @pytest.mark.req("SOCK-3")
 def test_each_close_code_has_a_name() -> None:
-    named = {
-        value for name, value in vars(protocol).items() if isinstance(value, int) and name.isupper()
-    } - {WINDOW, protocol.ACK_EVERY}
+    named = {value for name, value in vars(protocol).items() if isinstance(value, int) and name.isupper()} - {
+        WINDOW,
+        protocol.ACK_EVERY,
+    }
     assert named == set(CLOSE_CODES)
     assert len(Closed(4400, "\u00fc" * 200).reason.encode()) <= 123
 

@@ -1,0 +1,48 @@
+"""The WebSocket engine: uvicorn's own on `websockets`, less what it leaves open.
+
+A client that reads nothing any more takes no close either: the bytes before it stay in the way, and an
+orderly end waits for ever. Such a connection is cut. When the gateway ends, clients hear 1001 and come back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
+from websockets.http11 import Request
+
+ABORT: Final = "hearthnet.abort"
+"""The ASGI extension by which the application cuts its connection."""
+CLOSE_SECONDS: Final = 5.0
+"""How long a client may take to answer a close."""
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """For `uvicorn.Config(ws=...)`."""
+
+    def handle_connect(self, event: Request) -> None:
+        """Lets the application cut the connection."""
+        self.close_timeout = CLOSE_SECONDS
+        super().handle_connect(event)
+        if self.handshake_initiated and not self.close_sent:
+            self.scope["extensions"][ABORT] = {"abort": self.transport.abort}
+
+    def keepalive_timeout(self) -> None:
+        """A client that answers no ping is gone, and so is what it did not read."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The gateway ends: an open socket hears that it may come back."""
+        if self.handshake_complete and not self.close_sent and not self.transport.is_closing():
+            self.stop_keepalive()
+            self.queue.put_nowait(
+                {"type": "websocket.disconnect", "code": CloseCode.GOING_AWAY, "reason": ""}
+            )
+            self.conn.send_close(CloseCode.GOING_AWAY, "going_away: come back and resume")
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.transport.close()
+            return
+        super().shutdown()

@@ -1,0 +1,232 @@
+"""Where the topics come from (docs/gateway.md, "WebSocket"): each looks now and then, and says what
+is different from before. One look serves all who follow.
+
+    mesh         who offers what: appeared, changed, gone
+    market.post  posts: posted, ended
+    runs         the client's runs: waiting, changed, gone
+
+What cannot be asked just now is told once (`notice`), and again looked at later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hearthnet.bus.registry import OfferView
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client
+from hearthnet.gateway.socket.topic import Feed, Publish
+from hearthnet.types import parse_capability
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+
+LOOK_SECONDS: Final[Mapping[str, float]] = {"mesh": 3.0, "market.post": 2.0, "runs": 1.0}
+MOST_POSTS: Final = 500
+_LIST: Final = "market.list@1.0"
+
+
+class Look(Protocol):
+    """How things stand, and what has happened since they were looked at before."""
+
+    async def look(self) -> list[tuple[str, dict[str, Any]]]:
+        """Looks, and says what is different."""
+
+    def state(self) -> dict[str, Any]:
+        """What was seen last."""
+
+
+class Watched:
+    """A feed that looks again and again."""
+
+    def __init__(self, look: Look, seconds: float) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._problem: dict[str, Any] = {}
+
+    def state(self) -> dict[str, Any]:
+        """As it was seen last; with `problem` where it cannot be seen now."""
+        return {**self._look.state(), **({"problem": self._problem} if self._problem else {})}
+
+    async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
+        """As `Feed.follow`; what the first look finds is no news."""
+        await self._once(lambda _event, _data: None)
+        known()
+        while True:
+            await asyncio.sleep(self._seconds)
+            await self._once(publish)
+
+    async def _once(self, publish: Publish) -> None:
+        try:
+            found = await self._look.look()
+        except HearthNetError as error:
+            if error.code != self._problem.get("error"):
+                self._problem = error.to_body()
+                publish("notice", self._problem)
+            return
+        self._problem = {}
+        for event, data in found:
+            publish(event, data)
+
+
+class Differing:
+    """Things by their keys, and what became of them since the last time. Pure."""
+
+    def __init__(self, new: str, changed: str, gone: str) -> None:
+        """The three are the names of the events."""
+        self._names = new, changed, gone
+        self.things: dict[str, dict[str, Any]] = {}
+
+    def update(self, now: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+        """What is different; `now` is everything there is."""
+        new, changed, gone = self._names
+        before, self.things = self.things, now
+        ended = [(gone, thing) for key, thing in before.items() if key not in now]
+        begun = [
+            (changed if key in before else new, thing)
+            for key, thing in now.items()
+            if before.get(key) != thing
+        ]
+        return ended + begun
+
+
+class MeshLook:
+    """Who offers what."""
+
+    def __init__(self, offers: Callable[[], Awaitable[list[OfferView]]]) -> None:
+        self._offers = offers
+        self._differing = Differing("appeared", "changed", "gone")
+
+    async def look(self) -> list[tuple[str, dict[str, Any]]]:
+        """Asks the mesh."""
+        views = await self._offers()
+        return self._differing.update({repr(view.key): offer_of(view) for view in views})
+
+    def state(self) -> dict[str, Any]:
+        """All offers."""
+        return {"offers": list(self._differing.things.values())}
+
+
+def offer_of(view: OfferView) -> dict[str, Any]:
+    """What is told of an offer; its health is how much of its room is taken."""
+    offer = view.offer
+    return {
+        "node": view.node,
+        "instance": offer.instance,
+        "capability": offer.capability,
+        "params": offer.params,
+        "trust": offer.trust,
+        "service": offer.service,
+        "version": offer.version,
+        "in_flight": offer.in_flight,
+        "max_concurrent": offer.max_concurrent,
+        "health": "full" if offer.in_flight >= offer.max_concurrent > 0 else "well",
+    }
+
+
+class MarketLook:
+    """The posts of the market, as those who follow may read them."""
+
+    def __init__(self, ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> None:
+        """`ask` is a call of market.list with this input, and gives its output."""
+        self._ask = ask
+        self._seen = 0
+        self._posts: dict[str, dict[str, Any]] = {}
+
+    async def look(self) -> list[tuple[str, dict[str, Any]]]:
+        """Asks for what came and ended since the last time."""
+        found = await self._ask({"since_lamport": self._seen, "limit": MOST_POSTS})
+        if found["max_lamport"] < self._seen:
+            # Another log than before: begun anew.
+            self._seen, self._posts = 0, {}
+            return [("reset", {}), *await self.look()]
+        news: list[tuple[str, dict[str, Any]]] = []
+        for post in found["posts"]:
+            event = "changed" if post["event_id"] in self._posts else "posted"
+            if self._posts.get(post["event_id"]) != post:
+                self._posts[post["event_id"]] = post
+                news.append((event, post))
+        ended = [event_id for event_id in found.get("removed", []) if self._posts.pop(event_id, None)]
+        self._seen = found["max_lamport"]
+        return news + [("ended", {"event_id": event_id}) for event_id in ended]
+
+    def state(self) -> dict[str, Any]:
+        """The current posts."""
+        return {"posts": list(self._posts.values())}
+
+
+class RunsLook:
+    """The runs of one principal."""
+
+    def __init__(self, listing: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
+        self._listing = listing
+        self._differing = Differing("appeared", "changed", "gone")
+
+    async def look(self) -> list[tuple[str, dict[str, Any]]]:
+        """Lists them."""
+        return self._differing.update({str(run["run"]): run for run in await self._listing()})
+
+    def state(self) -> dict[str, Any]:
+        """All of them."""
+        return {"runs": list(self._differing.things.values())}
+
+
+class Readers:
+    """The clients under whose tokens a topic that all share is read: whichever still may."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Client] = {}
+
+    def add(self, client: Client) -> None:
+        """`client` follows."""
+        self._clients[client.id] = client
+
+    async def ask(self, gateway: Gateway, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+        """The output of a call that one of them may make; raises what the last of them was told."""
+        refused = HearthNetError("unauthorized", f"nobody who follows may call {capability}")
+        for client in reversed(list(self._clients.values())):
+            try:
+                token = gateway.clients.token(client)
+                reply = await gateway.bus.call(capability, {"params": {}, "input": given}, token=token)
+            except HearthNetError as error:
+                if not error.code.startswith(("token", "unauthorized", "revoked")):
+                    raise
+                refused = error
+                del self._clients[client.id]
+            else:
+                output: dict[str, Any] = reply.output
+                return output
+        raise refused
+
+
+class Feeds:
+    """The feeds of one gateway."""
+
+    def __init__(self, gateway: Gateway, look_seconds: Mapping[str, float] = LOOK_SECONDS) -> None:
+        self._gateway = gateway
+        self._seconds = look_seconds
+        self._market = Readers()
+
+    def whose(self, topic: str, client: Client) -> str:
+        """Whose topic it is: empty for one that is the same for all.
+
+        Raises `token_scope_insufficient` where the client's scope does not let it see that.
+        """
+        if topic == "market.post":
+            if not client.scope.covers(parse_capability(_LIST)):
+                raise HearthNetError(
+                    "token_scope_insufficient", f"what you may do here does not cover {_LIST}"
+                )
+            self._market.add(client)
+        return client.principal if topic == "runs" else ""
+
+    def open(self, topic: str, client: Client) -> Feed:
+        """The feed of `topic`, or of the client's."""
+        gateway, seconds = self._gateway, self._seconds[topic]
+        if topic == "mesh":
+            return Watched(MeshLook(gateway.bus.offers), seconds)
+        if topic == "market.post":
+            return Watched(MarketLook(lambda given: self._market.ask(gateway, _LIST, given)), seconds)
+        return Watched(RunsLook(lambda: gateway.runs.listing(client)), seconds)
