@@ -64,7 +64,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`.
 
     `ctx` (tokens), `tools` and `vision` say what it can where its server does not, or says it wrongly;
-    `tools` False also ends all attempts to find out. `api_version` is Azure's.
+    `tools` False also ends all attempts to find out, and "text" has them declared in the prompt and called in
+    the answer's text (docs/models.md). `api_version` is Azure's.
     """
 
     kind: ModelKind
@@ -73,7 +74,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     model: Annotated[str, msgspec.Meta(min_length=1)]
     api_key_env: str | None = None
     ctx: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    tools: bool | None = None
+    tools: bool | Literal["text"] | None = None
     vision: bool | None = None
     api_version: str = ""
 
@@ -270,6 +271,7 @@ model_file = ""
 # ollama, azure, anthropic, gemini or bedrock. Several are fine; the first that can do what is asked is taken.
 # api_key_env names the environment variable that holds the key; the key itself does not belong in here.
 # ctx (tokens), tools and vision (true or false) say what the model can where its server does not.
+# With "text" for tools a model that calls none writes its calls in its text (docs/models.md).
 # [[llm.models]]
 # kind = "ollama"
 # name = "qwen3-8b"

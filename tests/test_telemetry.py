@@ -199,7 +199,7 @@ def test_calls_are_counted_and_timed(collector: Collector) -> None:
         exporter(collector.url, dropped=7, traces=False),
         entry("provider", capability="llm.chat@2.0"),
     )
-    stream.frames = 5
+    stream.frames, stream.path = 5, "text"
     for one in (entry(), entry(), entry(code="timeout"), stream, entry("run")):
         made.on_end(one)
     made.close()
@@ -219,11 +219,13 @@ def test_calls_are_counted_and_timed(collector: Collector) -> None:
         ("hearthnet.calls", "rag.query@1.0", "ok"): 2,
         ("hearthnet.calls", "rag.query@1.0", "timeout"): 1,
         ("hearthnet.calls", "llm.chat@2.0", "ok"): 1,
+        ("hearthnet.calls.by_path", "llm.chat@2.0", "ok"): 1,
         ("hearthnet.stream.frames", "llm.chat@2.0", "ok"): 5,
         ("hearthnet.calls.in_flight", None, None): 3,
         ("hearthnet.frames.dropped", None, None): 7,
     }
     assert found["hearthnet.calls", "llm.chat@2.0", "ok"].attributes["hearthnet.side"] == "provider"
+    assert found["hearthnet.calls.by_path", "llm.chat@2.0", "ok"].attributes["hearthnet.path"] == "text"
 
 
 @pytest.mark.req("TRACE-4")

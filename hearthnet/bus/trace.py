@@ -172,6 +172,13 @@ def hops() -> int:
     return step.hops if step is not None and step.until else 0
 
 
+def went(path: str) -> None:
+    """The call that the running code answers is done in this way: one word of a few, for its metrics."""
+    step = _current.get()
+    if step is not None and step.side == "provider":
+        step.path = path
+
+
 def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
     """The provider's method begins: what it calls lies under it, and ends at the loop time `until`. To be
     ended with `handled`.

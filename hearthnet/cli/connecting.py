@@ -196,7 +196,9 @@ def _picked(names: list[str]) -> str:
 
 
 def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
-    """What is written: where the server was found, and what was given; no tools where none were called."""
+    """What is written: where the server was found, and what was given; how tools were called, or that none
+    were.
+    """
     import msgspec
 
     from hearthnet.config import ModelConfig
@@ -208,6 +210,8 @@ def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
     }
     if not checked["tested"]["tool_call"]:
         kept.setdefault("tools", False)
+    elif checked["tested"].get("tool_mode") == "text":
+        kept.setdefault("tools", "text")
     kept |= {name: checked[name] for name in ("kind", "url", "api_key_env")}
     return msgspec.convert(kept, ModelConfig)
 
@@ -289,7 +293,8 @@ def _without_login(url: str) -> str:
 
 def _as_json(model: ModelConfig, tested: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     shown = {
-        name: tested[name] for name in ("ctx", "tools", "vision", "requires_internet", "tool_call", "ms")
+        name: tested[name]
+        for name in ("ctx", "tools", "tool_mode", "vision", "requires_internet", "tool_call", "ms")
     }
     told = {"offered": state["there"], "problem": state["problem"] or tested["problem"]}
     return {**_place(model), "api_key_env": model.api_key_env, **shown, **told}
@@ -306,7 +311,7 @@ def _show(model: ModelConfig, tested: dict[str, Any]) -> None:
     )
     terminal.line(f"  {spoke}, after {tested['ms'] / 1000:.1f} s")
     why = f" ({_plain(tested['problem'])})" if tested["problem"] else ""
-    terminal.line(f"  tools: {_yes(tested['tools'])}{why}")
+    terminal.line(f"  tools: {_tools(model, tested)}{why}")
     terminal.line(f"  images: {_yes(tested['vision'])}")
     terminal.line(f"  context: {tested['ctx']} tokens")
     terminal.line(f"  needs the internet: {_yes(tested['requires_internet'])}")
@@ -315,6 +320,13 @@ def _show(model: ModelConfig, tested: dict[str, Any]) -> None:
 def _described(model: ModelConfig) -> str:
     place = _place(model)
     return _plain(f"{model.name}: {model.model} at {place['url']} ({model.kind})")
+
+
+def _tools(model: ModelConfig, tested: dict[str, Any]) -> str:
+    if tested.get("tool_mode") != "text":
+        return _yes(tested["tools"])
+    switch = "" if model.tools == "text" else '; to use that set tools = "text" for it in hearthnet.toml'
+    return f"written in its text, since it has no calls of its own{switch}"
 
 
 def _yes(value: bool) -> str:

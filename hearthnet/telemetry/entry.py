@@ -22,7 +22,8 @@ class Entry(msgspec.Struct, gc=False):
     the steady clock in nanoseconds; with `epoch_ns` added they are since 1970. `code` is empty where it
     worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
     `until` is the loop time at which its caller gives up, while what it calls has to end by then; else 0.
-    `hops` is how deep in other calls lies what it calls; of a call that is made, 0.
+    `hops` is how deep in other calls lies what it calls; of a call that is made, 0. `path` is which of a few
+    ways its provider went, where there are several (`trace.went`).
     """
 
     side: Side
@@ -45,6 +46,7 @@ class Entry(msgspec.Struct, gc=False):
     handler_took_ns: int = 0
     until: float = 0.0
     hops: int = 0
+    path: str = ""
 
     @property
     def traceparent(self) -> str:

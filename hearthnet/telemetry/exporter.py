@@ -88,6 +88,7 @@ class Exporter:
             "provider": seconds(names.PROVIDER_SECONDS),
         }
         self._calls = meter.create_counter(names.CALLS, "{call}")
+        self._paths = meter.create_counter(names.PATHS, "{call}")
         self._frames = meter.create_counter(names.STREAM_FRAMES, "{frame}")
         meter.create_observable_up_down_counter(names.IN_FLIGHT, [_observing(in_flight)], "{call}")
         meter.create_observable_counter(names.DROPPED, [_observing(dropped)], "{frame}")
@@ -121,6 +122,8 @@ class Exporter:
         self._calls.add(1, attributes)
         if entry.frames:
             self._frames.add(entry.frames, attributes)
+        if entry.path:
+            self._paths.add(1, attributes | {names.PATH: entry.path})
 
     def _common(self, entry: Entry) -> dict[str, Any]:
         method = entry.capability
@@ -166,6 +169,7 @@ class Exporter:
             peer: _short(entry.peer) if entry.peer else "",
             names.CALL: entry.call,
             names.RUN: entry.run,
+            names.PATH: entry.path,
             names.ATTEMPTS: entry.attempts,
             names.FRAMES: entry.frames,
             names.BYTES_IN: entry.bytes_in,

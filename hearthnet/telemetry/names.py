@@ -23,6 +23,7 @@ METHOD: Final = "rpc.method"
 STATUS: Final = "rpc.response.status_code"
 ERROR: Final = "error.type"
 SIDE: Final = "hearthnet.side"
+PATH: Final = "hearthnet.path"
 
 # Attributes of spans alone
 PROVIDER: Final = "server.address"
@@ -39,6 +40,7 @@ CALLER_SECONDS: Final = "rpc.client.call.duration"
 PROVIDER_SECONDS: Final = "rpc.server.call.duration"
 CALLS: Final = "hearthnet.calls"
 IN_FLIGHT: Final = "hearthnet.calls.in_flight"
+PATHS: Final = "hearthnet.calls.by_path"
 STREAM_FRAMES: Final = "hearthnet.stream.frames"
 DROPPED: Final = "hearthnet.frames.dropped"
 

@@ -13,7 +13,7 @@ from hearthnet_llm.vendors.catalog import Listed
 def profile_of(config: ModelConfig, told: Listed) -> Profile:
     """The profile of the model; `told` is what its server says, refined by what was learned by asking."""
     kind = KINDS[config.kind]
-    tools = _first(config.tools, told.tools, kind.tools)
+    tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)
     vision = _first(config.vision, told.vision, kinds.sees(config))
     return Profile(
         model=config.name,
@@ -21,7 +21,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
         ctx=config.ctx or told.ctx or kind.ctx,
         ctx_known=bool(config.ctx or told.ctx or not kind.ctx_guessed),
         aliases=(config.model,) if config.model != config.name else (),
-        tool_mode="native" if tools else "none",
+        tool_mode="text" if config.tools == "text" else "native" if tools else "none",
         modalities=("text", "vision") if vision else ("text",),
         continues=True,
         summarises=True,

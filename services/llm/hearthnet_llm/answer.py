@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hearthnet_llm.frames import Cited, Done, Frame, Served, Thought, Token, ToolCall
+from hearthnet_llm.frames import Cited, Done, Frame, Served, Thought, Token, ToolCall, ToolPath
 from hearthnet_llm.parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import Message
@@ -55,6 +55,11 @@ class Answer:
     def text(self) -> str:
         """The text so far."""
         return "".join(self._texts)
+
+    @property
+    def tool_path(self) -> ToolPath:
+        """How calls were obtained from the model."""
+        return self._done.tool_path if self._done is not None else "none"
 
     @property
     def message(self) -> Message:

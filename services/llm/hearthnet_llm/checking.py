@@ -6,8 +6,9 @@ It happens in the service, so with the node's own environment: a key that is fou
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,9 +21,9 @@ from hearthnet_llm.endpoint import Endpoint
 from hearthnet_llm.frames import Token, ToolCall
 from hearthnet_llm.kinds import KINDS
 from hearthnet_llm.memory import Memory
-from hearthnet_llm.profile import Profile
+from hearthnet_llm.profile import ToolMode
 from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, Message, Named, Tool
+from hearthnet_llm.request import ChatRequest, Message, Named, Tool, ToolChoice
 from hearthnet_llm.vendors import addresses
 from hearthnet_llm.vendors.catalog import Listed
 
@@ -44,6 +45,17 @@ _ASKED: Final = ChatRequest(
     tools=[_TOOL],
     tool_choice=Named(_TOOL.name),
 )
+_CHOICES: Final[dict[ToolMode, Sequence[ToolChoice | None]]] = {
+    "native": (_ASKED.tool_choice, "auto"),
+    "text": (_ASKED.tool_choice,),
+}
+_WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolMode]]] = {
+    None: ("native", "text"),
+    True: ("native",),
+    False: (),
+    "text": ("text",),
+}
+"""How a model is tried, by what the config says of it."""
 _GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_tokens=_TOKENS, temperature=0)
 _UNSAID: Final = "?"
 
@@ -58,12 +70,12 @@ class Wish(msgspec.Struct, frozen=True):
     api_key_env: str | None = None
     api_version: str | None = None
     ctx: int | None = None
-    tools: bool | None = None
+    tools: bool | Literal["text"] | None = None
     vision: bool | None = None
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """What one model made of a tool call; `problem` where it made none."""
+    """What one model made of a tool call, and how; `problem` where it made none."""
 
     model: str
     tool_call: bool
@@ -74,6 +86,7 @@ class Tested(msgspec.Struct, frozen=True):
     vision: bool
     requires_internet: bool
     problem: str
+    tool_mode: ToolMode = "none"
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -203,37 +216,54 @@ async def _described(config: ModelConfig, models: list[Listed]) -> Listed:
 
 
 async def _tested(config: ModelConfig, told: Listed, memory: Memory) -> Tested:
-    remote = Remote(config)
     started = time.monotonic()
-    try:
-        called, problem = await _calls(remote) if config.tools is not False else (False, "switched off")
-        answered = called or await _answers(remote)
-    finally:
-        await remote.close()
-    if config.tools is not False:
-        memory.keep(config, called)
-    told = (await _described(config, [told])).refined(Listed(config.model, tools=called))
-    return _outcome(profile_of(config, told), called, answered, problem, started)
-
-
-def _outcome(profile: Profile, called: bool, answered: bool, problem: str, started: float) -> Tested:
+    mode, problem, answered = await _probed(config)
+    if config.tools in (None, True):
+        memory.keep(config, mode == "native")
+    if mode == "text":
+        config = msgspec.structs.replace(config, tools="text")
+    told = (await _described(config, [told])).refined(Listed(config.model, tools=mode != "none"))
+    profile = profile_of(config, told)
     return Tested(
         model=profile.model,
-        tool_call=called,
-        answered=answered,
+        tool_call=mode != "none",
+        answered=answered or mode != "none",
         ms=int((time.monotonic() - started) * 1000),
         ctx=profile.ctx,
         tools=profile.supports_tools(),
         vision="vision" in profile.modalities,
         requires_internet=profile.requires_internet,
-        problem="" if called else problem,
+        problem="" if mode != "none" else problem,
+        tool_mode=mode,
     )
 
 
-async def _calls(remote: Remote) -> tuple[bool, str]:
+async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
+    """How it calls a tool: natively, else in its text, unless the config has said which; if not at all, why,
+    and whether it says anything.
+    """
+    problem = "switched off"
+    ways = _WAYS[config.tools]
+    for way in ways:
+        remote = Remote(msgspec.structs.replace(config, tools="text") if way == "text" else config)
+        try:
+            called, reason = await _calls(remote, way)
+        finally:
+            await remote.close()
+        if called:
+            return way, "", True
+        problem = reason if way == ways[0] else problem
+    remote = Remote(msgspec.structs.replace(config, tools=False))
+    try:
+        return "none", problem, await _answers(remote)
+    finally:
+        await remote.close()
+
+
+async def _calls(remote: Remote, way: ToolMode) -> tuple[bool, str]:
     """Whether it calls the tool, demanded by name or, where that is refused, left to it; if not, why."""
     problem = "it answered in words instead of calling the tool"
-    for choice in (_ASKED.tool_choice, "auto"):
+    for choice in _CHOICES[way]:
         asked = msgspec.structs.replace(_ASKED, tool_choice=choice)
         try:
             async with aclosing(remote.stream(asked)) as frames:

@@ -12,9 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
+import msgspec
+
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.backend import Backend, FrameStream
-from hearthnet_llm.frames import Frame, Notice, Progress
+from hearthnet_llm.frames import Done, Frame, Notice, Progress
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, ModelParams, Named
 from hearthnet_llm.single_shot import notice, without_tools
@@ -164,7 +166,7 @@ class Failover:
             yield notice(model)
         async with aclosing(self._ask(backend, single)) as frames:
             async for frame in frames:
-                yield frame
+                yield msgspec.structs.replace(frame, tool_path="none") if isinstance(frame, Done) else frame
 
 
 def _elsewhere(error: HearthNetError) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from hearthnet_llm.parts import CacheHint, Citation, ServerPart, ThinkingPart
 
 StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_calls", "refusal"]
-ToolPath = Literal["native", "grammar", "none"]
+ToolPath = Literal["native", "grammar", "text", "none"]
 
 
 class Token(msgspec.Struct, frozen=True):

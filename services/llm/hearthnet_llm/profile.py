@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-ToolMode = Literal["native", "grammar", "none"]
+ToolMode = Literal["native", "grammar", "text", "none"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import Fetch, prepared, unknown
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
+from hearthnet_llm.text_tools import asking as text_tools
 from hearthnet_llm.vendors import ollama, openai, wire
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import Listed
@@ -60,7 +61,9 @@ class Remote:
 
     def stream(self, request: ChatRequest) -> FrameStream:
         """As `Backend.stream`."""
-        return self._frames(lambda: self._encoded(request))
+        if self._profile.tool_mode == "text":
+            return text_tools.stream(request, self._profile.model, self._native)
+        return self._native(request)
 
     def complete(self, request: CompleteRequest) -> FrameStream:
         """As `Backend.complete`."""
@@ -88,6 +91,9 @@ class Remote:
         self._retired = True
         if not self._busy:
             await self.close()
+
+    def _native(self, request: ChatRequest) -> FrameStream:
+        return self._frames(lambda: self._encoded(request))
 
     async def _encoded(self, request: ChatRequest) -> HttpRequest:
         seen = await prepared(request, LIMITS[self._wire_name], self._fetch)

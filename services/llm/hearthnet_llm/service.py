@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from hearthnet.bus import trace
 from hearthnet.bus.bus import Bus
 from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
@@ -143,6 +144,8 @@ class LlmService(Service):
             check(turn.request, backends[0].profile)
             answer = Answer(backends[0].profile)
             await relay(call, stream, answer, self._failover(backends, answer).chat(turn.request))
+        if turn.request.tools:
+            trace.went(answer.tool_path)
         answer.thread_length = await self._threads.keep(turn, answer.message)
         return Reply(output=answer.output, meta=answer.meta())
 

@@ -268,7 +268,7 @@ async def test_a_server_is_found_listed_and_tried(mesh: Mesh) -> None:
         tested = (await check(bus, url=server.url, model="big"))["tested"]
         assert {**tested, "ms": 0} == {
             "model": "big", "tool_call": True, "answered": True, "ms": 0, "ctx": 32000, "tools": True,
-            "vision": False, "requires_internet": False, "problem": "",
+            "vision": False, "requires_internet": False, "problem": "", "tool_mode": "native",
         }  # fmt: skip
         assert server.asked[-1][3]["tool_choice"] == {"type": "function", "function": {"name": "take_note"}}
 

@@ -161,7 +161,7 @@ REPLAYED = ChatRequest(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-45")
 async def test_a_model_without_tools_answers_in_one_go() -> None:
-    single = Spoken(Token("Hi"), END, tool_mode="none")
+    single = Spoken(Token("Hi"), Done("end", 1, 1, "native"), tool_mode="none")
     frames, _, _ = await answer(single, request=REPLAYED)
     assert frames == [
         Notice("tools_ignored", "a cannot call tools, so it answers without them"),

@@ -1,0 +1,282 @@
+"""Finds the calls in a model's text, which comes in pieces; without I/O.
+
+    <tool_call>
+    {"name": "search", "arguments": {"query": "water"}}
+    </tool_call>
+
+What is a call, and what only shows one:
+
+1. A block begins a line, with at most three spaces before it, or follows another block. Inside a line, behind
+   `>` or `-`, or indented as code it is text.
+2. In a code fence, and between <think> and </think> at the beginning of a line, it is text.
+3. It ends at the first </tool_call> outside a JSON string, or where the next block begins. A JSON string has
+   no line breaks, so a quote that is never closed spoils no more than its line.
+4. In it stands one JSON object `{name, arguments}`, or an array of them, perhaps in a code fence of its own.
+   Anything else is broken, and nothing of it is a call.
+5. A block that is open at the end counts if the model had finished and its JSON is whole.
+6. Text behind a block is dropped: the model cannot know yet what came of its call. So is all behind a block
+   that is too long.
+
+However the text is cut into pieces, the same comes out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+OPEN: Final = "<tool_call>"
+CLOSE: Final = "</tool_call>"
+_THINK: Final = "<think>"
+_THOUGHT: Final = "</think>"
+_MOST: Final = 1 << 16
+_LEAD: Final = re.compile(r" {0,3}")
+_FENCE: Final = re.compile(r"(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)(\n|$)")
+_WRAPPED: Final = re.compile(r"\s*(```+|~~~+)[a-zA-Z_]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*\1\s*", re.DOTALL)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The next piece of the text that is shown."""
+
+    text: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A complete call."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A block that is no call, and why; `cut`: because the text ended in it."""
+
+    reason: str
+    cut: bool = False
+
+
+Found = Said | Called | Broken
+
+
+class Parser:
+    """Feed it the pieces in order, then `finish` it once."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._fresh = True  # at the beginning of a line
+        self._fence = ""
+        self._thinking = False
+        self._block: _Block | None = None
+        self._called = False
+        self._over = False
+
+    def feed(self, text: str) -> list[Found]:
+        """What has become certain."""
+        if self._over:
+            return []
+        self._held += text
+        found: list[Found] = []
+        while self._held and self._step(found, over=False):
+            pass
+        return _joined(found)
+
+    def finish(self, *, ended: bool) -> list[Found]:
+        """What was held back. `ended`: the model had said all that it wanted to."""
+        found: list[Found] = []
+        while self._held and self._step(found, over=True):
+            pass
+        if self._block is not None:
+            found += self._last(ended)
+            self._block = None
+        return _joined(found)
+
+    def _step(self, found: list[Found], *, over: bool) -> bool:
+        """Takes one step; False where more must be known first."""
+        if self._block is not None:
+            return self._in_block(self._block, found)
+        if self._thinking:
+            return self._in_thought(found, over=over)
+        if self._fresh:
+            return self._at_line(found, over=over)
+        end = self._held.find("\n") + 1
+        self._fresh = end > 0
+        self._show(end or len(self._held), found)
+        return True
+
+    def _at_line(self, found: list[Found], *, over: bool) -> bool:
+        """Looks how a line begins; waits while it may still begin with something that matters."""
+        lead = _LEAD.match(self._held)
+        start = lead.end() if lead else 0
+        rest = self._held[start:]
+        if rest[:1] in ("`", "~") and len(set(rest[:3])) == 1:
+            return self._at_fence(rest, start, found, over=over)
+        if not over and (not rest or (not self._fence and _may_become(rest))):
+            return False
+        if not self._fence and rest.startswith(OPEN):
+            self._held = rest[len(OPEN) :]
+            self._block = _Block()
+        elif not self._fence and rest.startswith(_THINK):
+            self._thinking = True
+            self._show(start + len(_THINK), found)
+        else:
+            self._fresh = False
+        return True
+
+    def _at_fence(self, rest: str, start: int, found: list[Found], *, over: bool) -> bool:
+        """A line that may open or close a code fence, once it is whole."""
+        size = rest.find("\n") + 1 or len(rest)
+        if not over and not rest.endswith("\n", 0, size):
+            return False
+        line = _FENCE.match(rest)
+        marks = (line[1] or line[2]) if line else ""
+        if marks and not self._fence:
+            self._fence = marks
+        elif marks.startswith(self._fence) and rest[:size].strip() == marks:
+            self._fence = ""
+        self._show(start + size, found)
+        return True
+
+    def _in_thought(self, found: list[Found], *, over: bool) -> bool:
+        end = self._held.find(_THOUGHT)
+        if end >= 0:
+            self._thinking = False
+            self._show(end + len(_THOUGHT), found)
+            return True
+        kept = 0 if over else len(_THOUGHT) - 1
+        sure = max(0, len(self._held) - kept)
+        self._show(sure, found)
+        return over
+
+    def _in_block(self, block: _Block, found: list[Found]) -> bool:
+        """Reads on in a block; False where it is not over yet."""
+        end = block.read(self._held)
+        if end is None and len(self._held) <= _MOST + len(CLOSE):
+            return False
+        self._called = True
+        if end is None or end.start > _MOST:
+            found.append(Broken(f"it is longer than {_MOST} characters"))
+            self._held, self._block, self._over = "", None, True
+            return False
+        found += calls(self._held[: end.start])
+        self._held = self._held[end.stop :]
+        self._block = None if end.closed else _Block()
+        self._fresh = True
+        return True
+
+    def _last(self, ended: bool) -> list[Found]:
+        """What the text ended in."""
+        text, self._held = self._held, ""
+        whole = calls(text) if ended else []
+        if whole and not any(isinstance(one, Broken) for one in whole):
+            return whole
+        return [Broken("the text ended before the block did", cut=not ended)]
+
+    def _show(self, size: int, found: list[Found]) -> None:
+        text, self._held = self._held[:size], self._held[size:]
+        if text and not self._called:
+            found.append(Said(text))
+
+
+class _End(msgspec.Struct, frozen=True):
+    start: int
+    stop: int
+    closed: bool
+
+
+class _Block:
+    """Looks for the end of a block in its text, and goes on where it stood."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._string = False
+        self._escaped = False
+
+    def read(self, text: str) -> _End | None:
+        """Where it ends; None where that has not come yet."""
+        while self._at < len(text):
+            character = text[self._at]
+            if character == "<" and not self._string:
+                rest = text[self._at : self._at + len(CLOSE)]
+                for mark in (CLOSE, OPEN):
+                    if rest.startswith(mark):
+                        return _End(self._at, self._at + len(mark), mark == CLOSE)
+                    if mark.startswith(rest):
+                        return None
+            self._pass(character)
+            self._at += 1
+        return None
+
+    def _pass(self, character: str) -> None:
+        if character == "\n":
+            self._string = self._escaped = False
+        elif self._escaped:
+            self._escaped = False
+        elif self._string and character == "\\":
+            self._escaped = True
+        elif character == '"':
+            self._string = not self._string
+
+
+def calls(block: str) -> list[Found]:
+    """The calls in the text of one block, or what is wrong with it."""
+    wrapped = _WRAPPED.fullmatch(block)
+    try:
+        value = _read(wrapped[2] if wrapped else block)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half characters, endless numbers
+        return [_call(one) for one in (value if isinstance(value, list) else [value])] or _nothing()
+    except (ValueError, RecursionError) as error:
+        return [Broken(str(error) or "it is nested too deep")]
+
+
+def _nothing() -> NoReturn:
+    raise ValueError("there is no call in it")
+
+
+def _call(value: Any) -> Found:
+    if not isinstance(value, dict):
+        raise ValueError("a call is an object with name and arguments")
+    name = value.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError('a call names its tool in "name"')
+    given = value.get("arguments", value.get("parameters", {}))
+    if isinstance(given, str):
+        given = _read(given or "{}")
+    if not isinstance(given, dict):
+        raise ValueError('"arguments" is one object')
+    if value.keys() - {"name", "arguments", "parameters", "id", "type"}:
+        raise ValueError("a call has name and arguments, and nothing else")
+    return Called(name.strip(), given)
+
+
+def _read(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return made
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _may_become(rest: str) -> bool:
+    """Whether what stands at the beginning of a line may still grow into a mark."""
+    return any(mark.startswith(rest) and mark != rest for mark in (OPEN, _THINK, "```", "~~~"))
+
+
+def _joined(found: list[Found]) -> list[Found]:
+    """The same with pieces of text that touch put together."""
+    joined: list[Found] = []
+    for one in found:
+        if isinstance(one, Said) and joined and isinstance(joined[-1], Said):
+            joined[-1] = Said(joined[-1].text + one.text)
+        else:
+            joined.append(one)
+    return joined
