@@ -16,6 +16,8 @@ import msgspec
 from hearthnet.errors import NOT_RUNNING, HearthNetError
 from hearthnet.home import Home
 
+GATEWAY: Final = "gateway"
+"""The name of the gateway among the services: it is one to the supervisor, and offers nothing on the bus."""
 _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 
 
@@ -71,6 +73,11 @@ class NodeState(msgspec.Struct, frozen=True):
     started_at: int
     ready: bool
     telemetry: str = ""
+
+    @property
+    def gateway_url(self) -> str:
+        """Where the gateway listens; empty where there is none, or not at the moment."""
+        return next((service.address for service in self.services if service.name == GATEWAY), "")
 
 
 def running_pid(home: Home) -> int | None:

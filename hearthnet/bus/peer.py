@@ -16,7 +16,7 @@ from hearthnet.bus.replies import Replies
 from hearthnet.bus.trace import Traces
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
+from hearthnet.node_state import GATEWAY, read_node_state
 from hearthnet.times import now_ms
 from hearthnet.trust.authority import Standing
 from hearthnet.trust.keys import Identity
@@ -88,8 +88,11 @@ class Peer:
         return [
             service.name
             for service in services
-            if service.state in ("starting", "waiting")
-            or (service.state == "ready" and service.since > lately)
+            if service.name != GATEWAY
+            and (
+                service.state in ("starting", "waiting")
+                or (service.state == "ready" and service.since > lately)
+            )
         ]
 
     def standing(self, node: str) -> Standing:

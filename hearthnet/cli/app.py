@@ -13,6 +13,7 @@ from hearthnet.cli.suggest import unknown
 _COMMANDS: Final = (
     "up",
     "status",
+    "link",
     "ask",
     "runs",
     "ingest",
@@ -26,6 +27,7 @@ _COMMANDS: Final = (
     "grants",
     "tools",
     "audit",
+    "clients",
     "operator",
     "trace",
     "logs",

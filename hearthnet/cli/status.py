@@ -71,7 +71,7 @@ def _show(state: NodeState) -> None:
 
 
 def _rows(service: ServiceState, now: int) -> list[tuple[str, ...]]:
-    first, *others = [one_line(offer) for offer in service.offers] or ["-"]
+    first, *others = [one_line(offer) for offer in service.offers or [service.address or "-"]]
     known = (
         service.name,
         service.state,

@@ -20,7 +20,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.times import now_ms
-from hearthnet.trust.token import Scope
+from hearthnet.trust.token import Scope, check_principal
 from hearthnet.types import Count
 
 MOST_CLIENTS: Final = 500
@@ -34,7 +34,7 @@ _NOT_KNOWN: Final = "this client is not known here; ask the owner of this node f
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One client. `secret` is a hash; `scope` None stands for all that a guest may ever call.
+    """One client. `secret` is a hash; a `scope` without capabilities stands for all that a guest may call.
 
     `principal` is the guest's name at this node, `key` its own public key or empty; times are Unix ms.
     """
@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     secret: str
     principal: str
     key: str = ""
-    scope: Scope | None = None
+    scope: Scope = Scope(())
     made_by: Literal["link", "owner"] = "owner"
     created_at: Count
     expires_at: Count
@@ -60,19 +60,23 @@ class ClientBook:
     def add(
         self,
         name: str,
-        principal: str,
+        principal: str = "",
         *,
         key: str = "",
         scope: Scope | None = None,
         made_by: Literal["link", "owner"] = "owner",
         life_ms: int = LIFE_MS,
     ) -> tuple[Entry, str]:
-        """A new client, and its secret (43 characters), which is nowhere else.
+        """A new client, and its secret (43 characters), which is nowhere else. Without a `principal` it is a
+        guest of its own.
 
-        Raises `bad_request` for a name that cannot be shown or a key that is none, `capacity_exceeded` for
-        one client too many.
+        Raises `bad_request` for a name that cannot be shown, a principal or a key that is none,
+        `capacity_exceeded` for one client too many.
         """
         _check_name(name)
+        client = ids.new_instance()
+        principal = principal or f"client-{client}"
+        check_principal(principal)
         if key:
             ids.public_key(key)
         if len(self.ids()) >= MOST_CLIENTS:
@@ -81,12 +85,12 @@ class ClientBook:
             )
         now, secret = now_ms(), ids.b64(secrets.token_bytes(_SECRET_BYTES))
         entry = Entry(
-            id=ids.new_instance(),
+            id=client,
             name=name,
             secret=hash_of(secret),
             principal=principal,
             key=key,
-            scope=scope,
+            scope=scope or Scope(()),
             made_by=made_by,
             created_at=now,
             expires_at=now + life_ms,

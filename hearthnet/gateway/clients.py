@@ -137,7 +137,9 @@ class Clients:
 
     def scope_of(self, entry: Entry) -> Scope:
         """What a client of the book may call now."""
-        return entry.scope or Scope((*everything(), *self.more_capabilities()))
+        if entry.scope.capabilities:
+            return entry.scope
+        return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *self.more_capabilities()))
 
     def _mint(self, entry: Entry, now: int) -> str:
         if len(self._minted) > 2 * len(self.book.ids()):

@@ -253,9 +253,14 @@ def _check_claims(claims: Claims) -> None:
         raise HearthNetError("bad_request", "cnf is a session's, which has a principal")
 
 
-def _check_session(claims: Claims) -> None:
-    if not _PRINCIPAL.fullmatch(claims.principal):
+def check_principal(name: str) -> None:
+    """Raises `bad_request` unless `name` can be a guest's."""
+    if not _PRINCIPAL.fullmatch(name):
         raise HearthNetError("bad_request", "a principal has 1 to 64 letters, digits, dots, '-' or '_'")
+
+
+def _check_session(claims: Claims) -> None:
+    check_principal(claims.principal)
     if claims.run:
         raise HearthNetError("bad_request", "a session's token is not bound to one run")
     if claims.cnf is not None:

@@ -73,11 +73,11 @@ class Screen:
                 detail = f", {row.detail}" if row.detail and not row.stage else ""
                 self._print(f"{row.name}: {row.stage or row.state}{detail}")
 
-    def table(self, home: Home, state: NodeState) -> None:
-        """What runs, where, and what to do next; ends the display of the start."""
+    def table(self, home: Home, state: NodeState, page: str = "") -> None:
+        """What runs, where, and what to do next; ends the display of the start. `page` is a one-time link."""
         self.end_progress()
         self._print(_service_table(state))
-        for text in _footer(home, state):
+        for text in _footer(home, state, page):
             self._print(text)
 
     def end_progress(self) -> None:
@@ -113,7 +113,7 @@ def _service_table(state: NodeState) -> RenderableType:
         table.add_column(heading, overflow="fold")
     for service in state.services:
         style = _STYLES.get(service.state, "")
-        offers = "\n".join(service.offers)
+        offers = service.address or "\n".join(service.offers)
         table.add_row(
             service.name, Text(_state_words(service), style), Text(offers), Text(service.note or "")
         )
@@ -133,13 +133,21 @@ def _homes(server: ServerState) -> str:
     return f"{server.address}{where}"
 
 
-def _footer(home: Home, state: NodeState) -> list[str]:
+def _page_lines(state: NodeState, page: str, command: str) -> list[str]:
+    """How to open the gateway's page: by the link, which works once, or by making another."""
+    if page:
+        return [f"page      {page} (opens once, within ten minutes; another one: {command})"]
+    return [f"page      {state.gateway_url} (a link to open it: {command})"] if state.gateway_url else []
+
+
+def _footer(home: Home, state: NodeState, page: str) -> list[str]:
     # As another shell needs it: that one has no HEARTHNET_HOME, whatever this process was given.
     where = "" if home == Home.default() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
     name = shlex.quote(program())
     return [
         f"address   {state.server.url}",
         f"homes     {_homes(state.server)}",
+        *_page_lines(state, page, f"{where}{name} link"),
         f"data      {home.path}",
         f"logs      {home.logs} ({where}{name} logs NAME)",
         "",

@@ -1,4 +1,4 @@
-"""Which services run here: those that are installed, less those that the settings leave out."""
+"""What runs here: the installed services, less those that the settings leave out, and the gateway."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Final
 
 from hearthnet.config import Config
 from hearthnet.home import Home
+from hearthnet.node_state import GATEWAY
 from hearthnet.service.base import GROUP
 
+_GATEWAY: Final = "hearthnet.gateway"
 _RUNNER: Final = "hearthnet.service.run"
 
 
@@ -24,7 +26,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The services to run, and those that are enabled but not installed."""
+    """What to run, and the services that are enabled but not installed."""
 
     specs: tuple[ChildSpec, ...]
     missing: tuple[str, ...]
@@ -36,13 +38,19 @@ def installed() -> tuple[str, ...]:
 
 
 def choose(home: Home, config: Config, available: tuple[str, ...]) -> Chosen:
-    """What `[services] enabled` makes of the services that are available."""
+    """What the settings make of the services that are available, and the gateway where it is enabled."""
+    gateway = (gateway_spec(home),) if config.gateway.enabled else ()
     wanted = available if config.services.enabled is None else config.services.enabled
     return Chosen(
-        specs=tuple(_spec(home, name) for name in dict.fromkeys(wanted) if name in available),
+        specs=(*(_spec(home, name) for name in dict.fromkeys(wanted) if name in available), *gateway),
         missing=tuple(name for name in dict.fromkeys(wanted) if name not in available),
     )
 
 
 def _spec(home: Home, name: str) -> ChildSpec:
     return ChildSpec(name, (sys.executable, "-m", _RUNNER, name, "--home", str(home.path)))
+
+
+def gateway_spec(home: Home) -> ChildSpec:
+    """The gateway's process."""
+    return ChildSpec(GATEWAY, (sys.executable, "-m", _GATEWAY, "--home", str(home.path)))

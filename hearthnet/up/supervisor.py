@@ -21,6 +21,7 @@ import msgspec
 
 from hearthnet import __version__
 from hearthnet.errors import INTERRUPTED, OK
+from hearthnet.gateway import links
 from hearthnet.node_state import NodeState, ServiceState
 from hearthnet.times import now_ms
 from hearthnet.up.child import Child
@@ -126,7 +127,16 @@ class Supervisor:
         if self._ready_file is not None:
             self._ready_file.write(self.state)
         self._announced = {child.spec.name: child.state.state for child in self._children}
-        self._screen.table(self._home, self.state)
+        self._screen.table(self._home, self.state, self._link())
+
+    def _link(self) -> str:
+        """A one-time link to the gateway's page, empty where there is no gateway or no room for it."""
+        url = self.state.gateway_url
+        try:
+            return links.link(url, links.LinkBook(self._home).make()) if url else ""
+        except OSError as error:
+            _log.error("no link to the page: %s", error.strerror)
+            return ""
 
     async def _end(self) -> None:
         """Ends the services, then the server; each by force when it does not end in time."""

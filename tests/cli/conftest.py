@@ -41,7 +41,8 @@ def bare(tmp_path: Path) -> Iterator[Shell]:
     """A shell whose node runs without a single service."""
     shell = Shell(tmp_path / "bare")
     shell.home.mkdir()
-    (shell.home / "hearthnet.toml").write_text("[server]\nport = 0\n\n[services]\nenabled = []\n")
+    settings = "[server]\nport = 0\n\n[gateway]\nenabled = false\n\n[services]\nenabled = []\n"
+    (shell.home / "hearthnet.toml").write_text(settings)
     with shell.node():
         yield shell
 

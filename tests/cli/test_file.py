@@ -32,6 +32,7 @@ def keeper() -> Iterator[Shell]:
         shell = Shell(Path(folder) / "home")
         shell.home.mkdir()
         (shell.home / "hearthnet.toml").write_text(
+            "[gateway]\nenabled = false\n\n"
             '[server]\nport = 0\n\n[services]\nenabled = ["file"]\n\n[file]\nkeep_free_mb = 0\n'
         )
         with shell.node():

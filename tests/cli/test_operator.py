@@ -28,7 +28,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A shell whose node runs, with two services."""
     shell = Shell(tmp_path_factory.mktemp("operator") / "home")
     shell.home.mkdir()
-    settings = '[server]\nport = 0\n\n[community]\nport = 0\n\n[services]\nenabled = ["auth", "market"]\n'
+    settings = "[server]\nport = 0\n\n[community]\nport = 0\n\n[gateway]\nenabled = false\n\n"
+    settings += '[services]\nenabled = ["auth", "market"]\n'
     (shell.home / "hearthnet.toml").write_text(settings)
     with shell.node():
         yield shell

@@ -138,12 +138,14 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
     assert {name: service["state"] for name, service in services.items()} == {
         "auth": "ready",
         "file": "ready",
+        "gateway": "ready",
         "llm": "ready",
         "market": "ready",
         "mesh": "ready",
         "rag": "ready",
     }
     assert any("smollm2" in offer for offer in services["llm"]["offers"])
+    assert services["gateway"]["address"].startswith("http://127.0.0.1:")
 
 
 @pytest.mark.req("E2E-1")

@@ -28,6 +28,9 @@ port = 0
 [community]
 port = 0
 
+[gateway]
+enabled = false
+
 [services]
 enabled = {services}
 """

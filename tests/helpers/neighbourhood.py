@@ -21,6 +21,9 @@ port = 0
 [services]
 enabled = [{services}]
 
+[gateway]
+enabled = false
+
 [llm]
 builtin = false
 """

@@ -13,7 +13,7 @@ from tests.helpers.shell import Shell
 
 pytestmark = pytest.mark.e2e
 QUESTION = "I can lend a ladder."
-SETTINGS = '[server]\nport = 0\n\n[services]\nenabled = ["llm", "market"]\n\n'
+SETTINGS = '[gateway]\nenabled = false\n\n[server]\nport = 0\n\n[services]\nenabled = ["llm", "market"]\n\n'
 
 
 @pytest.mark.req("PAIN-4", "RUN-5", "RUN-12")

@@ -233,7 +233,9 @@ def test_a_killed_server_comes_back_at_the_same_address(start: Start, place: Hom
 
 @pytest.mark.req("UP-27")
 def test_an_enabled_service_that_is_not_installed_is_said_to_be(start: Start, place: Home) -> None:
-    place.config_file.write_text('[server]\nport = 0\n[services]\nenabled = ["nowhere"]\n')
+    place.config_file.write_text(
+        '[server]\nport = 0\n[services]\nenabled = ["nowhere"]\n[gateway]\nenabled = false\n'
+    )
     node = start(ready_file="-")
     node.reaches(lambda: read_node_state(place).ready, "the node to be ready")
     assert read_node_state(place).services == ()

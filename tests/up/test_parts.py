@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.config import Config, ServicesConfig
+from hearthnet.config import Config, GatewayConfig, ServicesConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServerState, ServiceState
@@ -156,9 +156,11 @@ def test_a_ready_file_of_an_earlier_node_is_cleared(tmp_path: Path) -> None:
 def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> None:
     home = Home(tmp_path)
     everything = choose(home, Config(), ("llm", "market"))
-    assert [spec.name for spec in everything.specs] == ["llm", "market"]
+    assert [spec.name for spec in everything.specs] == ["llm", "market", "gateway"]
+    assert everything.specs[2].command[1:] == ("-m", "hearthnet.gateway", "--home", str(tmp_path))
     assert everything.specs[0].command[1:] == ("-m", "hearthnet.service.run", "llm", "--home", str(tmp_path))
-    some = choose(home, Config(services=ServicesConfig(enabled=("rag", "llm", "llm"))), ("llm", "market"))
+    few = Config(services=ServicesConfig(enabled=("rag", "llm", "llm")), gateway=GatewayConfig(enabled=False))
+    some = choose(home, few, ("llm", "market"))
     assert [spec.name for spec in some.specs] == ["llm"]
     assert some.missing == ("rag",)
     assert list(installed()) == sorted(installed())

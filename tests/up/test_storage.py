@@ -105,7 +105,8 @@ async def test_a_disk_that_fills_up_is_told_and_posting_works_again_once_there_i
     mount: Mount, start: Callable[..., Node]
 ) -> None:
     home = mount("size=80m")
-    home.config_file.write_text('[server]\nport = 0\n[services]\nenabled = ["market"]\n')
+    settings = '[server]\nport = 0\n[gateway]\nenabled = false\n[services]\nenabled = ["market"]\n'
+    home.config_file.write_text(settings)
     node = start(home=home)
     first = node.ready().server
     async with await Bus.connect(home, "test") as bus:

@@ -1,0 +1,180 @@
+"""`hearthnet clients`: who may come through the gateway (docs/gateway.md, "Clients")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.moments import Span
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import duration, one_line
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.book import Entry
+    from hearthnet.home import Home
+    from hearthnet.trust.token import Scope
+
+_DAY: Final = 86_400
+_HEADINGS: Final = ("id", "name", "guest", "key", "may call", "ends in")
+_EFFECTS: Final = 100
+
+
+@click.group("clients", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Programs and guests that reach the mesh through this node's gateway.
+
+    \b
+    hearthnet clients add editor --scope llm.chat
+    hearthnet clients list
+    hearthnet clients remove editor
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    multiple=True,
+    metavar="CAPABILITY",
+    help="What it may call, such as llm.chat. May be given several times. Default: all that a guest may.",
+)
+@click.option("--guest", metavar="NAME", help="Whose conversations it sees. Default: its own alone.")
+@click.option("--key", metavar="ED25519", help="Its public key, by which it signs for itself.")
+@click.option(
+    "--effects",
+    type=click.IntRange(0, 1000),
+    help=f"At most so many effects an hour at each node. Default: {_EFFECTS} without a key, any number with.",
+)
+@click.option("--per-minute", type=click.IntRange(min=1), help="At most so many calls a minute.")
+@click.option("--for", "seconds", type=Span(60, 3650 * _DAY), default="90d", show_default=True)
+@home_option
+@json_option
+def add(
+    name: str,
+    scope: tuple[str, ...],
+    guest: str | None,
+    key: str | None,
+    effects: int | None,
+    per_minute: int | None,
+    seconds: int,
+    home: Home,
+    json: bool,
+) -> None:
+    """Let a program or a guest called NAME in, and print its key, which is shown this once.
+
+    It goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a public
+    key of its own, the gateway confirms effects in its name.
+    """
+    from hearthnet.bus.keyring import load_identity
+    from hearthnet.gateway.book import ClientBook, api_key
+
+    load_identity(home.device_key)  # a client of a home that there is
+    entry, secret = ClientBook(home).add(
+        name,
+        guest or "",
+        key=key or "",
+        scope=_scope(scope, effects, per_minute, bool(key)),
+        life_ms=seconds * 1000,
+    )
+    if json:
+        terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": _url(home) or None})
+        return
+    terminal.line(api_key(entry, secret))
+    terminal.aside(f"for {one_line(name)} ({entry.id}); it is not shown again")
+    url = _url(home)
+    if url:
+        terminal.aside(f"the gateway is at {url}; the base URL of the OpenAI API is {url}/v1")
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_(home: Home, json: bool) -> None:
+    """Show who may come in, pages that were opened by a link too."""
+    from hearthnet.gateway.book import ClientBook
+    from hearthnet.times import now_ms
+
+    entries, now = ClientBook(home).entries(), now_ms()
+    if json:
+        terminal.json_page([_row(entry) for entry in entries])
+    elif entries:
+        terminal.table(_HEADINGS, [_cells(entry, now) for entry in entries])
+    else:
+        terminal.line("there is no client; make one with: hearthnet clients add NAME, or: hearthnet link")
+
+
+@command.command()
+@click.argument("client")
+@home_option
+@json_option
+def remove(client: str, home: Home, json: bool) -> None:
+    """Shut the gateway to a client, by its name or id, from its next request on."""
+    from hearthnet.gateway.book import ClientBook
+
+    book = ClientBook(home)
+    entry = _one(client, book.entries())
+    book.remove(entry.id)
+    if json:
+        terminal.json_page({"id": entry.id, "name": entry.name, "removed": True})
+    else:
+        terminal.line(f"{one_line(entry.name)} ({entry.id}) is no client any more")
+
+
+def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
+    """What the client may call, and how much of it."""
+    from hearthnet.bus import find_contract
+    from hearthnet.trust.token import Scope
+
+    for name in names:
+        find_contract(name)
+    most = _EFFECTS if effects is None and not has_key else effects
+    return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
+
+
+def _one(given: str, entries: list[Entry]) -> Entry:
+    """The client that a person means by an id or a name; raises where that is nobody, or several."""
+    from hearthnet.cli.suggest import unknown
+
+    found = [entry for entry in entries if given in (entry.id, entry.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HearthNetError(
+            "bad_request",
+            f"{len(found)} clients are called {one_line(given)!r}; name one by its id: "
+            f"{', '.join(entry.id for entry in found)}",
+        )
+    names = [entry.name for entry in entries]
+    raise unknown("client", given, names, "there is none at all; see: hearthnet clients add --help")
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """A client for scripts, without what proves it."""
+    import msgspec
+
+    row: dict[str, Any] = msgspec.to_builtins(entry)
+    del row["secret"]
+    return row
+
+
+def _cells(entry: Entry, now: int) -> tuple[str, ...]:
+    may = ", ".join(entry.scope.capabilities) or "all a guest may"
+    left = duration(entry.expires_at - now) if entry.expires_at > now else "over"
+    key = entry.key[:20] if entry.key else "-"
+    return (entry.id, one_line(entry.name), one_line(entry.principal), key, one_line(may), left)
+
+
+def _url(home: Home) -> str:
+    """Where the gateway is, empty where none runs."""
+    from hearthnet.node_state import read_node_state
+
+    try:
+        return read_node_state(home).gateway_url
+    except HearthNetError:
+        return ""

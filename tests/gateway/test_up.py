@@ -1,0 +1,123 @@
+"""The gateway of a node that `hearthnet up` runs, and the commands about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from hearthnet.home import Home
+from hearthnet.node_state import read_node_state
+from hearthnet.trust.keys import Identity
+from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for_sync
+
+SETTINGS = "[server]\nport = 0\n\n[community]\nport = 0\n\n[services]\nenabled = []\n"
+
+LINK = re.compile(r"^page\s+(http://127\.0\.0\.1:\d+/#code=\S+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A shell whose node runs with its gateway and no service, on a computer whose port 8420 is in use."""
+    shell = Shell(tmp_path_factory.mktemp("gateway") / "home")
+    shell.home.mkdir()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        (shell.home / "hearthnet.toml").write_text(f"{SETTINGS}\n[gateway]\nport = {port}\n")
+        with shell.node():
+            assert urlsplit(address(shell)).port != port
+            # Half a request, which must not hold up the end of the node.
+            with socket.create_connection(("127.0.0.1", urlsplit(address(shell)).port or 0)) as slow:
+                slow.sendall(b"GET /health HTTP/1.1\r\nHost: 127")
+                yield shell
+
+
+def address(shell: Shell) -> str:
+    """Where the gateway is, empty while it is not."""
+    return read_node_state(Home(shell.home)).gateway_url
+
+
+def opened(url: str, **fields: str) -> httpx2.Response:
+    """What a page does with its link."""
+    base, _, code = url.partition("/#code=")
+    with httpx2.Client(base_url=base, trust_env=False, timeout=30) as http:
+        return http.post("/v1/session", json={"code": code, **fields})
+
+
+@pytest.mark.e2e
+@pytest.mark.req("GATE-5", "GATE-3")
+def test_the_link_that_the_node_prints_opens_its_page_once(shell: Shell) -> None:
+    log = shell.home.with_suffix(".log")
+    found = wait_for_sync(lambda: LINK.search(log.read_text()), 30, "the link")
+    key = Identity.generate().node_id
+    assert opened(found[1], key=key).json()["key"] == key
+    assert opened(found[1], key=key).status_code == 401
+    rows = shell.json("clients", "list", "--json")
+    assert [(row["made_by"], row["principal"], row["key"]) for row in rows] == [("link", "owner", key)]
+    assert not any("secret" in row for row in rows)
+
+
+@pytest.mark.e2e
+@pytest.mark.req("GATE-5", "GATE-3")
+def test_a_new_link_for_a_guest(shell: Shell) -> None:
+    made = shell.json("link", "--guest", "anna", "--json")
+    assert opened(made["url"]).json()["principal"].endswith("/anna")
+    plain = shell.run("link")
+    assert opened(plain.stdout.strip()).json()["principal"].endswith("/owner")
+    assert shell.run("link", "--guest", "an/na").returncode == 2
+
+
+@pytest.mark.e2e
+@pytest.mark.req("GATE-6")
+def test_a_program_is_let_in_and_shut_out_again(shell: Shell) -> None:
+    made = shell.json("clients", "add", "editor", "--scope", "llm.chat", "--for", "2h", "--json")
+    asking = {"Authorization": f"Bearer {made['secret']}"}
+    with httpx2.Client(base_url=made["url"], headers=asking, trust_env=False, timeout=30) as http:
+        page = http.get("/v1/me").json()
+        assert page["scope"] == {"capabilities": ["llm.chat"], "max_effects": 100}
+        assert page["principal"].endswith(f"/{made['principal']}")
+        assert shell.run("clients", "remove", "edito").returncode == 5
+        assert shell.json("clients", "remove", "editor", "--json")["removed"]
+        assert http.get("/v1/me").status_code == 401
+    key = Identity.generate().node_id
+    plain = shell.run("clients", "add", "phone", "--key", key, "--per-minute", "5")
+    assert plain.stdout.startswith("hnk_")
+    assert "not shown again" in plain.stderr
+    assert "all a guest may" in shell.run("clients", "list").stdout
+    assert "no client any more" in shell.run("clients", "remove", "phone").stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.req("GATE-5")
+def test_a_gateway_that_is_killed_comes_back(shell: Shell) -> None:
+    (before,) = read_node_state(Home(shell.home)).services
+    assert before.pid is not None
+    os.kill(before.pid, signal.SIGKILL)
+
+    def back() -> bool:
+        (now,) = read_node_state(Home(shell.home)).services
+        return bool(now.address) and now.restarts > before.restarts
+
+    wait_for_sync(back, 30, "the gateway to come back")
+    with httpx2.Client(base_url=address(shell), trust_env=False, timeout=30) as http:
+        assert http.get("/health").json()["ok"]
+    assert address(shell) in shell.run("status").stdout
+
+
+@pytest.mark.req("GATE-6")
+def test_without_a_node_clients_can_be_made_and_links_cannot(shell: Shell) -> None:
+    stopped = Shell(shell.home.with_name("stopped"))
+    stopped.home.mkdir(exist_ok=True)
+    assert stopped.run("link").returncode == 3
+    assert stopped.run("clients", "add", "x").returncode == 5
+    assert "there is no client" in stopped.run("clients", "list").stdout
+    assert stopped.run("clients", "remove", "x").returncode == 5
