@@ -26,6 +26,7 @@ from hearthnet.gateway.errors import HANDLERS
 from hearthnet.gateway.guard import Guard
 from hearthnet.gateway.limits import Limits
 from hearthnet.gateway.links import LinkBook
+from hearthnet.gateway.runs import GatewayRuns
 from hearthnet.home import Home
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
@@ -42,9 +43,9 @@ class Gateway:
     config: Config
     clients: Clients
     links: LinkBook
+    runs: GatewayRuns
     limits: Limits = field(default_factory=Limits)
     url: str = ""
-    runs: Any = None
     sockets: Any = None
     """The WebSocket side, once the application is built."""
 
@@ -52,7 +53,7 @@ class Gateway:
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
         """The gateway of the node in `home`, which speaks through `bus`."""
         clients = Clients(bus.peer, ClientBook(home))
-        return cls(bus, home, config, clients, LinkBook(home))
+        return cls(bus, home, config, clients, LinkBook(home), GatewayRuns.of(bus, home, clients))
 
 
 def build(gateway: Gateway) -> ASGIApp:

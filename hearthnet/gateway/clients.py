@@ -112,6 +112,15 @@ class Clients:
             expires_at=entry.expires_at,
         )
 
+    def with_key(self, principal: str, key: str) -> Client | None:
+        """The client of the book that approves for `principal` with `key`; None where there is none."""
+        now = self._clock()
+        for entry in self.book.entries():
+            client = self.of(entry)
+            if (client.principal, client.key) == (principal, key) and entry.expires_at > now:
+                return client
+        return None
+
     def token(self, client: Client) -> str:
         """The token under which calls for `client` are made, for five minutes at least where it is ours.
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, TypedDict
 
 from hearthnet.tools.client import ClientResult
-from hearthnet.tools.ports import RunTool
+from hearthnet.tools.ports import Decide, RunTool
 from hearthnet.tools.types import Decision, Pending, Wanted
 
 AWAY_SECONDS: Final = 60.0
+
+
+class Asked(TypedDict):
+    """The two ways in which a run turns to its client."""
+
+    decide: Decide | None
+    run_tool: RunTool | None
 
 
 class Presence:
@@ -22,6 +29,13 @@ class Presence:
         self._here = asyncio.Event()
         self._gone = asyncio.Event()
         self._here.set()
+
+    def asked(self, *, waits: bool) -> Asked:
+        """How a run asks the client; without `waits` it does not, and is suspended at once."""
+        return {
+            "decide": self.decide if waits else None,
+            "run_tool": None if self._run_tool is None else self.run_tool,
+        }
 
     @property
     def here(self) -> bool:

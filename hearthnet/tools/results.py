@@ -59,11 +59,15 @@ class HomeResults:
                 self._store = await Store.connect(self._home, "results of tools")
         return BlobResults(self._store.blobs)
 
+    async def close(self) -> None:
+        """Leaves the store, where this has connected to it."""
+        if self._store is not None:
+            await self._store.close()
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._store is not None:
-            await self._store.close()
+        await self.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from hearthnet.gateway.clients import Client
 from hearthnet.gateway.runs import GatewayRun, GatewayRuns
 from hearthnet.times import now_ms
 from hearthnet.tools.run import Outcome
@@ -24,14 +25,10 @@ WANTS = [calls("market_post", POST, "p"), done("tool_calls")]
 ENDS = [says("Posted."), done()]
 
 
-class Guest(msgspec.Struct, frozen=True):
-    """A client as `gateway.clients.Client` is one, and the key in its browser."""
+class Guest(NamedTuple):
+    """A client, and the key in its browser."""
 
-    id: str
-    name: str
-    principal: str
-    key: str
-    scope: Scope
+    client: Client
     identity: Identity | None = None
 
     def sign(self, unsigned: dict[str, Any]) -> dict[str, Any]:
@@ -45,9 +42,9 @@ class Tokens:
 
     def __init__(self, bus: ScriptedBus) -> None:
         self._peer = bus.peer
-        self.gone: set[str] = set()
+        self.known: list[Client] = []
 
-    def token(self, client: Guest) -> str:
+    def token(self, client: Client) -> str:
         """The token under which the client's calls go out."""
         return tokens.mint(
             self._peer.identity,
@@ -59,6 +56,11 @@ class Tokens:
             principal=client.principal.partition("/")[2],
             cnf=client.key,
         )
+
+    def with_key(self, principal: str, key: str) -> Client | None:
+        """The client that is known by this key."""
+        known = ((one.principal, one.key) == (principal, key) for one in self.known)
+        return next((one for one, fits in zip(self.known, known, strict=True) if fits), None)
 
 
 class House:
@@ -78,14 +80,16 @@ class House:
     def guest(self, name: str = "anna", *, own_key: bool = True, scope: Scope = EVERYTHING) -> Guest:
         """A client of this gateway."""
         identity = Identity.generate() if own_key else None
-        return Guest(
+        client = Client(
             id=name,
             name=name,
             principal=f"{self.bus.peer.identity.node_id}/{name}",
             key="" if identity is None else identity.node_id,
             scope=scope,
-            identity=identity,
+            expires_at=now_ms() + 3_600_000,
         )
+        self.tokens.known.append(client)
+        return Guest(client, identity)
 
 
 def ask(*tools: Any) -> dict[str, Any]:

@@ -1,0 +1,103 @@
+"""A yes that was none, on record (pains.md 2): forged, altered, for another call, too late, of somebody else.
+
+The first few of a client have an entry of the audit log each, a flood of them is counted
+(hearthnet/service/refusals.py; docs/decisions/0074).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.service.refusals import Key, Tally
+from hearthnet.times import now_ms, steady_ms
+from hearthnet.tools.run_store import RunStore
+from hearthnet.trust import approval as approvals
+from hearthnet.trust.audit import Entry
+
+NOTED: Final = frozenset({"unauthorized", "invalid_signature", "expired", "not_found"})
+_LONGEST: Final = 64
+_log: Final = logging.getLogger(__name__)
+
+
+class Refused:
+    """The refused decisions of the clients of one gateway."""
+
+    def __init__(self, store: RunStore, node: str, community: str, instance: str = "") -> None:
+        self._store = store
+        self._node = node
+        self._community = community
+        self._instance = instance
+        self._tally = Tally()
+
+    async def note(
+        self,
+        error: HearthNetError,
+        principal: str,
+        run: str,
+        call: str,
+        approval: Mapping[str, Any] | None,
+        via: str,
+    ) -> None:
+        """One more, which was answered with `error`; what was counted so far is written where it is due."""
+        key = Key(principal, str(error.details.get("rule", error.code)), error.code)
+        now = steady_ms()
+        entries = [self._counted(due, count) for due, count in self._tally.due(now)]
+        if self._tally.take(key, now):
+            given = _read(approval)
+            entry = self._entry(key, 1, call=call[:_LONGEST] or "-", run=run[:_LONGEST], via=via, **given)
+            entries.append(entry)
+        await self._put(entries)
+
+    async def close(self) -> None:
+        """Writes what was counted."""
+        await self._put([self._counted(key, count) for key, count in self._tally.rest()])
+
+    async def _put(self, entries: list[Entry]) -> None:
+        try:
+            for entry in entries:
+                await self._store.note(entry, await self._store.place())
+        except HearthNetError as error:
+            _log.error("a refused decision is not on record: %s", error)
+
+    def _counted(self, key: Key, count: int) -> Entry:
+        return self._entry(key, count, call="")
+
+    def _entry(self, key: Key, count: int, **more: Any) -> Entry:
+        return Entry(
+            node=self._node,
+            community=self._community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            kind="refused",
+            instance=self._instance,
+            caller=self._node,
+            principal=key.caller,
+            rule=key.rule,
+            code=key.code,
+            count=count,
+            **more,
+        )
+
+
+def _read(approval: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the refused approval says of itself, as far as that has the form it should have."""
+    if approval is None:
+        return {}
+    with contextlib.suppress(HearthNetError):
+        said = approvals.decode(dict(approval))
+        number = said.id if ids.is_ulid(said.id) else ""
+        return {
+            "approval": number,
+            "digest": said.arguments_digest[:80],
+            "capability": said.capability[:_LONGEST],
+        }
+    return {}
+
+
+__all__ = ["NOTED", "Refused"]

@@ -1,0 +1,34 @@
+"""What a client says about a call of its run, as JSON: `{"decision", "arguments"?, "reason"?, "shown",
+"approval"?}` (docs/gateway.md, "Runs").
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.types import Approve, Decision, Deny, Edit
+
+
+class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One decision. `shown` is the digest of what the client saw before an edit, which has `arguments`."""
+
+    decision: Literal["approve", "deny", "edit"]
+    shown: str
+    arguments: dict[str, Any] | None = None
+    reason: str = ""
+    approval: dict[str, Any] | None = None
+
+    def decided(self) -> Decision:
+        """The decision as the tool loop knows it; `bad_request` for an edit without arguments."""
+        if self.decision == "deny":
+            return Deny(self.reason)
+        if self.decision == "approve":
+            return Approve()
+        if self.arguments is None:
+            raise HearthNetError(
+                "bad_request", "an edit says which arguments it wants", details={"path": "/arguments"}
+            )
+        return Edit(self.arguments)

@@ -1,0 +1,63 @@
+"""What a client with a key is shown beside each question: the approval, ready to be signed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.acting import Voter
+from hearthnet.tools.ports import Listener
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.types import Pending
+
+
+class Signing:
+    """The questions of one run, as its client is shown them."""
+
+    def __init__(self, voter: Voter, toolbox: Toolbox) -> None:
+        self._voter = voter
+        self._toolbox = toolbox
+
+    async def shown(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """`asked`, the data of `confirmation_required`, with `approval`: all of it but the signature.
+
+        That is None where the call takes no approval, and where none can be made now: then
+        `approval_problem` says why. Clients without a key are shown `asked` as it is.
+        """
+        if not self._voter.key:
+            return asked
+        try:
+            wanted = await self._voter.to_sign(self._toolbox[asked["name"]], msgspec.convert(asked, Pending))
+        except HearthNetError as error:
+            return {**asked, "approval": None, "approval_problem": error.message}
+        if wanted is None:
+            return {**asked, "approval": None}
+        unsigned = wanted.as_json()
+        del unsigned["signature"]
+        return {**asked, "approval": unsigned}
+
+    async def all_shown(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """As `shown`, for each."""
+        return [await self.shown(one) for one in asked]
+
+    def hearing(self, hear: Listener, hidden: list[str]) -> Listener:
+        """`hear`, told first of the tools that its client does not get, and of what it signs."""
+        more = 1 if hidden else 0
+
+        async def heard(frame: dict[str, Any]) -> None:
+            event, data = frame["event"], frame["data"]
+            if hidden and frame["seq"] == 1:
+                await hear({"event": "notice", "data": _notice(hidden), "seq": 1})
+            if event == "confirmation_required":
+                data = await self.shown(data)
+            elif event == "suspended":
+                data = {**data, "pending": await self.all_shown(data["pending"])}
+            await hear({"event": event, "data": data, "seq": frame["seq"] + more})
+
+        return heard
+
+
+def _notice(hidden: list[str]) -> dict[str, Any]:
+    return {"code": "tools_hidden", "text": f"what you may do here does not cover: {', '.join(hidden)}"}
