@@ -1,0 +1,102 @@
+// One question and its answer on the screen.
+
+import { inWords } from "./api.js";
+import { Card } from "./card.js";
+import { button, el, fill, markdown, shown } from "./dom.js";
+import { over, sources } from "./lib/answer.js";
+import { duration, text, textOr } from "./texts.js";
+
+export class AnswerView {
+  #segments = new Map();
+  #cards = new Map();
+  #frame = 0;
+
+  /** `act` is `{decide(record, call), resume(record)}`. */
+  constructor(record, act) {
+    this.record = record;
+    this.act = act;
+    this.said = el("div", { class: "said" });
+    this.state = el("p", { class: "state" });
+    this.after = el("div", { class: "after" });
+    this.answer = el("article", { class: "answer", "aria-label": text("ask.answer"), "data-answer": record.id },
+      this.said, this.state, this.after);
+    this.root = el("div", { class: "turn" },
+      el("article", { class: "question", "aria-label": text("ask.you") }, el("p", {}, record.question)), this.answer);
+    this.draw();
+  }
+
+  /** Draws once a frame of the screen, however many frames of the stream come meanwhile. */
+  later() {
+    this.#frame ||= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+    const { answer } = this.record;
+    const parts = [];
+    for (const segment of answer.segments) {
+      parts.push(this.#text(segment));
+      for (const id of segment.calls) parts.push(this.#card(answer.calls.get(id)));
+    }
+    if (!same(this.said.children, parts)) this.said.replaceChildren(...parts);
+    this.#state(answer);
+    this.answer.dataset.state = answer.state;
+    this.answer.setAttribute("aria-busy", String(!over(answer)));
+  }
+
+  #text(segment) {
+    const key = String(segment.iteration);
+    const known = this.#segments.get(key) ?? { box: el("div", { class: "text", dir: "auto" }), text: null };
+    this.#segments.set(key, known);
+    if (known.text !== segment.text) {
+      known.text = segment.text;
+      known.box.replaceChildren(...markdown(segment.text));
+    }
+    return known.box;
+  }
+
+  #card(call) {
+    const known = this.#cards.get(call.id);
+    if (known) known.update(call);
+    else this.#cards.set(call.id, new Card(call, (asked) => this.act.decide(this.record, asked)));
+    return this.#cards.get(call.id).root;
+  }
+
+  #state(answer) {
+    const words = this.#standing(answer);
+    if (this.state.textContent !== words) this.state.textContent = words;
+    this.state.hidden = !words;
+    this.state.classList.toggle("working", !over(answer));
+    if (over(answer) !== Boolean(this.after.childNodes.length)) fill(this.after, over(answer) ? this.#ending(answer) : []);
+  }
+
+  #standing(answer) {
+    if (this.record.link) return text(`state.${this.record.link}`);
+    if (answer.state === "running" && answer.progress) return text("state.reading", answer.progress);
+    if (answer.state === "done") return textOr(`stop.${answer.done?.stop_reason}`, "");
+    if (answer.state === "error") return answer.error?.error === "lost" ? text("state.lost") : inWords(answer.error ?? {});
+    return text(`state.${answer.state}`);
+  }
+
+  #ending(answer) {
+    const found = sources(answer);
+    return [
+      found.length && el("section", { class: "sources", "aria-label": text("ask.sources") },
+        el("h4", {}, text("ask.sources")), el("ol", {}, found.map(source))),
+      ...answer.notices.map((notice) => el("p", { class: "hint" }, shown(notice.text ?? ""))),
+      answer.done && el("p", { class: "hint" }, meta(answer.done)),
+      answer.run && answer.state !== "done" && button("ask.goes_on", () => this.act.resume(this.record), { class: "quiet" }),
+    ];
+  }
+}
+
+const same = (nodes, parts) => nodes.length === parts.length && parts.every((part, place) => nodes[place] === part);
+
+function source({ title, heading, date, sources: named }) {
+  const more = [heading, date].filter(Boolean).join(" · ");
+  return el("li", {}, shown(title || "—"), more && el("span", { class: "hint" }, " ", shown(more)),
+    (named ?? []).map((one) => el("div", { class: "hint" }, shown(one))));
+}
+
+const meta = (done) => [done.model, done.ms ? duration(done.ms) : ""].filter(Boolean).join(" · ");

@@ -1,0 +1,142 @@
+// The question before an effect. What is signed is what stands here: the page computes the digest of what it shows.
+
+import { inWords } from "./api.js";
+import { app, nodeName, who } from "./app.js";
+import { announce, button, el, fill, jsonView, labelled, shown } from "./dom.js";
+import { editor } from "./editor.js";
+import { approve, check, checkEdited, checkShown, Refused } from "./lib/approval.js";
+import { pieces } from "./lib/visible.js";
+import { modal } from "./modal.js";
+import { moment, text } from "./texts.js";
+
+/**
+ * Asks about `pending` and gives what was decided, or null for "later".
+ * `desk.decide(frame)` takes the decision, `desk.preview(arguments)` gives the edited call, where it can be edited;
+ * `schema` is that of the tool's arguments.
+ */
+export function confirm(pending, desk, schema = null) {
+  return modal(text("confirm.title"), (sheet) => new Question(sheet, pending, desk, schema).show());
+}
+
+class Question {
+  constructor(sheet, pending, desk, schema) {
+    Object.assign(this, { sheet, pending, desk, schema, original: pending, edited: null });
+    this.error = el("p", { class: "error", role: "alert" });
+  }
+
+  /** The whole call as it will be sent. */
+  show() {
+    const { pending, sheet } = this;
+    sheet.title.textContent = text(this.edited ? "confirm.changed.title" : "confirm.title");
+    let sound = true;
+    try {
+      check(pending, { ...who(), key: app.key.id });
+    } catch (error) {
+      sound = false;
+      this.fail(error);
+    }
+    const hidden = pieces(JSON.stringify(pending.body ?? null)).some((piece) => piece.hidden);
+    fill(sheet.body,
+      el("p", {}, text("confirm.what", { name: pending.name })),
+      pending.untrusted && el("p", { class: "warning" }, text("confirm.untrusted")),
+      hidden && el("p", { class: "warning" }, text("confirm.hidden")),
+      pending.problem && el("p", { class: "warning" }, text("confirm.problem", { problem: pending.problem })),
+      el("div", { class: "body", role: "group", tabindex: "0", "aria-label": text("call.arguments") },
+        jsonView(pending.body ?? {}, this.#changed())),
+      this.#facts(),
+      this.error,
+      this.#choices(sound));
+  }
+
+  #changed() {
+    if (!this.edited) return new Set();
+    const paths = new Set();
+    for (const part of ["params", "input"]) {
+      for (const [name, value] of Object.entries(this.pending.body?.[part] ?? {})) {
+        const before = this.original.body?.[part]?.[name];
+        if (JSON.stringify(before) !== JSON.stringify(value)) paths.add(`/${part}/${name}`);
+      }
+    }
+    return paths;
+  }
+
+  #facts() {
+    const { pending } = this;
+    const provider = pending.approval?.provider;
+    const names = { "*": text("confirm.provider.any"), [app.me.node]: text("confirm.provider.own") };
+    return el("dl", { class: "facts" },
+      fact("confirm.capability", shown(pending.capability)),
+      provider && fact("confirm.provider", Object.hasOwn(names, provider) ? names[provider] : shown(nodeName(provider))),
+      pending.expires_at && fact("confirm.until", moment(pending.expires_at)),
+      fact("confirm.digest", el("code", { class: "digest" }, String(pending.arguments_digest))));
+  }
+
+  #choices(sound) {
+    const reason = el("input", { type: "text", maxlength: 500, autocomplete: "off" });
+    return el("div", { class: "choices" },
+      labelled(text("confirm.reason"), reason),
+      el("div", { class: "buttons" },
+        button("confirm.approve", () => this.#approve(), { class: "primary", "data-choice": "approve", disabled: !sound }),
+        this.desk.preview && button("confirm.edit", () => this.#edit(), { "data-choice": "edit" }),
+        button("confirm.deny", () => this.#deny(reason.value), { class: "danger", "data-choice": "deny" }),
+        button("confirm.later", () => this.sheet.close(null), { class: "quiet", "data-choice": "later" })));
+  }
+
+  async #approve() {
+    await this.#tell(async () => {
+      const approval = await approve(this.pending, app.key, who());
+      const decision = this.edited ? { decision: "edit", arguments: this.edited } : { decision: "approve" };
+      return { ...decision, shown: this.original.arguments_digest, approval };
+    });
+  }
+
+  async #deny(reason) {
+    await this.#tell(async () => ({ decision: "deny", shown: this.original.arguments_digest, ...(reason ? { reason } : {}) }));
+  }
+
+  /** Sends a decision, each at most once at a time. */
+  async #tell(make) {
+    const buttons = [...this.sheet.body.querySelectorAll("button")];
+    buttons.forEach((one) => { one.disabled = true; });
+    try {
+      this.sheet.close(await this.desk.decide({ confirmation_id: this.original.confirmation_id, ...(await make()) }));
+    } catch (error) {
+      this.fail(error);
+      buttons.forEach((one) => { one.disabled = error instanceof Refused && one.dataset.choice === "approve"; });
+    }
+  }
+
+  #edit() {
+    const form = editor(this.edited ?? this.pending.arguments ?? {}, this.schema, {
+      done: (wanted) => this.#preview(wanted), back: () => this.show(),
+    });
+    this.error.textContent = "";
+    this.sheet.title.textContent = text("confirm.edit.title");
+    fill(this.sheet.body, this.error, form);
+    this.sheet.title.focus();
+  }
+
+  /** What the gateway makes of the changed arguments is shown again, whole, before it is signed. */
+  async #preview(wanted) {
+    this.error.textContent = "";
+    try {
+      const pending = await this.desk.preview(wanted);
+      const { confirmation_id, run, tool_call_id, capability } = this.original;
+      checkShown({ ...pending, arguments_digest: "" }, { confirmation_id, run, tool_call_id, capability, arguments_digest: "" });
+      checkEdited(pending, wanted);
+      Object.assign(this, { pending, edited: wanted });
+      this.show();
+      this.sheet.title.focus();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  fail(error) {
+    if (error instanceof Refused) this.error.textContent = text("confirm.refused", { rule: error.rule });
+    else this.error.textContent = error.code === "expired" ? text("confirm.late") : inWords(error);
+    announce(this.error.textContent);
+  }
+}
+
+const fact = (key, value) => el("div", {}, el("dt", {}, text(key)), el("dd", {}, value));

@@ -1,0 +1,179 @@
+// Conversations and their answers: kept in this browser, and the streams that write them.
+
+import { get } from "./api.js";
+import { signedCall } from "./app.js";
+import * as kept from "./kept.js";
+import { apply, blank, over, reopen, words } from "./lib/answer.js";
+import { ulid } from "./lib/bytes.js";
+import { Stream } from "./link.js";
+
+const SEARCH = "search_corpus";
+const LONGEST_TITLE = 60;
+
+/** Fires `list` when conversations come or go, `answer` (detail: the record, the frame) when something was said. */
+export class Conversations extends EventTarget {
+  list = [];
+  answers = new Map();
+  #live = new Map();
+
+  /** What was kept; answers that were under way go on. */
+  async load() {
+    this.list = (await kept.all("conversations")).sort((one, other) => other.at - one.at);
+    const records = (await kept.all("answers")).sort((one, other) => one.at - other.at);
+    this.answers = new Map(records.map((record) => [record.id, record]));
+    for (const record of records) if (!over(record.answer)) this.#goOn(record);
+  }
+
+  of(conversation) {
+    return [...this.answers.values()].filter((record) => record.conversation === conversation);
+  }
+
+  byRun(run) {
+    return [...this.answers.values()].find((record) => record.answer.run === run);
+  }
+
+  async begin(title, id = ulid()) {
+    const conversation = { id, title: title.slice(0, LONGEST_TITLE), at: Date.now() };
+    this.list = [conversation, ...this.list];
+    await kept.keep("conversations", conversation);
+    this.dispatchEvent(new Event("list"));
+    return conversation;
+  }
+
+  async remove(conversation) {
+    for (const record of this.of(conversation)) {
+      this.stop(record);
+      this.#live.get(record.id)?.end();
+      this.answers.delete(record.id);
+      await kept.drop("answers", record.id);
+    }
+    this.list = this.list.filter((one) => one.id !== conversation);
+    await kept.drop("conversations", conversation);
+    this.dispatchEvent(new Event("list"));
+  }
+
+  /** Asks; `use` is `{model, corpus, tools}`. */
+  async ask(conversation, question, use) {
+    const body = { params: use.model ? { model: use.model } : {}, input: this.#input(conversation, question, use) };
+    const record = await this.#record(conversation, question, { use });
+    this.#open(record, { open: async () => ({ type: "call", ...(await signedCall("llm.chat", "2.0", body)) }) });
+    return record;
+  }
+
+  #input(conversation, question, { corpus, tools }) {
+    const messages = this.of(conversation).flatMap((record) => {
+      const said = words(record.answer);
+      return said ? [{ role: "user", content: record.question }, { role: "assistant", content: said }] : [];
+    });
+    const wanted = [...(corpus ? [{ use: SEARCH, params: { corpus } }] : []), ...tools];
+    return {
+      messages: [...messages, { role: "user", content: question }],
+      ...(wanted.length ? { tools: wanted } : {}),
+      ...(corpus ? { tool_choice: { name: SEARCH } } : {}),
+    };
+  }
+
+  async #record(conversation, question, more = {}) {
+    const record = { id: ulid(), conversation, question, at: Date.now(), answer: blank(), kept: {}, ...more };
+    this.answers.set(record.id, record);
+    await kept.keep("answers", record);
+    return record;
+  }
+
+  /** A saved run goes on, in its own place or in a conversation of its own. */
+  async resume(run, question) {
+    let record = this.byRun(run);
+    if (!record) {
+      const conversation = await this.begin(question);
+      record = await this.#record(conversation.id, question);
+    }
+    if (this.#live.has(record.id)) return record;
+    reopen(record.answer);
+    Object.assign(record.answer, { run });
+    record.kept = { run };
+    this.#goOn(record);
+    return record;
+  }
+
+  #goOn(record) {
+    const { stream, run } = record.kept;
+    if (stream || run) this.#open(record, { kept: record.kept });
+    else this.#lost(record, {});
+  }
+
+  #open(record, how) {
+    const stream = new Stream({
+      ...how,
+      hear: (frame) => this.#hear(record, frame),
+      keep: (place) => this.#keep(record, place),
+      state: (state) => this.#link(record, state),
+      again: () => reopen(record.answer),
+      over: () => this.#over(record),
+      lost: (error) => this.#lost(record, error),
+    });
+    this.#live.set(record.id, stream);
+    stream.connect();
+  }
+
+  #hear(record, frame) {
+    record.link = "";
+    apply(record.answer, frame);
+    if (frame.event === "opened" || frame.event === "confirmation_required") this.#keep(record);
+    this.#tell(record, frame);
+  }
+
+  async #keep(record, place = this.#live.get(record.id)?.kept) {
+    if (!this.answers.has(record.id)) return;
+    record.kept = place ?? record.kept;
+    const { link: _, ...whole } = record;
+    await kept.keep("answers", whole);
+  }
+
+  #link(record, state) {
+    record.link = state;
+    this.#tell(record);
+  }
+
+  #over(record) {
+    record.link = "";
+    this.#live.delete(record.id);
+    this.#tell(record);
+  }
+
+  /** The stream cannot be had any more: what became of its run is all there is to know. */
+  async #lost(record, error) {
+    this.#live.delete(record.id);
+    record.link = "";
+    const run = record.answer.run && (await get(`/v1/runs/${record.answer.run}`).catch(() => null));
+    if (run?.state === "ended") this.#fromRun(record, run);
+    else Object.assign(record.answer, { state: "error", error: error.error ? error : { error: "lost" } });
+    await this.#keep(record);
+    this.#tell(record, { event: "error", data: {} });
+  }
+
+  #fromRun(record, { messages }) {
+    const last = messages.at(-1);
+    const text = last?.role === "assistant" && typeof last.content === "string" ? last.content : "";
+    if (text && !words(record.answer).endsWith(text)) record.answer.segments.push({ iteration: Infinity, text, calls: [] });
+    for (const one of record.answer.calls.values()) one.pending = null;
+    record.answer.state = "done";
+  }
+
+  #tell(record, frame = null) {
+    this.dispatchEvent(new CustomEvent("answer", { detail: { record, frame } }));
+  }
+
+  /** Nobody wants the rest of this answer. */
+  stop(record) {
+    this.#live.get(record.id)?.send({ type: "cancel" });
+  }
+
+  isLive(record) {
+    return this.#live.has(record.id);
+  }
+
+  /** Somebody is back at the screen, or the network is. */
+  hurry() {
+    for (const stream of this.#live.values()) stream.hurry();
+  }
+}

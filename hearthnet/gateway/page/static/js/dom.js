@@ -1,0 +1,112 @@
+// Elements made by calls, never from text: nothing that came from elsewhere can become markup.
+
+import { blocks } from "./lib/markdown.js";
+import { pieces } from "./lib/visible.js";
+import { text } from "./texts.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element; `on` are listeners, `class`, `aria-…` and the rest attributes; null and false leave one out. */
+export function el(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** The same for a drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, { on = {}, ...attributes }, children) {
+  for (const [event, hear] of Object.entries(on)) element.addEventListener(event, hear);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** A button that says the text called `key`. */
+export function button(key, press, attributes = {}) {
+  return el("button", { type: "button", ...attributes, on: { click: press } }, text(key));
+}
+
+/** A labelled control: the label above, a hint below. */
+export function labelled(label, control, hint = "") {
+  control.id ||= `f${labelled.count += 1}`;
+  const about = hint ? el("span", { class: "hint", id: `${control.id}-hint` }, hint) : null;
+  if (about) control.setAttribute("aria-describedby", about.id);
+  return el("div", { class: "field" }, el("label", { for: control.id }, label), control, about);
+}
+labelled.count = 0;
+
+/** A choice of `[value, label]`. */
+export function select(options, chosen, change = () => {}) {
+  const made = el("select", { on: { change: () => change(made.value) } },
+    options.map(([value, label]) => el("option", { value, selected: value === chosen }, label)));
+  return made;
+}
+
+/** Text from elsewhere, whatever is hidden in it shown as codes. */
+export function shown(value) {
+  return el("span", { class: "shown", dir: "ltr" }, pieces(String(value)).map((piece) => {
+    if (piece.text !== undefined) return el("bdi", {}, piece.text);
+    if (piece.line) return [el("span", { class: "code-point" }, "↵"), el("br")];
+    return el("span", { class: "code-point" }, piece.hidden);
+  }));
+}
+
+/** A JSON value, complete, as an indented list that can be read aloud. */
+export function jsonView(value, changed = new Set(), path = "") {
+  if (value === null || typeof value !== "object") return leaf(value);
+  const entries = Array.isArray(value) ? value.map((one, place) => [String(place + 1), one]) : Object.entries(value);
+  if (entries.length === 0) return el("span", { class: "json-empty" }, Array.isArray(value) ? "[]" : "{}");
+  return el("dl", { class: "json" }, entries.map(([name, one]) => {
+    const where = `${path}/${name}`;
+    return el("div", { class: changed.has(where) ? "changed" : null },
+      el("dt", {}, shown(name)), el("dd", {}, jsonView(one, changed, where)));
+  }));
+}
+
+function leaf(value) {
+  if (typeof value !== "string") return el("span", { class: "json-literal" }, String(value));
+  return value === "" ? el("span", { class: "json-empty" }, "“”") : shown(value);
+}
+
+const LISTS = { bullets: "ul", numbers: "ol" };
+
+/** The text of a model, as far as its Markdown is harmless. */
+export function markdown(source) {
+  return blocks(source).map((one) => {
+    if (one.kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, one.text));
+    if (one.kind === "heading") return el("h4", {}, inline(one.inline));
+    if (one.kind === "quote") return el("blockquote", {}, inline(one.inline));
+    if (one.items) {
+      const start = one.start > 1 ? one.start : null;
+      return el(LISTS[one.kind], { start }, one.items.map((item) => el("li", {}, inline(item))));
+    }
+    return el("p", {}, inline(one.inline));
+  });
+}
+
+const MARKS = { code: "code", bold: "strong", italic: "em" };
+
+const inline = (found) => found.map((one) => (typeof one === "string" ? one : el(MARKS[one.kind], {}, one.text)));
+
+/** Puts `children` into `element`, keeping the focus where it was if what had it is there again. */
+export function fill(element, ...children) {
+  const held = element.contains(document.activeElement) ? document.activeElement.id : "";
+  element.replaceChildren(...children.flat().filter(Boolean));
+  if (held) document.getElementById(held)?.focus();
+  return element;
+}
+
+let told = 0;
+
+/** Says `words` to those who hear the page. Politely: what was being said is finished first. */
+export function announce(words) {
+  const live = document.getElementById("live");
+  told += 1;
+  const turn = told;
+  live.textContent = "";
+  requestAnimationFrame(() => { if (turn === told) live.textContent = words; });
+}

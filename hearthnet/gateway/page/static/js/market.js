@@ -1,0 +1,143 @@
+// The market: posts, a search, and a form. A post is a call with an effect: it is shown, approved and signed as any.
+
+import { inWords, post, request } from "./api.js";
+import { app, call, signedCall } from "./app.js";
+import { confirm } from "./confirm.js";
+import { announce, button, el, fill, labelled, select, shown } from "./dom.js";
+import { ulid } from "./lib/bytes.js";
+import { checkEdited, Refused } from "./lib/approval.js";
+import { Topic } from "./link.js";
+import { moment, text, textOr } from "./texts.js";
+
+const CATEGORIES = ["offer", "request", "info", "emergency"];
+const DAY_SECONDS = 86400;
+
+export class MarketView {
+  #posts = new Map();
+  #found = null;
+  #category = "";
+
+  constructor() {
+    this.topic = new Topic("market.post", (frame) => this.#hear(frame));
+  }
+
+  #hear({ event, data }) {
+    if (event === "snapshot") this.#posts = new Map((data.posts ?? []).map((one) => [one.event_id, one]));
+    else if (event === "reset") this.#posts.clear();
+    else if (event === "ended") this.#posts.delete(data.event_id);
+    else if (event === "posted" || event === "changed") this.#posts.set(data.event_id, data);
+    else return;
+    this.#draw();
+  }
+
+  show(main) {
+    this.topic.hurry();
+    this.list = el("ul", { class: "posts" });
+    this.status = el("p", { class: "hint" });
+    this.error = el("p", { class: "error", role: "alert" });
+    main.append(el("div", { class: "column" }, el("h1", {}, text("market.title")), el("p", { class: "lead" }, text("market.about")),
+      this.#form(), this.#search(), this.error, this.status, this.list));
+    this.#draw();
+  }
+
+  // --- looking
+
+  #search() {
+    const query = el("input", { type: "search", id: "market-query", maxlength: 1000, autocomplete: "off" });
+    const kinds = select([["", text("market.category.any")], ...categories()], this.#category, (value) => {
+      this.#category = value;
+      this.#draw();
+    });
+    const find = (event) => {
+      event.preventDefault();
+      this.#find(query.value.trim());
+    };
+    return el("form", { class: "search", role: "search", on: { submit: find } },
+      labelled(text("market.search"), query), labelled(text("market.category"), kinds),
+      el("div", { class: "buttons" }, el("button", { type: "submit" }, text("market.find")),
+        button("market.all", () => { query.value = ""; this.#find(""); }, { class: "quiet" })));
+  }
+
+  async #find(query) {
+    this.error.textContent = "";
+    try {
+      this.#found = query ? (await call("market.search@1.0", { query })).posts : null;
+      this.#draw();
+      announce(text("say.found", { count: this.list.querySelectorAll("li[data-post]").length }));
+    } catch (error) {
+      this.error.textContent = inWords(error);
+    }
+  }
+
+  #draw() {
+    if (!this.list?.isConnected) return;
+    const all = this.#found ?? [...this.#posts.values()].sort((one, other) => other.lamport - one.lamport);
+    const posts = all.filter((one) => !this.#category || one.category === this.#category);
+    this.status.textContent = posts.length ? text("market.count", { count: posts.length }) : "";
+    fill(this.list, posts.length ? posts.map(card) : el("li", { class: "none" }, text("market.none")));
+  }
+
+  // --- posting
+
+  #form() {
+    const fields = {
+      category: select(categories(), "offer"),
+      title: el("input", { type: "text", maxlength: 120, required: true, autocomplete: "off" }),
+      body: el("textarea", { rows: 4, maxlength: 4000, required: true }),
+      tags: el("input", { type: "text", maxlength: 200, autocomplete: "off" }),
+      days: el("input", { type: "number", min: 1, max: 30, value: 7 }),
+    };
+    const send = (event) => {
+      event.preventDefault();
+      this.#post(fields, form);
+    };
+    const form = el("form", { class: "post-form", on: { submit: send } },
+      labelled(text("market.category"), fields.category), labelled(text("market.post_title"), fields.title),
+      labelled(text("market.post_body"), fields.body), labelled(text("market.tags"), fields.tags, text("field.list")),
+      labelled(text("market.days"), fields.days),
+      el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, text("market.post"))));
+    return el("details", { class: "fold", id: "write" }, el("summary", {}, text("market.new")), form);
+  }
+
+  async #post({ category, title, body, tags, days }, form) {
+    this.error.textContent = "";
+    const labels = tags.value.split(",").map((one) => one.trim()).filter(Boolean);
+    const input = {
+      client_id: ulid(), category: category.value, title: title.value, body: body.value,
+      ttl_seconds: DAY_SECONDS * Number(days.value || 7), ...(labels.length ? { tags: labels } : {}),
+    };
+    try {
+      if (!(await effect("market.post", "1.0", { params: {}, input }))) return;
+      form.reset();
+      announce(text("market.posted"));
+      this.status.textContent = text("market.posted");
+    } catch (error) {
+      this.error.textContent = error instanceof Refused ? text("confirm.refused", { rule: error.rule }) : inWords(error);
+    }
+  }
+}
+
+/** A call with an effect: what the gateway would send is shown, signed here, and only then sent. Null for a no. */
+async function effect(capability, version, body) {
+  const asked = await post("/v1/call", await signedCall(capability, version, body));
+  const pending = asked.pending?.[0] ?? asked;
+  checkEdited(pending, body.input);
+  return confirm(pending, {
+    decide: async ({ decision, approval }) => {
+      if (decision !== "approve") return null;
+      return request("POST", "/v1/call", { ...(await signedCall(capability, version, pending.body)), approval });
+    },
+  });
+}
+
+const categories = () => CATEGORIES.map((name) => [name, text(`market.${name}`)]);
+
+function card(one) {
+  const who = one.guest || (one.author === app.me.node ? text("mesh.here") : `${String(one.author).slice(8, 16)}…`);
+  return el("li", { class: `card post ${one.category}`, "data-post": one.event_id },
+    el("header", {}, el("span", { class: "chip" }, textOr(`market.${one.category}`, one.category)), el("h3", {}, shown(one.title))),
+    el("p", { class: "words" }, shown(one.body)),
+    el("p", { class: "hint" }, text("market.from", { who: "" }), shown(who), " · ",
+      text("market.until", { when: moment(Date.parse(one.expires_at)) }),
+      (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))));
+}

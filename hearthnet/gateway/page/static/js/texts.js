@@ -1,0 +1,252 @@
+// Every word the page says, in each of its languages. {name} is filled in by `text(key, {name})`.
+
+import { SAYINGS } from "./sayings.js";
+
+export const LANGUAGES = { en: "English", de: "Deutsch" };
+
+const WORDS = {
+  // the frame
+  "app.name": ["HearthNet", "HearthNet"],
+  "app.skip": ["Skip to the content", "Zum Inhalt springen"],
+  "nav.label": ["Sections", "Bereiche"],
+  "nav.ask": ["Ask", "Fragen"],
+  "nav.waiting": ["Waiting", "Wartet"],
+  "nav.waiting.count": ["Waiting, {count} to decide", "Wartet, {count} zu entscheiden"],
+  "nav.mesh": ["Mesh", "Netz"],
+  "nav.market": ["Market", "Markt"],
+  "nav.settings": ["Settings", "Einstellungen"],
+
+  // signing in
+  "sign_in.title": ["Open your HearthNet", "Ihr HearthNet öffnen"],
+  "sign_in.how": [
+    "Open the link that “hearthnet up” printed, or paste it here. It works once, and on this computer.",
+    "Öffnen Sie den Link, den „hearthnet up“ ausgegeben hat, oder fügen Sie ihn hier ein. Er gilt einmal und an diesem Rechner.",
+  ],
+  "sign_in.again": [
+    "To get a new link, start the node again or run “hearthnet link”.",
+    "Einen neuen Link gibt es, wenn der Knoten neu startet, oder mit „hearthnet link“.",
+  ],
+  "sign_in.link": ["Link or code", "Link oder Code"],
+  "sign_in.go": ["Open", "Öffnen"],
+  "sign_in.working": ["Making a key for this browser …", "Für diesen Browser wird ein Schlüssel erzeugt …"],
+  "sign_in.no_key": [
+    "This browser cannot make Ed25519 keys. Use a current Chrome, Firefox or Safari, over https or on this computer itself.",
+    "Dieser Browser kann keine Ed25519-Schlüssel erzeugen. Nehmen Sie ein aktuelles Chrome, Firefox oder Safari, über https oder am Rechner selbst.",
+  ],
+
+  // asking
+  "ask.title": ["Ask", "Fragen"],
+  "ask.conversations": ["Conversations", "Unterhaltungen"],
+  "ask.new": ["New conversation", "Neue Unterhaltung"],
+  "ask.untitled": ["New conversation", "Neue Unterhaltung"],
+  "ask.delete": ["Delete this conversation", "Diese Unterhaltung löschen"],
+  "ask.empty": ["What would you like to know?", "Was möchten Sie wissen?"],
+  "ask.empty.more": [
+    "Answers come from the models and documents of your own computers. Nothing with an effect happens before you have agreed to exactly that.",
+    "Antworten kommen von Modellen und Dokumenten Ihrer eigenen Rechner. Nichts, was etwas bewirkt, geschieht, bevor Sie genau dem zugestimmt haben.",
+  ],
+  "ask.question": ["Your question", "Ihre Frage"],
+  "ask.placeholder": ["Ask something", "Etwas fragen"],
+  "ask.send": ["Ask", "Fragen"],
+  "ask.stop": ["Stop", "Anhalten"],
+  "ask.model": ["Model", "Modell"],
+  "ask.model.any": ["Any model", "Irgendein Modell"],
+  "ask.corpus": ["Documents", "Dokumente"],
+  "ask.corpus.none": ["No documents", "Keine Dokumente"],
+  "ask.tools": ["Tools", "Werkzeuge"],
+  "ask.tools.count": ["Tools: {count}", "Werkzeuge: {count}"],
+  "ask.tools.effect": ["asks you first", "fragt Sie vorher"],
+  "ask.tools.none": ["No tools are offered.", "Es werden keine Werkzeuge angeboten."],
+  "ask.you": ["You", "Sie"],
+  "ask.answer": ["Answer", "Antwort"],
+  "ask.goes_on": ["Go on", "Fortsetzen"],
+  "ask.sources": ["Sources", "Quellen"],
+  "ask.log": ["Conversation", "Unterhaltung"],
+
+  // how an answer stands
+  "state.waiting": ["Waiting for the model …", "Wartet auf das Modell …"],
+  "state.running": ["Answering …", "Antwortet …"],
+  "state.suspended": ["Waits for your decision.", "Wartet auf Ihre Entscheidung."],
+  "state.broken": ["The connection broke; reconnecting …", "Die Verbindung ist abgebrochen; sie wird neu aufgebaut …"],
+  "state.away": ["The gateway does not answer; trying again …", "Das Gateway antwortet nicht; neuer Versuch …"],
+  "state.lost": ["The answer was cut off.", "Die Antwort wurde abgebrochen."],
+  "state.reading": ["The model is reading: {current} of {total}", "Das Modell liest: {current} von {total}"],
+  "stop.max_tokens": ["The answer is cut off: the model reached its limit.", "Die Antwort ist abgeschnitten: Das Modell hat seine Grenze erreicht."],
+  "stop.cancelled": ["Stopped.", "Angehalten."],
+  "stop.refusal": ["The model refused to answer.", "Das Modell hat die Antwort verweigert."],
+
+  // tool calls
+  "call.label": ["Tool {name}", "Werkzeug {name}"],
+  "call.arguments": ["Arguments", "Argumente"],
+  "call.result": ["Result", "Ergebnis"],
+  "call.decide": ["Look and decide", "Ansehen und entscheiden"],
+  "call.cut": ["Shortened for the model.", "Für das Modell gekürzt."],
+  "call.stage": ["{stage}: {current} of {total}", "{stage}: {current} von {total}"],
+  "status.pending": ["proposed", "vorgeschlagen"],
+  "status.waiting": ["waits for you", "wartet auf Sie"],
+  "status.wanted": ["waits for this device", "wartet auf dieses Gerät"],
+  "status.running": ["running", "läuft"],
+  "status.completed": ["done", "fertig"],
+  "status.cached": ["done (known already)", "fertig (schon bekannt)"],
+  "status.failed": ["failed", "fehlgeschlagen"],
+  "status.refused": ["not valid", "ungültig"],
+  "status.denied": ["refused by you", "von Ihnen abgelehnt"],
+  "status.expired": ["expired", "abgelaufen"],
+  "status.cancelled": ["stopped", "angehalten"],
+  "status.outcome_unknown": ["outcome unknown", "Ausgang unbekannt"],
+  "status.approved": ["approved", "genehmigt"],
+  "status.edited": ["approved with changes", "mit Änderungen genehmigt"],
+  "status.claimed": ["being carried out", "wird ausgeführt"],
+
+  // the confirmation
+  "confirm.title": ["Shall this happen?", "Soll das geschehen?"],
+  "confirm.changed.title": ["Shall this changed call happen?", "Soll dieser geänderte Aufruf geschehen?"],
+  "confirm.what": ["{name} is about to be called. This is everything that will be sent:", "{name} soll aufgerufen werden. Das ist alles, was gesendet wird:"],
+  "confirm.capability": ["Capability", "Fähigkeit"],
+  "confirm.provider": ["Carried out by", "Ausgeführt von"],
+  "confirm.provider.any": ["any node of the community", "irgendeinem Knoten der Gemeinschaft"],
+  "confirm.provider.own": ["this node", "diesem Knoten"],
+  "confirm.digest": ["Digest, computed here", "Prüfsumme, hier berechnet"],
+  "confirm.until": ["Can be decided until", "Kann entschieden werden bis"],
+  "confirm.untrusted": [
+    "Before this call the model read what others wrote. That may have led it here.",
+    "Vor diesem Aufruf hat das Modell gelesen, was andere geschrieben haben. Das kann es hierher geführt haben.",
+  ],
+  "confirm.hidden": ["It contains hidden characters; they are shown as codes.", "Es enthält verborgene Zeichen; sie werden als Codes gezeigt."],
+  "confirm.approve": ["Approve", "Genehmigen"],
+  "confirm.deny": ["Refuse", "Ablehnen"],
+  "confirm.edit": ["Change", "Ändern"],
+  "confirm.later": ["Decide later", "Später entscheiden"],
+  "confirm.reason": ["Reason for refusing (optional, the model reads it)", "Grund der Ablehnung (freiwillig, das Modell liest ihn)"],
+  "confirm.edit.title": ["Change the call", "Aufruf ändern"],
+  "confirm.edit.form": ["As a form", "Als Formular"],
+  "confirm.edit.json": ["As JSON", "Als JSON"],
+  "confirm.edit.arguments": ["Arguments (JSON)", "Argumente (JSON)"],
+  "confirm.edit.show": ["Show the changed call", "Geänderten Aufruf zeigen"],
+  "confirm.edit.back": ["Back", "Zurück"],
+  "confirm.refused": [
+    "Not signed: what the gateway wants signed is not what is shown here ({rule}). Do not trust this gateway; nothing was sent.",
+    "Nicht unterschrieben: Was das Gateway unterschrieben haben will, ist nicht das, was hier steht ({rule}). Trauen Sie diesem Gateway nicht; es wurde nichts gesendet.",
+  ],
+  "confirm.problem": ["These changes are not valid: {problem}", "Diese Änderungen sind ungültig: {problem}"],
+  "confirm.decided": ["This was decided already: {word}.", "Darüber wurde schon entschieden: {word}."],
+  "confirm.late": ["It is too late to approve this. Nothing was done.", "Für eine Genehmigung ist es zu spät. Es ist nichts geschehen."],
+  "field.required": ["{name} is needed.", "{name} wird gebraucht."],
+  "field.number": ["{name} must be a number.", "{name} muss eine Zahl sein."],
+  "field.json": ["{name} is no valid JSON.", "{name} ist kein gültiges JSON."],
+  "field.optional": ["optional", "freiwillig"],
+  "field.list": ["separated by commas", "durch Kommas getrennt"],
+  "field.unset": ["(not set)", "(nicht gesetzt)"],
+
+  // runs that wait
+  "runs.title": ["Waiting", "Wartet"],
+  "runs.about": [
+    "Answers that wait for a decision. They survive a reload and a restart of the node, for a day.",
+    "Antworten, die auf eine Entscheidung warten. Sie überstehen ein Neuladen und einen Neustart des Knotens, einen Tag lang.",
+  ],
+  "runs.none": ["Nothing waits for you.", "Nichts wartet auf Sie."],
+  "runs.resume": ["Go on with the answer", "Mit der Antwort fortfahren"],
+  "runs.cancel": ["Give up this run", "Diesen Lauf aufgeben"],
+  "runs.began": ["begun {when}", "begonnen {when}"],
+  "runs.unknown": ["A question from elsewhere", "Eine Frage von anderswo"],
+
+  // the mesh
+  "mesh.title": ["Mesh", "Netz"],
+  "mesh.about": ["The computers of your community, and what each offers now.", "Die Rechner Ihrer Gemeinschaft, und was jeder gerade anbietet."],
+  "mesh.picture": ["Picture of the mesh: {nodes} nodes, {capabilities} capabilities", "Bild des Netzes: {nodes} Knoten, {capabilities} Fähigkeiten"],
+  "mesh.table": ["Nodes and what they offer", "Knoten und was sie anbieten"],
+  "mesh.node": ["Node", "Knoten"],
+  "mesh.here": ["here", "hier"],
+  "mesh.capability": ["Capability", "Fähigkeit"],
+  "mesh.health": ["Health", "Zustand"],
+  "mesh.detail": ["Details", "Einzelheiten"],
+  "mesh.updated": ["As of {when}", "Stand {when}"],
+  "mesh.none": ["Nothing is offered.", "Es wird nichts angeboten."],
+  "health.good": ["works", "arbeitet"],
+  "health.weak": ["has trouble", "hat Schwierigkeiten"],
+  "health.bad": ["fails", "versagt"],
+  "health.busy": ["busy", "ausgelastet"],
+  "health.away": ["away", "nicht da"],
+
+  // the market
+  "market.title": ["Market", "Markt"],
+  "market.about": ["What neighbours offer, need and tell.", "Was Nachbarn anbieten, brauchen und berichten."],
+  "market.search": ["Search the posts", "Aushänge durchsuchen"],
+  "market.find": ["Search", "Suchen"],
+  "market.all": ["Show all", "Alle zeigen"],
+  "market.new": ["Write a post", "Aushang schreiben"],
+  "market.category": ["Kind", "Art"],
+  "market.category.any": ["All kinds", "Alle Arten"],
+  "market.offer": ["Offer", "Angebot"],
+  "market.request": ["Request", "Gesuch"],
+  "market.info": ["News", "Nachricht"],
+  "market.emergency": ["Emergency", "Notfall"],
+  "market.post_title": ["Title", "Titel"],
+  "market.post_body": ["Text", "Text"],
+  "market.tags": ["Tags", "Stichwörter"],
+  "market.days": ["Days it stays", "Tage, die er hängt"],
+  "market.post": ["Look at it and publish", "Ansehen und veröffentlichen"],
+  "market.posted": ["Your post is up.", "Ihr Aushang hängt."],
+  "market.none": ["There are no posts.", "Es gibt keine Aushänge."],
+  "market.until": ["until {when}", "bis {when}"],
+  "market.from": ["from {who}", "von {who}"],
+  "market.count": ["{count} posts", "{count} Aushänge"],
+
+  // settings
+  "settings.title": ["Settings", "Einstellungen"],
+  "settings.language": ["Language", "Sprache"],
+  "settings.theme": ["Appearance", "Darstellung"],
+  "theme.system": ["As the system has it", "Wie das System"],
+  "theme.light": ["Light", "Hell"],
+  "theme.dark": ["Dark", "Dunkel"],
+  "settings.who": ["This browser", "Dieser Browser"],
+  "settings.name": ["Name", "Name"],
+  "settings.key": ["Key", "Schlüssel"],
+  "settings.key.about": [
+    "Made in this browser and never leaves it. Approvals are signed with it; the gateway cannot make any.",
+    "In diesem Browser erzeugt, er verlässt ihn nie. Mit ihm werden Genehmigungen unterschrieben; das Gateway kann keine erfinden.",
+  ],
+  "settings.node": ["Node", "Knoten"],
+  "settings.community": ["Community", "Gemeinschaft"],
+  "settings.until": ["Signed in until", "Angemeldet bis"],
+  "settings.sign_out": ["Sign out and forget this browser’s key", "Abmelden und den Schlüssel dieses Browsers vergessen"],
+  "settings.sign_out.sure": ["Conversations kept in this browser are deleted as well.", "Auch die hier gespeicherten Unterhaltungen werden gelöscht."],
+  "settings.signed_out": ["You are signed out.", "Sie sind abgemeldet."],
+};
+
+/** The whole table: `{key: {en, de}}`. */
+export const TEXTS = Object.fromEntries(
+  Object.entries({ ...WORDS, ...SAYINGS }).map(([key, [en, de]]) => [key, { en, de }]),
+);
+
+let language = "en";
+
+/** The language that is spoken now. */
+export const spoken = () => language;
+
+/** Speaks `wanted`, or what the browser asks for. */
+export function speak(wanted) {
+  const asked = [wanted, ...(globalThis.navigator?.languages ?? [])].filter(Boolean).map((one) => one.slice(0, 2));
+  language = asked.find((one) => one in LANGUAGES) ?? "en";
+  return language;
+}
+
+/** The text called `key`. A key that there is not is a defect, and shows itself as such. */
+export function text(key, values = {}) {
+  const words = Object.hasOwn(TEXTS, key) ? TEXTS[key][language] : `[${key}]`;
+  return words.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all));
+}
+
+/** The text called `key`, or `otherwise` where there is none. */
+export const textOr = (key, otherwise) => (Object.hasOwn(TEXTS, key) ? text(key) : otherwise);
+
+/** A moment, in the words of the language: `ms` since the epoch. */
+export function moment(ms) {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(new Date(ms));
+}
+
+/** How long something took. */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  return `${new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(ms / 1000)} s`;
+}

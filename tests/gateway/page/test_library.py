@@ -1,0 +1,358 @@
+"""What the page computes itself: canonical JSON, BLAKE3, digests, signatures, and what it refuses to sign."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import blake3
+import pytest
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json, digest
+from hearthnet.gateway.envelope import check_envelope
+from hearthnet.trust.approval import PURPOSE, Approval, decode
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.signed import check
+from hearthnet.wire.replay import ReplayWindow
+from tests.gateway.page.library import Refusal, ask, ask_all
+
+VECTORS: Final = Path(__file__).resolve().parents[2] / "conformance" / "vectors"
+SEED: Final = bytes(range(32))
+NOW: Final = 1_795_292_100_000
+
+
+def vectors(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text())
+    return found
+
+
+def ulid_ms(ulid: str) -> int:
+    """When it was made, by its first ten characters."""
+    return sum("0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(one) << 5 * place for place, one in enumerate(ulid[9::-1]))
+
+
+# --- canonical JSON, hashes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-1")
+def test_numbers_have_the_text_of_rfc_8785() -> None:
+    numbers = vectors("jcs")["numbers"]
+    for (bits, text), found in zip(numbers, ask_all([["number", bits] for bits, _ in numbers]), strict=True):
+        assert found == text if text is not None else isinstance(found, Refusal), bits
+
+
+@pytest.mark.req("PAGE-1")
+def test_texts_and_orders_of_rfc_8785() -> None:
+    for one in vectors("jcs")["texts"]:
+        if "canonical" in one:
+            assert ask("parsed", one["json"]) == one["canonical"]
+        else:
+            written = json.loads(ask("parsed", one["json"]))
+            assert list(written.values()) == one["values_in_order"]
+
+
+def anything(chance: random.Random, depth: int = 0) -> Any:
+    kind = chance.randrange(6 if depth > 3 else 8)
+    if kind == 0:
+        return chance.choice([None, True, False])
+    if kind == 1:
+        return chance.randint(-(2**53) + 1, 2**53 - 1)
+    if kind == 2:
+        return chance.uniform(-1, 1) * 10 ** chance.randint(-30, 30)
+    if kind < 6:
+        return "".join(chance.choice('aZ0 "\\/\n\t\x00\x1f\x7fäß€\u2028\u202e🕯\U0010ffff') for _ in range(8))
+    if kind == 6:
+        return [anything(chance, depth + 1) for _ in range(chance.randrange(4))]
+    return {str(anything(chance, 9)): anything(chance, depth + 1) for _ in range(chance.randrange(5))}
+
+
+@pytest.mark.req("PAGE-1")
+def test_the_page_and_the_node_write_the_same_bytes() -> None:
+    chance = random.Random(4)
+    values = [anything(chance) for _ in range(300)]
+    values += [{"__proto__": 1, "constructor": {"toString": []}}, -0.0, 1.0, ""]
+    found = ask_all([["canonical", value] for value in values] + [["digest", value] for value in values])
+    assert found[: len(values)] == [canonical_json(value).decode() for value in values]
+    assert found[len(values) :] == [digest(value) for value in values]
+
+
+@pytest.mark.req("PAGE-1")
+@pytest.mark.parametrize("odd", ["undefined", "nan", "big", "half", "deep"])
+def test_what_has_no_canonical_form_is_refused(odd: str) -> None:
+    found = ask("odd", odd)
+    assert isinstance(found, Refusal)
+    assert found.words.startswith("TypeError")
+
+
+@pytest.mark.req("PAGE-1")
+def test_hashes_are_those_of_blake3() -> None:
+    edges = (0, 1, 63, 64, 65, 127, 128, 1023, 1024, 1025, 2048, 2049, 3072, 3073, 4096, 5121, 8193, 31745)
+    found = ask_all([["pattern", length] for length in edges])
+    data = bytes(place % 251 for place in range(max(edges)))
+    assert found == [blake3.blake3(data[:length]).hexdigest() for length in edges]
+
+
+@pytest.mark.req("PAGE-1")
+def test_hashes_are_those_of_the_vectors() -> None:
+    whole = [one for one in vectors("content")["content"] if one["chunks"] in ([], [one["cid"]])]
+    found = ask_all([["pattern", one["size_bytes"]] for one in whole])
+    assert whole
+    assert [f"blake3:{one}" for one in found] == [one["cid"] for one in whole]
+
+
+@pytest.mark.req("PAGE-1")
+def test_base64url_and_ulids_are_the_projects() -> None:
+    data = random.Random(1).randbytes(64)
+    text, one, other = ask_all([["base64url", data.hex()], ["ulid", NOW], ["ulid", NOW]])
+    assert text == ids.b64(data)
+    assert ids.is_ulid(one)
+    assert ulid_ms(one) == NOW
+    assert one != other
+
+
+# --- signatures -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-2")
+def test_an_approval_is_signed_as_in_the_vectors() -> None:
+    found = vectors("approval")
+    approval = found["approval"]
+    key = Identity(bytes.fromhex(found["approver_seed_hex"]))
+    unsigned, signature = ask_all(
+        [["unsigned", approval], ["sign", key_hex(found), key.node_id, PURPOSE, approval]]
+    )
+    assert unsigned == found["signing_bytes"]
+    assert signature == approval["signature"]
+    assert ask("digest", found["arguments"]) == approval["arguments_digest"]
+
+
+def key_hex(found: dict[str, Any]) -> str:
+    return str(found["approver_seed_hex"])
+
+
+@pytest.mark.req("PAGE-2")
+def test_a_call_of_the_page_is_taken_by_the_gateway() -> None:
+    key = Identity(SEED)
+    call = {"capability": "llm.chat", "version": "2.0", "community": "ed25519:c", "now": NOW}
+    said = ask("envelope", SEED.hex(), key.node_id, {**call, "body": {"params": {}, "input": {"ä": 1.0}}})
+    check_envelope(said, key.node_id, "ed25519:c", ReplayWindow(), NOW)
+    assert ulid_ms(said["request_id"]) == NOW
+
+
+KEY: Final = Identity(SEED)
+NODE: Final = Identity(bytes(32))
+WHO: Final = {"key": KEY.node_id, "community": "ed25519:community", "node": NODE.node_id, "now": NOW}
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    body = {"params": {}, "input": {"client_id": "01HZX3Q4R5S6T7V8W9XA0BC1DF", "title": "Kerzen"}}
+    approval = {
+        "v": 1,
+        "id": "01HZX3Q4R5S6T7V8W9XA0BC1DH",
+        "community": WHO["community"],
+        "approver": KEY.node_id,
+        "actor": NODE.node_id,
+        "provider": "*",
+        "capability": "market.post@1.0",
+        "arguments_digest": digest(body),
+        "idempotency_key": "01HZX3Q4R5S6T7V8W9XA0BC1DF",
+        "run": "01HZX3Q4R5S6T7V8W9XA0BC1DG",
+        "tool_call_id": "call_1",
+        "time": NOW,
+        "expires": NOW + 120_000,
+    }
+    return {
+        "confirmation_id": "01HZX3Q4R5S6T7V8W9XA0BC1DJ",
+        "run": approval["run"],
+        "tool_call_id": "call_1",
+        "name": "market_post",
+        "capability": "market.post@1.0",
+        "arguments": {"title": "Kerzen"},
+        "body": body,
+        "arguments_digest": digest(body),
+        "client_id": approval["idempotency_key"],
+        "expires_at": NOW + 86_400_000,
+        "approval": {**approval, **changes.pop("approval", {})},
+        **changes,
+    }
+
+
+@pytest.mark.req("PAGE-2")
+def test_what_the_page_signs_counts_as_its_approval() -> None:
+    signed = decode(ask("approve", SEED.hex(), KEY.node_id, asked(), WHO))
+    assert isinstance(signed, Approval)
+    check(signed, KEY.node_id, PURPOSE)
+    assert signed.arguments_digest == asked()["arguments_digest"]
+
+
+OTHER: Final = {"params": {}, "input": {"client_id": "01HZX3Q4R5S6T7V8W9XA0BC1DF", "title": "Gold"}}
+LIES: Final[list[tuple[str, dict[str, Any]]]] = [
+    ("digest", {"body": OTHER}),
+    ("digest", {"arguments_digest": digest(OTHER)}),
+    ("digest", {"body": {"params": {}, "input": {"title": "\ud800"}}}),
+    ("arguments", {"approval": {"arguments_digest": digest(OTHER)}}),
+    ("form", {"approval": {"via": "gateway"}}),
+    ("form", {"approval": {"more": 1}}),
+    ("version", {"approval": {"v": 2}}),
+    ("capability", {"approval": {"capability": "market.expire@1.0"}}),
+    ("run", {"approval": {"run": "01HZX3Q4R5S6T7V8W9XA0BC1DZ"}}),
+    ("call", {"approval": {"tool_call_id": "call_2"}}),
+    ("key", {"approval": {"idempotency_key": "01HZX3Q4R5S6T7V8W9XA0BC1DZ"}}),
+    ("key", {"client_id": "01HZX3Q4R5S6T7V8W9XA0BC1DZ"}),
+    ("approver", {"approval": {"approver": NODE.node_id}}),
+    ("community", {"approval": {"community": "ed25519:other"}}),
+    ("actor", {"approval": {"actor": KEY.node_id}}),
+    ("provider", {"approval": {"provider": "anybody"}}),
+    ("time", {"approval": {"time": NOW + 3_600_000, "expires": NOW + 7_200_000}}),
+    ("time", {"approval": {"expires": NOW + 7 * 86_400_000}}),
+    ("time", {"approval": {"time": NOW - 9_000_000, "expires": NOW}}),
+    ("time", {"approval": {"time": "now"}}),
+]
+
+
+@pytest.mark.req("PAGE-2")
+def test_an_approval_of_anything_else_is_not_signed() -> None:
+    assert ask("check", asked(), WHO) == "fits"
+    found = ask_all([["check", asked(**lie), WHO] for _, lie in LIES])
+    assert [one.rule for one in found] == [rule for rule, _ in LIES]
+    none = asked()
+    none["approval"] = None
+    assert ask("check", none, WHO).rule == "form"
+
+
+@pytest.mark.req("PAGE-2")
+def test_an_edited_call_holds_what_the_person_wrote() -> None:
+    fits, changed, left_out, odd = ask_all(
+        [
+            ["checkEdited", asked(), {"title": "Kerzen"}],
+            ["checkEdited", asked(), {"title": "Gold"}],
+            ["checkEdited", asked(), {"title": "Kerzen", "tags": ["a"]}],
+            ["checkEdited", asked(), {"constructor": "x"}],
+        ]
+    )
+    assert fits == "fits"
+    assert [changed.rule, left_out.rule, odd.rule] == ["edited title", "edited tags", "edited constructor"]
+
+
+@pytest.mark.req("PAGE-2")
+def test_what_is_approved_is_what_was_shown() -> None:
+    other = asked(body=OTHER, arguments_digest=digest(OTHER), approval={"arguments_digest": digest(OTHER)})
+    assert ask("checkShown", asked(), asked()) == "fits"
+    assert ask("checkShown", other, asked()).rule == "arguments_digest"
+
+
+# --- what is shown --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-3")
+def test_hidden_characters_become_their_codes() -> None:
+    hidden = "\x00\x1b\u00a0\u00ad\u061c\u115f\u200b\u200e\u202e\u2028\u2066\u2800\u3164\ufe0f\ufeff\U000e0041"
+    for character, found in zip(hidden, ask_all([["plain", f"a{one}b"] for one in hidden]), strict=True):
+        assert found == f"a‹U+{ord(character):04X}›b"
+    assert ask("plain", "Tür – „ok“ 日本 שלום\n2") == "Tür – „ok“ 日本 שלום ↵ 2"
+    assert ask("pieces", "a\n\u202eb") == [
+        {"text": "a"},
+        {"hidden": "U+000A", "line": True},
+        {"hidden": "U+202E"},
+        {"text": "b"},
+    ]
+
+
+@pytest.mark.req("PAGE-3")
+def test_markdown_is_a_tree_of_a_few_harmless_kinds() -> None:
+    text = (
+        "# Title\n\nA **bold** and *soft* `x<b>` word,\nstill here. [link](javascript:1) ![p](http://x/y.png)\n"
+        "- one\n- two\n  more\n\n3. three\n4. four\n\n> said\n\n```py\n<script>\n```\n<img src=x onerror=1>"
+    )
+    found = ask("blocks", text)
+    assert [one["kind"] for one in found] == [
+        "heading", "paragraph", "bullets", "numbers", "quote", "code", "paragraph",
+    ]  # fmt: skip
+    assert found[1]["inline"] == [
+        "A ", {"kind": "bold", "text": "bold"}, " and ", {"kind": "italic", "text": "soft"}, " ",
+        {"kind": "code", "text": "x<b>"},
+        " word,\nstill here. [link](javascript:1) ![p](http://x/y.png)",
+    ]  # fmt: skip
+    assert found[2]["items"] == [["one"], ["two\nmore"]]
+    assert found[3]["start"] == 3
+    assert found[5]["text"] == "<script>"
+    assert found[6]["inline"] == ["<img src=x onerror=1>"]
+
+
+@pytest.mark.req("PAGE-3")
+def test_unfinished_markdown_is_text_and_takes_no_long() -> None:
+    texts = ("**never closed", "`open", "```\nopen", "*" * 2000, "`" * 2000, "> " * 500, "[" * 3000)
+    for found in ask_all([["blocks", text] for text in texts]):
+        assert "".join(str(one) for one in found)
+
+
+# --- the texts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-4")
+def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
+    table: dict[str, dict[str, str]] = ask("texts")
+    assert len(table) > 100
+    for key, words in table.items():
+        assert set(words) == {"en", "de"}, key
+        assert all(one.strip() == one and one for one in words.values()), key
+        values = [sorted(set(piece.partition("}")[0] for piece in one.split("{")[1:])) for one in words.values()]
+        assert values[0] == values[1], key
+
+
+# --- forms ----------------------------------------------------------------------------------------------------
+
+SCHEMA: Final = {
+    "type": "object",
+    "required": ["title", "body"],
+    "properties": {
+        "category": {"enum": ["offer", "request"]},
+        "title": {"type": "string", "maxLength": 120},
+        "body": {"type": "string", "maxLength": 4000},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "ttl_seconds": {"type": "integer", "minimum": 60},
+        "weight": {"type": "number"},
+        "urgent": {"type": "boolean"},
+        "location": {"type": "object"},
+    },
+}
+
+
+@pytest.mark.req("PAGE-5")
+def test_a_form_has_a_field_of_its_kind_for_each_argument() -> None:
+    fields = ask("fieldsOf", SCHEMA, {"title": "T", "body": "B", "__proto__": 1})
+    kinds = {one["name"]: one["kind"] for one in fields}
+    assert kinds == {
+        "category": "choice", "title": "text", "body": "long", "tags": "list", "ttl_seconds": "integer",
+        "weight": "number", "urgent": "boolean", "location": "json", "__proto__": "integer",
+    }  # fmt: skip
+
+
+@pytest.mark.req("PAGE-5")
+def test_what_is_not_touched_comes_back_as_it_was() -> None:
+    values = {
+        "category": "offer", "title": "", "body": "a\nb ", "tags": ["a", "b"], "ttl_seconds": 60, "weight": 1.5,
+        "urgent": False, "location": {"lat": 1}, "more": "x", "odd": [1, None],
+    }  # fmt: skip
+    assert ask("round", SCHEMA, values) == values
+    assert ask("round", SCHEMA, {"title": "T", "body": "B", "tags": ["a,b"]})["tags"] == ["a,b"]
+
+
+@pytest.mark.req("PAGE-5")
+def test_what_is_typed_wrongly_is_named() -> None:
+    typed = {"title": "T", "body": "B"}
+    wrong = ask_all(
+        [
+            ["form", SCHEMA, {}, {**typed, "ttl_seconds": "soon"}],
+            ["form", SCHEMA, {}, {**typed, "location": "{"}],
+            ["form", {"required": ["ttl_seconds"], **SCHEMA}, {}, {**typed, "weight": "1e999"}],
+        ]
+    )
+    assert [(one.words, one.rule) for one in wrong] == [
+        ("Error: ttl_seconds: number", "number"),
+        ("Error: location: json", "json"),
+        ("Error: weight: number", "number"),
+    ]
