@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
 
 
 def ask_all(questions: list[list[Any]]) -> list[Any]:
-    """What the functions of library.mjs answer to `[name, *arguments]`, in order; a `Refusal` where one threw."""
+    """What the functions of library.mjs answer to `[name, *arguments]`; a `Refusal` where one threw."""
     node = shutil.which("node")
     if node is None:
         leave_out("there is no Node.js: make system-deps")

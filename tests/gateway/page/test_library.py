@@ -31,10 +31,12 @@ def vectors(name: str) -> dict[str, Any]:
 
 def ulid_ms(ulid: str) -> int:
     """When it was made, by its first ten characters."""
-    return sum("0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(one) << 5 * place for place, one in enumerate(ulid[9::-1]))
+    return sum(
+        "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(one) << 5 * place for place, one in enumerate(ulid[9::-1])
+    )
 
 
-# --- canonical JSON, hashes -----------------------------------------------------------------------------------
+# --- canonical JSON, hashes -------------------------------------------------------------------------------
 
 
 @pytest.mark.req("PAGE-1")
@@ -113,7 +115,7 @@ def test_base64url_and_ulids_are_the_projects() -> None:
     assert one != other
 
 
-# --- signatures -----------------------------------------------------------------------------------------------
+# --- signatures -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("PAGE-2")
@@ -244,15 +246,17 @@ def test_what_is_approved_is_what_was_shown() -> None:
     assert ask("checkShown", other, asked()).rule == "arguments_digest"
 
 
-# --- what is shown --------------------------------------------------------------------------------------------
+# --- what is shown ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("PAGE-3")
 def test_hidden_characters_become_their_codes() -> None:
-    hidden = "\x00\x1b\u00a0\u00ad\u061c\u115f\u200b\u200e\u202e\u2028\u2066\u2800\u3164\ufe0f\ufeff\U000e0041"
+    hidden = (
+        "\x00\x1b\u00a0\u00ad\u061c\u115f\u200b\u200e\u202e\u2028\u2066\u2800\u3164\ufe0f\ufeff\U000e0041"
+    )
     for character, found in zip(hidden, ask_all([["plain", f"a{one}b"] for one in hidden]), strict=True):
-        assert found == f"a‹U+{ord(character):04X}›b"
-    assert ask("plain", "Tür – „ok“ 日本 שלום\n2") == "Tür – „ok“ 日本 שלום ↵ 2"
+        assert found == f"a\u2039U+{ord(character):04X}\u203ab"
+    assert ask("plain", "Tür „ok“ 日本 שלום\n2") == "Tür „ok“ 日本 שלום ↵ 2"
     assert ask("pieces", "a\n\u202eb") == [
         {"text": "a"},
         {"hidden": "U+000A", "line": True},
@@ -289,7 +293,7 @@ def test_unfinished_markdown_is_text_and_takes_no_long() -> None:
         assert "".join(str(one) for one in found)
 
 
-# --- the texts ------------------------------------------------------------------------------------------------
+# --- the texts --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("PAGE-4")
@@ -299,11 +303,11 @@ def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
     for key, words in table.items():
         assert set(words) == {"en", "de"}, key
         assert all(one.strip() == one and one for one in words.values()), key
-        values = [sorted(set(piece.partition("}")[0] for piece in one.split("{")[1:])) for one in words.values()]
+        values = [sorted({piece.partition("}")[0] for piece in one.split("{")[1:]}) for one in words.values()]
         assert values[0] == values[1], key
 
 
-# --- forms ----------------------------------------------------------------------------------------------------
+# --- forms ------------------------------------------------------------------------------------------------
 
 SCHEMA: Final = {
     "type": "object",
@@ -334,8 +338,8 @@ def test_a_form_has_a_field_of_its_kind_for_each_argument() -> None:
 @pytest.mark.req("PAGE-5")
 def test_what_is_not_touched_comes_back_as_it_was() -> None:
     values = {
-        "category": "offer", "title": "", "body": "a\nb ", "tags": ["a", "b"], "ttl_seconds": 60, "weight": 1.5,
-        "urgent": False, "location": {"lat": 1}, "more": "x", "odd": [1, None],
+        "category": "offer", "title": "", "body": "a\nb ", "tags": ["a", "b"], "ttl_seconds": 60,
+        "weight": 1.5, "urgent": False, "location": {"lat": 1}, "more": "x", "odd": [1, None],
     }  # fmt: skip
     assert ask("round", SCHEMA, values) == values
     assert ask("round", SCHEMA, {"title": "T", "body": "B", "tags": ["a,b"]})["tags"] == ["a,b"]

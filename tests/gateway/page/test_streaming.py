@@ -74,7 +74,7 @@ def test_another_stream_begins_at_its_beginning() -> None:
     assert [one["seq"] for one in found["seen"]] == [1, 2, 3]
 
 
-# --- the answer -----------------------------------------------------------------------------------------------
+# --- the answer -------------------------------------------------------------------------------------------
 
 
 def frame(event: str, **data: Any) -> dict[str, Any]:
