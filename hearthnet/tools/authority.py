@@ -5,9 +5,9 @@ of the declared tools and a few minutes; so the provider of a side effect demand
 could not act unasked even if it wanted to.
 
 Tools that are fixed to the same values share a token, reads and effects apart: a provider proves each token
-once, and a constraint would refuse every call of a tool that lacks the param. How many calls it is good for
-it does not say: its owner is its holder, who could make another one at any time; the loop counts them
-(docs/decisions/0006).
+once, and a constraint would refuse every call of a tool that lacks the param. That of reads names no run and
+serves all runs of an executor (docs/decisions/0076). How many calls it is good for it does not say: its owner
+is its holder, who could make another one at any time; the loop counts them (docs/decisions/0006).
 
 Times come from the wall clock, as the provider's do, and not from the run's own clock, which never jumps:
 where a computer learns the time while a run lasts, what it signs afterwards must be right.
@@ -56,6 +56,8 @@ class CallAuthority(Protocol):
 
 _Alike = tuple[bytes, bool, bool]
 """What the tools of one token have in common: what they are fixed to, having effects, being composed."""
+_Tokens = dict[tuple[int, str], tuple[str, int]]
+"""Tokens by their number and their holder, and when each was made."""
 
 
 class Scopes:
@@ -70,6 +72,8 @@ class Scopes:
             self._limits[key] = limits
             alike.setdefault(key, {}).setdefault(tool.capability, []).append(tool.definition.name)
         self._of: dict[str, tuple[int, Scope]] = {}
+        self.reads: Final[_Tokens] = {}
+        """What the owner's own node reads with, in every run."""
         for key, named in alike.items():
             self._share(key, named)
 
@@ -105,29 +109,31 @@ class RunAuthority:
         self._run = run
         self._scopes = scopes
         self._clock = clock
-        self._tokens: dict[tuple[int, str], tuple[str, int]] = {}
+        self._tokens: _Tokens = {}
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
-        """A run token for this tool: its capability, its bound params. Renewed before its time runs out.
+        """A token for this tool: its capability, its bound params. Renewed before its time runs out.
 
         It is for the owner's own node, or for the node `holder`, which makes the tool's calls for it: that
-        one covers the tool's capabilities alone, for so many calls. Every `approval` is by the same key.
-        """
+        one covers the tool's capabilities alone, for so many calls. It is bound to the run, but for what the
+        own node reads. Every `approval` is by the same key.
         number, scope = self._scopes.of(tool)
         holder = holder or self._identity.node_id
+        reads = holder == self._identity.node_id and not (tool.effect or tool.composed)
+        tokens, run = (self._scopes.reads, "") if reads else (self._tokens, self._run)
         now = self._clock()
-        token, made_at = self._tokens.get((number, holder), ("", 0))
+        token, made_at = tokens.get((number, holder), ("", 0))
         # A clock that was set may put the present before it was made.
         if not token or not 0 <= now - made_at < (TOKEN_TTL_SECONDS - RENEW_SECONDS) * 1000:
-            token = self._mint(scope, now, holder)
-            self._tokens[number, holder] = token, now
+            token = self._mint(scope, now, holder, run)
+            tokens[number, holder] = token, now
         return token
 
     def model_token(self) -> str:
         """None: a question of the owner's is asked under the owner's own key."""
         return ""
 
-    def _mint(self, scope: Scope, now: int, holder: str) -> str:
+    def _mint(self, scope: Scope, now: int, holder: str, run: str) -> str:
         if holder != self._identity.node_id:
             covered = tuple(name for name in scope.capabilities if name != TOOLS_CALL_ID)
             scope = msgspec.structs.replace(scope, capabilities=covered, max_calls_total=MOST_CALLS_ELSEWHERE)
@@ -138,7 +144,7 @@ class RunAuthority:
             scope=scope,
             now_ms=now,
             ttl_seconds=TOKEN_TTL_SECONDS,
-            run=self._run,
+            run=run,
         )
 
     async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:

@@ -26,6 +26,7 @@ from hearthnet.trust.token import Claims, Scope
 from tests.tools.bench import RUN, TOOLBOX
 
 ANNA = Identity(bytes([1]) * 32)
+BERTA = Identity(bytes([2]) * 32)
 COMMUNITY = Identity(bytes([2]) * 32).node_id
 BOUND = [tool for tool in TOOLBOX if isinstance(tool, BoundTool)]
 SCOPES = Scopes(BOUND)
@@ -73,10 +74,22 @@ def scope(authority: RunAuthority, tool: BoundTool) -> Scope:
 
 @pytest.mark.req("TOOL-26")
 def test_a_run_token_is_for_its_owner_its_run_and_a_few_minutes(authority: RunAuthority) -> None:
-    claims = shown(authority.token(SEARCH), NOON)
+    claims = shown(authority.token(POST), NOON)
     assert (claims.kind, claims.run, claims.iss, claims.sub) == ("run", RUN, ANNA.node_id, ANNA.node_id)
     assert claims.exp - claims.iat == TOKEN_TTL_SECONDS
     assert not claims.scope.counted
+
+
+@pytest.mark.req("TOOL-26")
+def test_what_the_own_node_reads_with_serves_every_run(wall: Wall) -> None:
+    scopes = Scopes(BOUND)
+    one, other = (RunAuthority(ANNA, COMMUNITY, ids.new_ulid(), scopes, wall) for _ in range(2))
+    claims = shown(one.token(SEARCH), NOON)
+    assert (claims.kind, claims.run, claims.iss, claims.sub) == ("grant", "", ANNA.node_id, ANNA.node_id)
+    assert not claims.scope.counted
+    assert other.token(SEARCH) == one.token(SEARCH)
+    assert other.token(POST) != one.token(POST)
+    assert other.token(SEARCH, BERTA.node_id) != one.token(SEARCH, BERTA.node_id)
 
 
 @pytest.mark.req("TOOL-21")
