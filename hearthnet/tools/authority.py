@@ -117,6 +117,7 @@ class RunAuthority:
         It is for the owner's own node, or for the node `holder`, which makes the tool's calls for it: that
         one covers the tool's capabilities alone, for so many calls. It is bound to the run, but for what the
         own node reads. Every `approval` is by the same key.
+        """
         number, scope = self._scopes.of(tool)
         holder = holder or self._identity.node_id
         reads = holder == self._identity.node_id and not (tool.effect or tool.composed)

@@ -4,7 +4,7 @@ A run that is kept is saved at its decision points: before a person is asked, be
 is its claim), before the model is asked again, before the end is told. Reads do not wait for that
 (docs/decisions/0070).
 
-Every piece of work is a task that ends by putting an event into the queue; only `drive` touches the loop.
+Every piece of work is a task that ends by putting an event into a queue; only `drive` touches the loop.
 When the run ends, however it ends, all its tasks are cancelled and waited for, which cancels their work at
 the provider too.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Final, assert_never
@@ -111,10 +112,13 @@ class ToolRun:
         self._lost: HearthNetError | None = None
         self._unwatch: Stop | None = None
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: deque[Event] = deque()
+        self._woken: asyncio.Future[None] | None = None
         self._room = asyncio.Semaphore(_MOST_WAITING)
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._seq = 0
+        self._bell: asyncio.TimerHandle | None = None
+        self._bell_at = 0
 
     @property
     def run(self) -> str:
@@ -123,7 +127,7 @@ class ToolRun:
 
     def cancel(self) -> None:
         """Ends the run: `drive` returns with stop reason `cancelled` and what was said so far."""
-        self._events.put_nowait(Cancel(now=self._clock.now_ms()))
+        self._put(Cancel(now=self._clock.now_ms()))
 
     async def drive(self) -> Outcome:
         """Runs to the end. Raises the model's error where it had one, and what the listener raises.
@@ -141,6 +145,8 @@ class ToolRun:
                     return self._outcome(ended)
                 actions = self._feed(await self._next_event())
         finally:
+            if self._bell is not None:
+                self._bell.cancel()
             await self._stop_all()
             if self._unwatch is not None:
                 await self._unwatch()
@@ -165,9 +171,9 @@ class ToolRun:
         """Feeds `event` and what has come meanwhile, so that what falls together is saved once."""
         actions = self._hand_over(event)
         for _ in range(_AT_ONCE):
-            if self._events.empty():
+            if not self._events:
                 break
-            actions += self._hand_over(self._taken(self._events.get_nowait()))
+            actions += self._hand_over(self._taken(self._events.popleft()))
         if self._lost is not None:
             raise self._lost
         return actions
@@ -187,14 +193,36 @@ class ToolRun:
         now = self._clock.now_ms()
         if due is not None and due <= now:
             return Tick(now=now)
-        if not self._events.empty():
-            return self._taken(self._events.get_nowait())
-        try:
-            async with asyncio.timeout(None if due is None else (due - now) / 1000):
-                event = await self._events.get()
-        except TimeoutError:
-            return Tick(now=self._clock.now_ms())
-        return self._taken(event)
+        if not self._events:
+            if due is not None:
+                self._ring_at(due, now)
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                await self._woken
+            finally:
+                self._woken = None
+        return self._taken(self._events.popleft())
+
+    def _put(self, event: Event) -> None:
+        """Hands `event` to the loop, in its turn."""
+        self._events.append(event)
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def _ring_at(self, due: int, now: int) -> None:
+        """Has the loop told of the time at `due`, or before. One timer serves as long as none is due before
+        it: nearly everything ends long before its time is over.
+        """
+        if self._bell is not None:
+            if self._bell_at <= due:
+                return
+            self._bell.cancel()
+        self._bell_at = due
+        self._bell = asyncio.get_running_loop().call_later((due - now) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._bell = None
+        self._put(Tick(now=self._clock.now_ms()))
 
     async def _carry_out(self, actions: list[Action]) -> Terminal | None:
         """Starts all work first and tells the listener then, so that a slow listener holds no tool up.
@@ -222,8 +250,7 @@ class ToolRun:
         await self._save()
         if saved:
             self._begin_saved(saved, over=ended is not None)
-        for frame in frames:
-            await self._tell(frame)
+        await self._tell(frames)
         return ended
 
     def _begin_saved(self, actions: list[Action], *, over: bool) -> None:
@@ -267,18 +294,19 @@ class ToolRun:
         try:
             await keeper.check()
             for decided in await keeper.said():
-                self._events.put_nowait(decided)
+                self._put(decided)
         except HearthNetError as error:
             if error.details.get("rule") != TAKEN_OVER:
                 _log.warning("run %s: %s", self.run, error.message)
                 return
             self._lost = error
-            self._events.put_nowait(Tick(now=self._clock.now_ms()))
+            self._put(Tick(now=self._clock.now_ms()))
 
-    async def _tell(self, frame: Emit) -> None:
-        self._seq += 1
-        if self._stream_to is not None:
-            await self._stream_to({"event": frame.event, "data": frame.data, "seq": self._seq})
+    async def _tell(self, frames: list[Emit]) -> None:
+        for frame in frames:
+            self._seq += 1
+            if self._stream_to is not None:
+                await self._stream_to({"event": frame.event, "data": frame.data, "seq": self._seq})
 
     def _outcome(self, ended: Terminal) -> Outcome:
         state = self._loop.state
@@ -319,14 +347,14 @@ class ToolRun:
 
     async def _hear(self, event: ModelEvent) -> None:
         await self._room.acquire()
-        self._events.put_nowait(event)
+        self._put(event)
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:
             now = self._clock.now_ms()
-            self._events.put_nowait(ToolProgress(now=now, tool_call_id=call.tool_call_id, data=data))
+            self._put(ToolProgress(now=now, tool_call_id=call.tool_call_id, data=data))
 
-        self._events.put_nowait(await self._dispatcher.outcome(call, on_progress))
+        self._put(await self._dispatcher.outcome(call, on_progress))
 
     async def _ask(self, pending: Pending) -> None:
         """A broken question counts as no answer, never as a yes.
@@ -340,18 +368,18 @@ class ToolRun:
             if decision is not None and self._keeper is not None:
                 stands = await self._keeper.decide(pending, decision)
                 if stands is not None:
-                    self._events.put_nowait(stands)
+                    self._put(stands)
                     return
         except Exception:
             _log.exception("asking about call %s of run %s broke", pending.tool_call_id, self.run)
         now, about = self._clock.now_ms(), pending.confirmation_id
         if decision is None:
-            self._events.put_nowait(Undecided(now=now, confirmation_id=about))
+            self._put(Undecided(now=now, confirmation_id=about))
         else:
-            self._events.put_nowait(Decided(now=now, confirmation_id=about, decision=decision))
+            self._put(Decided(now=now, confirmation_id=about, decision=decision))
 
     async def _ask_grant(self, pending: Pending) -> None:
-        self._events.put_nowait(await self._dispatcher.granted(pending))
+        self._put(await self._dispatcher.granted(pending))
 
     async def _ask_client(self, wanted: Wanted) -> None:
         """A client that breaks counts as one that is not there."""
@@ -363,9 +391,9 @@ class ToolRun:
             _log.exception("the client broke at call %s of run %s", about, self.run)
         now = self._clock.now_ms()
         if result is None:
-            self._events.put_nowait(Unanswered(now=now, tool_call_id=about))
+            self._put(Unanswered(now=now, tool_call_id=about))
         else:
             answer = ClientAnswered(
                 now=now, tool_call_id=about, content=result.content, is_error=result.is_error
             )
-            self._events.put_nowait(answer)
+            self._put(answer)

@@ -136,9 +136,14 @@ def contracts_digest(toolbox: Toolbox) -> str:
     return digest([[tool.capability, tool.contract.schema_hash] for tool in bound])
 
 
-def seal(record: RunRecord, key: bytes) -> bytes:
-    """The bytes that are stored."""
-    body, form = _ENCODE(record), _PLAIN
+def unchanging(record: RunRecord) -> dict[str, Any]:
+    """What stays the same as long as the run lasts, encoded once for all its savings."""
+    return {name: msgspec.Raw(_ENCODE(getattr(record, name))) for name in ("request", "tools")}
+
+
+def seal(record: RunRecord, key: bytes, encoded: dict[str, Any] | None = None) -> bytes:
+    """The bytes that are stored; `encoded` is what `unchanging` made of this record."""
+    body, form = _ENCODE(msgspec.structs.replace(record, **encoded) if encoded else record), _PLAIN
     if len(body) > _LARGE:
         body, form = zlib.compress(body, 1), _PACKED
     return _MAGIC + _seal_of(form + body, key) + form + body

@@ -247,8 +247,9 @@ class RunState(msgspec.Struct, kw_only=True):
     @property
     def busy(self) -> bool:
         """Whether a machine is at work, rather than only a person thinking."""
-        at_work = (CallPhase.QUEUED, CallPhase.RUNNING)
-        return self.phase is Phase.ASKING or any(call.phase in at_work for call in self.calls)
+        return self.phase is Phase.ASKING or any(
+            call.phase is CallPhase.RUNNING or call.phase is CallPhase.QUEUED for call in self.calls
+        )
 
     def record(self, call: CallState, status: CallStatus, size: int) -> CallRecord:
         """Notes how `call` ended."""
