@@ -30,7 +30,8 @@ from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, Ru
 from hearthnet.tools.toolbox import Tool, Toolbox
 from hearthnet.tools.transcript import error_text
 
-MAX_ID_LENGTH: Final = 64
+MAX_ID_LENGTH: Final = 40
+"""OpenAI takes no longer ones, and the vendor may change in mid-conversation."""
 MOST_OF_A_TURN: Final = 128
 """Calls of one turn that are taken up, and ids of which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"

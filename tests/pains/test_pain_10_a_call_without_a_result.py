@@ -12,7 +12,8 @@ from hearthnet.tools.state import Limits
 from hearthnet.tools.types import Approve, Deny
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
-from tests.pains.acting import POST, QUESTION, Scene, acting, says, wants
+from tests.pains.acting import POST, QUESTION, Scene, acting, says, tools, wants
+from tests.pains.strict import strictly
 from tests.tools.bench import paired
 
 pytestmark = pytest.mark.asyncio
@@ -100,4 +101,5 @@ async def test_the_next_request_pairs_every_call_with_a_result(mesh: Mesh, what:
         await what(scene)
         request = scene.service.requests[-1]
         paired(request)
+        strictly(request, tools())
         assert sum(message["role"] == "tool" for message in request) == 2

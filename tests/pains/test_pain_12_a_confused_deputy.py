@@ -18,7 +18,6 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Offer, Stream
 from hearthnet.service.audit import AuditLog
 from hearthnet.times import now_ms
-from hearthnet.tools import authority
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.run_stream import StoredRuns
@@ -26,6 +25,7 @@ from hearthnet.tools.toolbox import TOOLS_CALL_ID
 from hearthnet.tools.types import Approve, Decision, Pending
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.token import SCHEME
+from hearthnet.trust.token import mint as mint_token
 from hearthnet.wire import frame as frames
 from hearthnet.wire.frame import Frame, FrameError
 from hearthnet_llm import LlmService
@@ -170,7 +170,7 @@ class Tap:
 @pytest.fixture
 def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
     """Set on every process of the test."""
-    tapped, box, keep, mint = Tap(), frames.box, Link._keep, authority.mint
+    tapped, box, keep, mint = Tap(), frames.box, Link._keep, mint_token
 
     def boxed(inner: bytes, key: bytes) -> bytes:
         tapped.inner.append(inner)
@@ -186,7 +186,7 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
 
     monkeypatch.setattr(frames, "box", boxed)
     monkeypatch.setattr(Link, "_keep", kept)
-    monkeypatch.setattr(authority, "mint", minted)
+    monkeypatch.setattr("hearthnet.tools.authority.mint", minted)
     return tapped
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final
 
+from hearthnet.canonical import content_hash
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
 from hearthnet_llm.vendors import failures
 
@@ -13,6 +14,9 @@ INCOMPLETE: Final = "tool_call_incomplete"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MADE_UP: Final = re.compile(r"call_\d{1,3}")
 _LONGEST: Final = 64
+_PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_KEPT: Final = 40
+_DIGITS: Final = 16
 
 
 class Unclosed:
@@ -59,6 +63,15 @@ def is_made_up(call_id: str) -> bool:
     call_46063: ours have few digits.
     """
     return _MADE_UP.fullmatch(call_id) is not None
+
+
+def plain_id(call_id: str) -> str:
+    """The id for a vendor that takes up to 64 letters, digits, `_` and `-`: the same for what fits, else one
+    that follows from it. Other vendors' models give ids such as functions.search:0.
+    """
+    if _PLAIN_ID.fullmatch(call_id):
+        return call_id
+    return f"{_ODD.sub('_', call_id)[:_KEPT]}_{content_hash(call_id.encode())[-_DIGITS:]}"
 
 
 def arguments(given: Any) -> dict[str, Any] | None:

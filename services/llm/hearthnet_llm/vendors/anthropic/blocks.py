@@ -29,6 +29,7 @@ from hearthnet_llm.parts import (
     UploadPart,
 )
 from hearthnet_llm.vendors.anthropic import citations, kept
+from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
@@ -107,7 +108,7 @@ def _called_by(made_by: str | None) -> Json:
 
 
 def _call(call: ToolCall) -> Json:
-    block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+    block = {"type": "tool_use", "id": plain_id(call.id), "name": call.name, "input": call.arguments}
     more = without_nones(toolset_name=call.toolset)
     return {**block, **more, **_called_by(call.called_by), **cached(call.cache)}
 

@@ -14,6 +14,7 @@ from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import CallPart, Part, ThinkingPart
 from hearthnet_llm.request import Message
 from hearthnet_llm.vendors.anthropic import blocks
+from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
 from hearthnet_llm.vendors.wire import Json
@@ -91,7 +92,7 @@ def _write_result(message: Message, empty_result: str) -> Json:
     if content == [] and empty_result == "absent":
         content = None
     more = without_nones(content=content, is_error=message.is_error)
-    result = {"type": "tool_result", "tool_use_id": message.tool_call_id, **more}
+    result = {"type": "tool_result", "tool_use_id": plain_id(str(message.tool_call_id)), **more}
     return {**result, **blocks.cached(message.cache)}
 
 

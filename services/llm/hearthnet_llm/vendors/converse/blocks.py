@@ -30,6 +30,7 @@ from hearthnet_llm.parts import (
     VideoPart,
 )
 from hearthnet_llm.request import Tool
+from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.converse import citations, media
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
@@ -47,7 +48,7 @@ def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = 
     if isinstance(part, CallPart):
         call = calls[part.id]
         kind = {"type": CALLED} if spelling.get("call_type") == CALLED else {}
-        used = {"toolUseId": call.id, "name": call.name, "input": call.arguments, **kind}
+        used = {"toolUseId": plain_id(call.id), "name": call.name, "input": call.arguments, **kind}
         return [{"toolUse": used}, *cached(call.cache)]
     writer = _WRITERS.get(type(part))
     if writer is None:

@@ -13,6 +13,7 @@ import msgspec
 from hearthnet_llm.frames import ToolCall
 from hearthnet_llm.parts import CallPart, Part, TextPart, ThinkingPart
 from hearthnet_llm.request import Message
+from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.converse import blocks
 from hearthnet_llm.vendors.reading import objects, refuse, text
 from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
@@ -59,7 +60,7 @@ def _write_result(message: Message) -> list[Json]:
     content = message.content
     parts: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
     result: Json = {
-        "toolUseId": message.tool_call_id,
+        "toolUseId": plain_id(str(message.tool_call_id)),
         "content": [blocks.write(part, {})[0] for part in parts],
     }
     if message.is_error is not None:
