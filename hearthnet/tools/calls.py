@@ -156,10 +156,11 @@ class Calls(Asking):
         What is remembered needs no place, and what an equal call is being asked for waits for that.
         """
         state = self._state
+        queued = [call for call in state.calls if call.phase is CallPhase.QUEUED]
+        if not queued:
+            return
         places = state.limits.max_parallel - sum(call.phase is CallPhase.RUNNING for call in state.calls)
-        for call in state.calls:
-            if call.phase is not CallPhase.QUEUED:
-                continue
+        for call in queued:
             if self._toolbox[call.name].own:
                 self._hand_out(call)
             elif (remembered := self._memory.recall(call)) is not None:

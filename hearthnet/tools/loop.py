@@ -236,9 +236,12 @@ class ToolLoop:
     def _pass_time(self, event: Event) -> None:
         """Counts the time in which a machine was at work; a clock that jumps back stands still."""
         state = self.state
+        passed = event.now - state.now
+        if passed <= 0:
+            return
         if state.busy and not isinstance(event, Resume):
-            state.spent_ms += max(0, event.now - state.now)
-        state.now = max(state.now, event.now)
+            state.spent_ms += passed
+        state.now = event.now
 
     def _enforce_clock(self) -> None:
         state = self.state
