@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from hearthnet.bus.allowance import Allowance
@@ -17,6 +19,8 @@ WRONG_PER_SECOND: Final = 0.5
 """Attempts with a wrong key, cookie or code, of one address."""
 MOST_SOCKETS: Final = 32
 """WebSockets and streams of one client at once: each tool run of a page is one."""
+MOST_ANSWERS: Final = 128
+"""Answers over HTTP that one client waits for or reads at once, beside those streams."""
 MOST_CONNECTIONS: Final = 2_000
 MOST_OF_ADDRESS: Final = 1_000
 MOST_BODY_BYTES: Final = 1_048_576
@@ -66,6 +70,15 @@ class Limits:
         self._open[client] -= 1
         if self._open[client] <= 0:
             del self._open[client]
+
+    @contextmanager
+    def held(self, client: str, most: int = MOST_ANSWERS) -> Iterator[None]:
+        """One more answer to `client` while the block lasts; `capacity_exceeded` for one too many."""
+        self.opened(client, most)
+        try:
+            yield
+        finally:
+            self.closed(client)
 
     @property
     def open(self) -> int:

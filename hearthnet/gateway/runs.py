@@ -236,12 +236,13 @@ class GatewayRuns:
         call: str,
         decision: Decision,
         *,
-        shown: str,
+        shown: str | None,
         approval: Mapping[str, Any] | None = None,
         via: str = "gateway",
     ) -> dict[str, Any]:
         """Writes down what the client decided, once: the word, who, how, when, and `repeated` where the word
-        of somebody faster stands. `shown` is the digest of what the client saw, before an edit.
+        of somebody faster stands. `shown` is the digest of what the client saw, before an edit (None: it need
+        not say).
 
         Raises as `RunDesk.decide`, `bad_request` for what is no approval. A yes that was none is on record.
         """

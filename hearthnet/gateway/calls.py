@@ -1,0 +1,257 @@
+"""Plain HTTP: what a client may call, a call, its description (docs/gateway.md, "HTTP").
+
+GET  /v1/capabilities     names, versions, schemas, who offers them
+POST /v1/call             an answer in JSON, or server-sent events where the client accepts those
+GET  /openapi.json        all of this for programs
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hearthnet.bus import find_contract
+from hearthnet.contracts import Contract
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway import openapi
+from hearthnet.gateway.body import read_object
+from hearthnet.gateway.capabilities import described
+from hearthnet.gateway.effects import approved, with_client_id
+from hearthnet.gateway.errors import known
+from hearthnet.gateway.follow_up import FollowUp, FollowUps
+from hearthnet.gateway.sse import MEDIA_TYPE, ClientGoneError, EventStream, Primed, encode, while_there
+from hearthnet.gateway.turns import Frames, collected, stream_frames
+from hearthnet.trust.approval import Approval
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.clients import Client
+
+CHAT: Final = "llm.chat"
+FIRST_SECONDS: Final = 5.0
+"""So long an answer in events waits for its first one, so that what fails at once has a status."""
+CLIENT_GONE: Final = 499
+_LONGEST_MS: Final = 600_000
+_Kind = TypeVar("_Kind")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A call as it comes in; those who sign their calls send the rest of the envelope with it."""
+
+    capability: str
+    body: dict[str, Any]
+    version: str = ""
+    timeout_ms: int | None = None
+    request_id: str = ""
+    approval: dict[str, Any] | None = None
+
+    @property
+    def contract(self) -> Contract:
+        """What is called; `not_found` and `schema_mismatch` as they are everywhere."""
+        return find_contract(f"{self.capability}@{self.version}" if self.version else self.capability)
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """The caller's own limit; None for the contract's."""
+        if self.timeout_ms is None:
+            return None
+        if not 0 < self.timeout_ms <= _LONGEST_MS:
+            raise HearthNetError(
+                "bad_request",
+                f"timeout_ms is a number from 1 to {_LONGEST_MS}",
+                details={"path": "/timeout_ms", "rule": "maximum"},
+            )
+        return self.timeout_ms / 1000
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """As app.py wants them."""
+    calls = Calls(gateway)
+    return [
+        Route("/v1/capabilities", calls.capabilities, methods=["GET"]),
+        Route("/v1/call", calls.call, methods=["POST"]),
+        Route("/openapi.json", calls.description, methods=["GET"]),
+    ]
+
+
+class Calls:
+    """The three of them."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._follow_ups = FollowUps(gateway)
+
+    async def capabilities(self, request: Request) -> Response:
+        """What the client may call; `?name=` for one of them."""
+        client = await self._gateway.clients.from_request(request)
+        name = request.query_params.get("name", "")
+        views = await self._gateway.bus.offers()
+        return JSONResponse({"capabilities": described(client.scope, views, name)})
+
+    async def description(self, _request: Request) -> Response:
+        """What can be asked here, for programs; for everybody, since it names no client and no node."""
+        return JSONResponse(openapi.description())
+
+    async def call(self, request: Request) -> Response:
+        """One call, or the next turn of a run."""
+        given = await read_object(request)
+        client = await self._client(request, given)
+        if wants_events(request):
+            return await self._events(request, client, given)
+        with self._gateway.limits.held(client.id):
+            try:
+                answer = await while_there(request.receive, self._answer(client, given))
+            except ClientGoneError:
+                return Response(status_code=CLIENT_GONE)
+        return JSONResponse(answer)
+
+    async def _client(self, request: Request, given: dict[str, Any]) -> Client:
+        """Who asks. A call is signed by a client that has a key; a follow-up carries signed approvals."""
+        clients = self._gateway.clients
+        shown = "authorization" in request.headers or clients.cookie in request.cookies
+        client = await clients.from_request(request) if shown else None
+        if client is None or "run" not in given:
+            client = clients.from_envelope(given, client)
+        self._gateway.limits.request(client.id)
+        return client
+
+    async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
+        if (follow_up := _follow_up(given)) is not None:
+            return await self._follow_ups.go_on(client, follow_up)
+        asked = _read(given, Asked)
+        contract = asked.contract
+        if is_run(contract, asked.body):
+            return await self._follow_ups.begin(client, asked.body)
+        if contract.stream_schema is not None and "stream" not in _settings(contract):
+            before, last = await collected(self._stream(client, contract, asked))
+            frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
+            return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
+        return await self._unary(client, contract, asked)
+
+    async def _unary(self, client: Client, contract: Contract, asked: Asked) -> dict[str, Any]:
+        """One answer; for an effect that a key has to approve, first what it has to sign."""
+        gateway, body = self._gateway, asked.body
+        approval: Approval | None = None
+        if contract.stream_schema is not None:
+            body = {**body, "input": {**_object(body, "input"), "stream": False}}
+        if contract.side_effects:
+            body = with_client_id(contract, body, asked.request_id)
+            found = await approved(gateway.bus, client, contract, body, asked.approval)
+            if not isinstance(found, Approval):
+                return {"requires_follow_up": True, "run": "", "pending": [found], "wanted": []}
+            approval = found
+        reply = await gateway.bus.call(
+            contract.id,
+            body,
+            token=gateway.clients.token(client),
+            approval=approval,
+            timeout_seconds=asked.timeout_seconds,
+        )
+        return {**reply.body, "provider": reply.provider}
+
+    def _stream(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+        if contract.side_effects:
+            raise HearthNetError(
+                "not_implemented",
+                f"{contract.id} takes what it needs while it answers, which HTTP cannot carry",
+            )
+        return stream_frames(
+            self._gateway.bus,
+            contract.id,
+            asked.body,
+            token=self._gateway.clients.token(client),
+            timeout_seconds=asked.timeout_seconds,
+        )
+
+    def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
+        if (follow_up := _follow_up(given)) is not None:
+            return self._follow_ups.go_on_frames(client, follow_up)
+        asked = _read(given, Asked)
+        contract = asked.contract
+        if is_run(contract, asked.body):
+            return self._follow_ups.begin_frames(client, asked.body)
+        if contract.stream_schema is not None:
+            return self._stream(client, contract, asked)
+        return self._as_frames(client, contract, asked)
+
+    async def _as_frames(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+        """What does not stream, as frames: its result, and that it is done."""
+        answer = await self._unary(client, contract, asked)
+        if answer.get("requires_follow_up"):
+            yield {"event": "suspended", "data": answer, "seq": 1}
+            return
+        yield {"event": "result", "data": answer, "seq": 1}
+        yield {"event": "done", "data": answer["meta"], "seq": 2}
+
+    async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
+        pieces = self._pieces(client, self._frames(client, given))
+        try:
+            primed = await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS))
+        except ClientGoneError:
+            return Response(status_code=CLIENT_GONE)
+        return EventStream(primed)
+
+    async def _pieces(self, client: Client, frames: Frames) -> AsyncGenerator[bytes, None]:
+        """The frames as events. What fails before the first of them is raised, later it is an event.
+
+        That a model is asked is no answer yet: it goes out with what follows.
+        """
+        seq, held = 0, b""
+        with self._gateway.limits.held(client.id):
+            try:
+                async with aclosing(frames):
+                    async for frame in frames:
+                        seq = frame["seq"]
+                        held += encode(frame["event"], frame["data"], seq)
+                        if frame["event"] != "iteration" or seq > 1:
+                            yield held
+                            held = b""
+            except Exception as error:
+                if held or not seq:
+                    raise
+                yield encode("error", known(error).to_body(), seq + 1)
+
+
+def wants_events(request: Request) -> bool:
+    """Whether the answer is to come as server-sent events."""
+    return MEDIA_TYPE in request.headers.get("accept", "").lower()
+
+
+def is_run(contract: Contract, body: dict[str, Any]) -> bool:
+    """Whether a call is a run of the tool loop: of a chat that names tools."""
+    return contract.name == CHAT and bool(_object(body, "input").get("tools"))
+
+
+def _follow_up(given: dict[str, Any]) -> FollowUp | None:
+    """The follow-up, plain or as the body of a signed call."""
+    inner = given.get("body")
+    if "run" in given:
+        return _read(given, FollowUp)
+    if isinstance(inner, dict) and "run" in inner:
+        return _read(inner, FollowUp, "/body")
+    return None
+
+
+def _read(given: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise HearthNetError(
+            "bad_request", f"the request is malformed: {error}", details={"path": where}
+        ) from error
+
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _settings(contract: Contract) -> dict[str, Any]:
+    found: dict[str, Any] = contract.request_schema["properties"]["input"]["properties"]
+    return found

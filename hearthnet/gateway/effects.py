@@ -1,0 +1,80 @@
+"""A client's own call of something with an effect, without a model (wire.md, "Approvals").
+
+Whoever has no key of its own approves by asking: the gateway says so in its name. Whoever has one signs
+exactly the body that is sent; the gateway can only hand it what there is to sign.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hearthnet import ids
+from hearthnet.canonical import digest
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.acting import check_signed, to_sign
+from hearthnet.tools.builtin import capability_tool
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.types import Pending
+from hearthnet.trust import approval as approvals
+from hearthnet.trust.approval import Approval, sign_approval
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Bus
+    from hearthnet.contracts import Contract
+    from hearthnet.gateway.clients import Client
+
+CALL_ID: Final = "call"
+LIFE_MS: Final = 300_000
+
+
+def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) -> dict[str, Any]:
+    """`body` with the key under which it happens once: its own, else the request's id, else a new one."""
+    given = body.get("input")
+    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+        return body
+    known = isinstance(request_id, str) and ids.is_ulid(request_id)
+    return {**body, "input": {**given, "client_id": request_id if known else ids.new_ulid()}}
+
+
+async def approved(
+    bus: Bus, client: Client, contract: Contract, body: dict[str, Any], signed: Any
+) -> Approval | dict[str, Any]:
+    """The approval that goes with the call, or what the client has to sign first (`Pending` and `approval`).
+
+    Raises what is wrong with `signed`, and `not_found` where an effect on one node is offered by several.
+    """
+    peer, name = bus.peer, contract.name
+    asked = _asked(contract, body)
+    tool = Toolbox([capability_tool(contract.id)]).bound(name)
+    expected = await to_sign(tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus)
+    if not client.key:
+        return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
+    if signed is None:
+        unsigned = expected.as_json()
+        del unsigned["signature"]
+        return {**msgspec.to_builtins(asked), "approval": unsigned}
+    if not isinstance(signed, dict):
+        raise HearthNetError("bad_request", "an approval is an object", details={"path": "/approval"})
+    approval = approvals.decode(signed)
+    check_signed(approval, expected, now_ms())
+    return approval
+
+
+def _asked(contract: Contract, body: dict[str, Any]) -> Pending:
+    contract.check_request(body)
+    given = body["input"]
+    return Pending(
+        confirmation_id=CALL_ID,
+        run="",
+        tool_call_id=CALL_ID,
+        name=contract.name,
+        capability=contract.id,
+        arguments={**body["params"], **given},
+        body=body,
+        arguments_digest=digest(body),
+        client_id=str(given["client_id"]) if contract.idempotent == "client_id" else "",
+        expires_at=now_ms() + LIFE_MS,
+    )

@@ -1,0 +1,157 @@
+"""What a model and a run say, frame by frame, as OpenAI's API says it: in deltas, and as one message.
+
+Calls that the client is to run go out whole, in one delta each: half a call is of use to nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.gateway.openai.waiting import call_id_for, notice_of
+from hearthnet.tools.transcript import json_text
+
+Delta = dict[str, Any]
+_FINISHED: Final = {
+    "max_tokens": "length",
+    "tool_calls": "tool_calls",
+    "refusal": "content_filter",
+}
+_BREAK: Final = "\n\n"
+
+
+class Answer:
+    """One answer as it grows. Feed it each frame; what it gives back goes out at once.
+
+    `of_run`: the frames are those of a run, where `tool_call` is the mesh's own business and `tool_wanted`
+    the client's. `texts` are the client's tools that are called with one text.
+    """
+
+    def __init__(self, *, of_run: bool, texts: frozenset[str] = frozenset()) -> None:
+        self._calls_from = "tool_wanted" if of_run else "tool_call"
+        self._of_run = of_run
+        self._texts = texts
+        self._apart = False
+        self.text = ""
+        self.thoughts = ""
+        self.calls: list[dict[str, Any]] = []
+        self.done: dict[str, Any] = {}
+        self.waits: dict[str, Any] | None = None
+
+    def feed(self, event: str, data: dict[str, Any]) -> list[Delta]:
+        """The deltas that come of one frame; mostly one, often none."""
+        if event == "token":
+            return self._say(data["text"])
+        if event == "thinking":
+            self.thoughts += data["text"]
+            return [{"reasoning_content": data["text"]}]
+        if event == self._calls_from:
+            return [self._call(data)]
+        if event == "iteration":
+            self._apart = bool(self.text)
+        elif event == "done":
+            self.done = data
+        elif event == "suspended":
+            return self._wait(data)
+        return []
+
+    def _say(self, text: str) -> list[Delta]:
+        """Text; what is said in another turn of the model is a paragraph of its own."""
+        if self._apart and text:
+            text, self._apart = _BREAK + text, False
+        self.text += text
+        return [{"content": text}] if text else []
+
+    def _call(self, data: dict[str, Any]) -> Delta:
+        call_id = call_id_for(data["run"], data["tool_call_id"]) if self._of_run else data["id"]
+        name, arguments = data["name"], data["arguments"]
+        call: dict[str, Any] = {"id": call_id}
+        if name in self._texts:
+            call |= {"type": "custom", "custom": {"name": name, "input": arguments.get("input", "")}}
+        else:
+            call |= {"type": "function", "function": {"name": name, "arguments": json_text(arguments)}}
+        self.calls.append(call)
+        return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
+
+    def _wait(self, data: dict[str, Any]) -> list[Delta]:
+        """The run waits for a person, who is told so in words, or only for the client's own results."""
+        self.waits = data
+        handed = {call["id"] for call in self.calls}
+        again = [one for one in data["wanted"] if call_id_for(one["run"], one["tool_call_id"]) not in handed]
+        deltas = [self._call(one) for one in again]
+        self._apart = bool(self.text)
+        return (self._say(notice_of(data)) if data["pending"] else []) + deltas
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ended, in OpenAI's word."""
+        if self.calls:
+            return "tool_calls"
+        return _FINISHED.get(str(self.done.get("stop_reason")), "stop")
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The tokens that it took; of all turns, where there were several."""
+        read, said = int(self.done.get("tokens_in", 0)), int(self.done.get("tokens_out", 0))
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": said,
+            "total_tokens": read + said,
+            "prompt_tokens_details": {"cached_tokens": int(self.done.get("tokens_cached", 0))},
+            "completion_tokens_details": {"reasoning_tokens": int(self.done.get("tokens_thinking", 0))},
+        }
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The whole message of the assistant."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text or None, "refusal": None}
+        if self.thoughts:
+            message["reasoning_content"] = self.thoughts
+        if self.calls:
+            message["tool_calls"] = self.calls
+        elif self.text == "":
+            message["content"] = ""
+        return message
+
+
+class Form:
+    """The outer form of one answer: its id, its time (Unix s), its model."""
+
+    def __init__(self, completion_id: str, created: int, model: str) -> None:
+        self._head = {"id": completion_id, "created": created, "model": model}
+
+    def chunk(self, delta: Delta, finish_reason: str | None = None) -> dict[str, Any]:
+        """A piece of a streamed answer."""
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+
+    def event(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """A frame of the run as it is, in a chunk that says nothing else."""
+        return {**self.chunk({}), "hearthnet": frame}
+
+    def usage(self, answer: Answer) -> dict[str, Any]:
+        """The last piece, where it is asked for."""
+        return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": answer.usage}
+
+    def last(self, answer: Answer) -> dict[str, Any]:
+        """The piece that says why the answer ended, and what it waits for."""
+        return {**self.chunk({}, answer.finish_reason), **_waits(answer)}
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The answer in one piece."""
+        choice = {
+            "index": 0,
+            "message": answer.message,
+            "logprobs": None,
+            "finish_reason": answer.finish_reason,
+        }
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": answer.usage,
+            **_waits(answer),
+        }
+
+
+def _waits(answer: Answer) -> dict[str, Any]:
+    return {} if answer.waits is None else {"hearthnet": answer.waits}

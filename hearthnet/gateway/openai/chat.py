@@ -1,0 +1,139 @@
+"""`/v1/chat/completions` and `/v1/models`: any OpenAI client may take the mesh for its model server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway import errors
+from hearthnet.gateway.body import read_object
+from hearthnet.gateway.openai.answer import Answer, Form
+from hearthnet.gateway.openai.errors import error_body
+from hearthnet.gateway.openai.models import find, listed
+from hearthnet.gateway.openai.request import Asked, read_request
+from hearthnet.gateway.openai.source import CHAT, Source
+from hearthnet.gateway.sse import ClientGoneError, EventStream, Primed, encode_data, while_there
+from hearthnet.gateway.turns import Frames
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.clients import Client
+
+FIRST_SECONDS: Final = 5.0
+CLIENT_GONE: Final = 499
+_DONE: Final = b"data: [DONE]\n\n"
+_FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
+"""What asking again does not mend, though its status may say so to those who do not read the rest."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def in_openais_form(handler: Handler) -> Handler:
+    """`handler`, with its errors in OpenAI's form; a client that hung up gets none."""
+
+    async def handled(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ClientGoneError:
+            return Response(status_code=CLIENT_GONE)
+        except Exception as error:
+            return _refusal(errors.known(error))
+
+    return handled
+
+
+def _refusal(error: HearthNetError) -> Response:
+    plain = errors.response(error)
+    kept = {
+        name: value for name, value in plain.headers.items() if name in ("retry-after", "www-authenticate")
+    }
+    if error.code in _FINAL:
+        kept["x-should-retry"] = "false"
+    return JSONResponse(error_body(error), plain.status_code, kept)
+
+
+class Chat:
+    """What OpenAI's clients ask for."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._source = Source(gateway)
+
+    async def models(self, request: Request) -> Response:
+        """`GET /v1/models`, and one of them by its name."""
+        client = await self._client(request)
+        pages = listed(client.scope, await self._gateway.bus.offers(CHAT))
+        name = request.path_params.get("model")
+        if name is not None:
+            return JSONResponse(find(pages, name))
+        return JSONResponse({"object": "list", "data": pages})
+
+    async def completions(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`."""
+        client = await self._client(request)
+        asked = read_request(await read_object(request))
+        form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
+        if asked.stream:
+            pieces = self._pieces(client, asked, form)
+            return EventStream(await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS)))
+        return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
+
+    async def _client(self, request: Request) -> Client:
+        """Who asks. A client with a key of its own signs its calls, for which there is no place here."""
+        client = await self._gateway.clients.from_request(request)
+        if client.key:
+            raise HearthNetError(
+                "unauthorized", "this client signs its calls; take a key of `hearthnet clients add` here"
+            )
+        self._gateway.limits.request(client.id)
+        return client
+
+    async def _whole(self, client: Client, asked: Asked, form: Form) -> dict[str, object]:
+        with self._gateway.limits.held(client.id):
+            frames, of_run = await self._source.frames(client, asked)
+            answer = Answer(of_run=of_run, texts=asked.texts)
+            async with aclosing(frames):
+                async for frame in frames:
+                    answer.feed(frame["event"], frame["data"])
+        return form.whole(answer)
+
+    async def _pieces(self, client: Client, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
+        """The chunks. What fails before the first one is raised, and an event after that."""
+        with self._gateway.limits.held(client.id):
+            frames, of_run = await self._source.frames(client, asked)
+            answer = Answer(of_run=of_run, texts=asked.texts)
+            begun = False
+            try:
+                async with aclosing(frames):
+                    async for piece in _growing(frames, answer, asked, form):
+                        if not begun:
+                            begun = True
+                            yield encode_data(form.chunk({"role": "assistant", "content": ""}))
+                        yield piece
+            except Exception as error:
+                if not begun:
+                    raise
+                yield encode_data(error_body(errors.known(error)))
+                return
+        if not begun:
+            yield encode_data(form.chunk({"role": "assistant", "content": ""}))
+        yield encode_data(form.last(answer))
+        if asked.include_usage:
+            yield encode_data(form.usage(answer))
+        yield _DONE
+
+
+async def _growing(frames: Frames, answer: Answer, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
+    async for frame in frames:
+        deltas = answer.feed(frame["event"], frame["data"])
+        if asked.events:
+            yield encode_data(form.event(frame))
+        for delta in deltas:
+            yield encode_data(form.chunk(delta))

@@ -1,0 +1,46 @@
+"""Errors in OpenAI's form. Codes and status are those of the mesh (docs/gateway.md, "Errors")."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.errors import MINE, WORLD, HearthNetError
+
+_TYPES: Final = {
+    "unauthorized": "permission_error",
+    "revoked": "permission_error",
+    "token_scope_insufficient": "permission_error",
+    "token_invalid": "authentication_error",
+    "token_expired": "authentication_error",
+    "token_revoked": "authentication_error",
+    "rate_limited": "rate_limit_error",
+    "not_found": "not_found_error",
+}
+
+
+def error_body(error: HearthNetError) -> dict[str, Any]:
+    """`{"error": {"message", "type", "param", "code"}}`; beside them the details that the mesh gives."""
+    told: dict[str, Any] = {
+        "message": error.message,
+        "type": _type(error.code),
+        "param": param_of(error) or None,
+        "code": error.code,
+    }
+    more = error.to_body()
+    extra = {name: more[name] for name in ("retry_after_ms", "alt_capabilities") if name in more}
+    return {"error": told | extra}
+
+
+def param_of(error: HearthNetError) -> str:
+    """Where `error` lies in the request, as OpenAI writes it: `messages[0].content`."""
+    path = str(error.details.get("path", "")).removeprefix("/input").removeprefix("/params")
+    steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in path.split("/") if step]
+    return "".join(steps).removeprefix(".")
+
+
+def _type(code: str) -> str:
+    if code in _TYPES:
+        return _TYPES[code]
+    if code in MINE:
+        return "invalid_request_error"
+    return "service_unavailable_error" if code in WORLD else "server_error"

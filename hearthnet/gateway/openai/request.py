@@ -1,0 +1,217 @@
+"""A chat completion as it is asked for, and what is asked of the mesh for it.
+
+What the mesh does not know and what changes nothing (`user`, `metadata`, `store`) is passed over; what would
+change the answer and cannot be done is refused, with its name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.gateway.openai.messages import ChatMessage, read_messages, shows_images
+from hearthnet.gateway.openai.parts import refused
+from hearthnet.gateway.openai.tools import Choice, Tool, custom_names, read_choice, read_tools
+
+ANY_MODEL: Final = "mesh"
+"""The model's name for whichever fits best."""
+TOOLS_SUFFIX: Final = "+tools"
+"""At the end of a model's name: with the tools of the mesh."""
+
+
+class _JsonSchema(msgspec.Struct, omit_defaults=True):
+    name: str
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class _ResponseFormat(msgspec.Struct):
+    type: str
+    json_schema: _JsonSchema | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class Extension(msgspec.Struct, forbid_unknown_fields=True):
+    """The member `hearthnet` of a request.
+
+    `tools` are tools of the mesh, by name or as `{"use": name, "params": {...}}`; `run` is the run that is
+    continued; `events` has each frame of a run come along in its chunk.
+    """
+
+    tools: list[str | dict[str, Any]] = []
+    run: str = ""
+    events: bool = False
+
+
+class _Body(msgspec.Struct):
+    model: str
+    messages: list[ChatMessage]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | Choice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: _ResponseFormat | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    n: int | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    prompt_cache_key: str | None = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    web_search_options: dict[str, Any] | None = None
+    hearthnet: Extension | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for: `body` is that of `llm.chat`, without any tool of the mesh.
+
+    `mesh_tools` are those that were asked for, `None` all of them; `texts` the client's tools that are called
+    with a text.
+    """
+
+    model: str
+    body: dict[str, Any]
+    stream: bool
+    include_usage: bool
+    texts: frozenset[str]
+    mesh_tools: list[str | dict[str, Any]] | None
+    run: str
+    events: bool
+    last_said: str
+
+    @property
+    def with_mesh(self) -> bool:
+        """Whether tools of the mesh are asked for."""
+        return self.mesh_tools is None or bool(self.mesh_tools)
+
+
+_WHERE: Final = re.compile(r"(?P<what>.*) - at `\$(?P<path>[^`]*)`", re.DOTALL)
+_STEP: Final = re.compile(r"\[(\d+)\]")
+_NAMED_ALIKE: Final = (
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "seed",
+    "parallel_tool_calls",
+    "verbosity",
+)
+
+
+def read_request(given: Any) -> Asked:
+    """What `given`, a JSON value, asks for; `bad_request` with the place of what is wrong."""
+    body = _converted(given)
+    _refuse_impossible(body)
+    extension = body.hearthnet or Extension()
+    messages = read_messages(body.messages)
+    name, all_tools = _model(body.model)
+    return Asked(
+        model=body.model,
+        body={"params": _params(name, messages), "input": {"messages": messages, **_input(body)}},
+        stream=bool(body.stream),
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        texts=custom_names(body.tools or []),
+        mesh_tools=None if all_tools and not extension.tools else extension.tools,
+        run=extension.run,
+        events=extension.events,
+        last_said=_last_said(messages),
+    )
+
+
+def _converted(given: Any) -> _Body:
+    try:
+        return msgspec.convert(given, _Body)
+    except msgspec.ValidationError as error:
+        found = _WHERE.fullmatch(str(error))
+        if found is None:
+            raise refused(str(error), "") from error
+        path = _STEP.sub(r".\1", found["path"]).replace(".", "/")
+        raise refused(found["what"], path) from error
+
+
+def _refuse_impossible(body: _Body) -> None:
+    for asked_for, path, why in (
+        (body.n not in (None, 1), "/n", "one answer comes to one request; leave n out"),
+        (bool(body.logprobs), "/logprobs", "the likelihood of tokens is not told here"),
+        (body.functions is not None, "/functions", "functions are declared as tools"),
+        (body.function_call is not None, "/function_call", "say which one in tool_choice"),
+        (body.audio is not None or "audio" in (body.modalities or ()), "/modalities", "answers are text"),
+        (body.web_search_options is not None, "/web_search_options", "there is no web search here"),
+    ):
+        if asked_for:
+            raise refused(why, path, "unsupported")
+
+
+def _model(name: str) -> tuple[str, bool]:
+    """The name of an offered model, empty for any, and whether the suffix asks for the mesh's tools."""
+    bare = name.removesuffix(TOOLS_SUFFIX)
+    return ("" if bare == ANY_MODEL else bare), bare != name
+
+
+def _params(name: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    seen = {"modalities": ["vision"]} if shows_images(messages) else {}
+    return ({"model": name} if name else {}) | seen
+
+
+def _input(body: _Body) -> dict[str, Any]:
+    read = {name: value for name in _NAMED_ALIKE if (value := getattr(body, name)) is not None}
+    most = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    for name, value in (
+        ("max_tokens", most),
+        ("stop", [body.stop] if isinstance(body.stop, str) else body.stop),
+        ("cache_key", body.prompt_cache_key),
+        ("thinking", _thinking(body.reasoning_effort)),
+        ("response_schema", _response_schema(body.response_format)),
+        ("tools", read_tools(body.tools) if body.tools else None),
+        ("tool_choice", None if body.tool_choice is None else read_choice(body.tool_choice)),
+    ):
+        if value is not None:
+            read |= {name: value}
+    return read
+
+
+def _thinking(effort: str | None) -> dict[str, Any] | None:
+    if effort is None:
+        return None
+    return {"mode": "off"} if effort == "none" else {"effort": effort}
+
+
+def _response_schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {}
+    if wanted.type == "json_schema" and wanted.json_schema is not None:
+        read: dict[str, Any] = msgspec.to_builtins(wanted.json_schema)
+        return {name: value for name, value in read.items() if value is not None}
+    raise refused(
+        "an answer is text, json_object, or json_schema with its schema", "/response_format/type", "enum"
+    )
+
+
+def _last_said(messages: list[dict[str, Any]]) -> str:
+    """The text of the last message that is the model's."""
+    for message in reversed(messages):
+        content = message.get("content")
+        if message["role"] == "assistant" and isinstance(content, str):
+            return content
+    return ""

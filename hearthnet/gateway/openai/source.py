@@ -1,0 +1,131 @@
+"""Where the frames of a completion come from: a model, a new run with tools of the mesh, or one that goes on.
+
+Without tools of the mesh a completion is one call of `llm.chat`, and the client's own tools are the model's
+to call. With them it is a run, which this protocol can continue in three ways: by `hearthnet.run`, by results
+of calls that a run handed out, and by a conversation whose last answer says that a run waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.follow_up import FollowUp, FollowUps
+from hearthnet.gateway.openai.request import Asked
+from hearthnet.gateway.openai.waiting import run_and_call, run_named_in
+from hearthnet.gateway.turns import Frames, stream_frames
+from hearthnet.tools.builtin import builtin_names, builtin_tools
+from hearthnet.tools.client import ClientResult
+
+if TYPE_CHECKING:
+    from hearthnet.bus import OfferView
+    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.clients import Client
+
+CHAT: Final = "llm.chat@2.0"
+_GONE: Final = frozenset({"not_found", "expired"})
+_TEXT_SCHEMA: Final = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {"input": {"type": "string"}},
+    "additionalProperties": False,
+}
+
+
+class Continued(NamedTuple):
+    """The run that a request goes on with; `surely` where it says so itself."""
+
+    follow_up: FollowUp
+    surely: bool
+
+
+def continued(asked: Asked) -> Continued | None:
+    """The run that `asked` goes on with, None where it begins anew."""
+    answers = _answers(asked.body["input"]["messages"])
+    if asked.run:
+        own = {call: result for run, call, result in answers if run == asked.run}
+        return Continued(FollowUp(asked.run, {}, own), surely=True)
+    if answers and len({run for run, _, _ in answers}) == 1:
+        return Continued(
+            FollowUp(answers[0][0], {}, {call: result for _, call, result in answers}), surely=False
+        )
+    waits = run_named_in(asked.last_said)
+    if waits and not answers and asked.body["input"]["messages"][-1]["role"] == "user":
+        return Continued(FollowUp(waits), surely=False)
+    return None
+
+
+def _answers(messages: list[dict[str, Any]]) -> list[tuple[str, str, ClientResult]]:
+    """The results at the end of the conversation, by run and call; none where one is not of a run."""
+    found = []
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            break
+        known = run_and_call(message["tool_call_id"])
+        if known is None:
+            return []
+        found.append((*known, ClientResult(message["content"])))
+    return found
+
+
+class Source:
+    """Opens the frames of completions."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._follow_ups = FollowUps(gateway)
+
+    async def frames(self, client: Client, asked: Asked) -> tuple[Frames, bool]:
+        """The frames, and whether they are of a run."""
+        goes_on = continued(asked)
+        if goes_on is not None:
+            return self._going_on(client, asked, goes_on), True
+        if asked.with_mesh:
+            return self._follow_ups.begin_frames(client, await self._with_tools(asked)), True
+        return self._plain(client, asked), False
+
+    def _plain(self, client: Client, asked: Asked) -> Frames:
+        body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
+        return stream_frames(self._gateway.bus, CHAT, body, token=self._gateway.clients.token(client))
+
+    async def _going_on(self, client: Client, asked: Asked, goes_on: Continued) -> Frames:
+        """The run, or the conversation anew where there is no such run any more."""
+        try:
+            async with aclosing(self._follow_ups.go_on_frames(client, goes_on.follow_up)) as frames:
+                async for frame in frames:
+                    yield frame
+            return
+        except HearthNetError as error:
+            if goes_on.surely or error.code not in _GONE:
+                raise
+        body = await self._with_tools(asked)
+        async with aclosing(self._follow_ups.begin_frames(client, body)) as frames:
+            async for frame in frames:
+                yield frame
+
+    async def _with_tools(self, asked: Asked) -> dict[str, Any]:
+        """The request of a run: tools of the mesh, and the client's own beside them."""
+        given = dict(asked.body["input"])
+        own = [_own_tool(tool) for tool in given.pop("tools", [])]
+        mesh = asked.mesh_tools
+        if mesh is None:
+            mesh = list(offered_tools(await self._gateway.bus.offers()))
+        return {**asked.body, "input": {**given, "tools": [*mesh, *own]}}
+
+
+def offered_tools(views: Iterable[OfferView]) -> list[str]:
+    """The built-in tools whose capability somebody offers now."""
+    offered = {(view.capability.name, view.capability.major) for view in views}
+    return [
+        tool.name
+        for tool in builtin_tools(builtin_names())
+        if (tool.bound_capability, (tool.bound_version or (0, 0))[0]) in offered
+    ]
+
+
+def _own_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool of the client as a run takes it; one that takes a text has that as its only argument."""
+    schema = _TEXT_SCHEMA if "text" in tool else tool["parameters_schema"]
+    return {"name": tool["name"], "description": tool.get("description", ""), "parameters_schema": schema}

@@ -1,0 +1,112 @@
+"""The client's tools and its choice among them, from OpenAI's form to the one of `llm.chat`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.gateway.openai.parts import refused
+
+
+class _Function(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Custom(msgspec.Struct):
+    name: str
+    description: str | None = None
+    format: dict[str, Any] | None = None
+
+
+class Tool(msgspec.Struct):
+    """A tool as it is declared by the client, which runs it itself."""
+
+    type: str = "function"
+    function: _Function | None = None
+    custom: _Custom | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Choosable(msgspec.Struct):
+    type: str = "function"
+    function: _Named | None = None
+    custom: _Named | None = None
+
+    @property
+    def name(self) -> str:
+        named = self.function or self.custom
+        return "" if named is None else named.name
+
+
+class _Allowed(msgspec.Struct):
+    mode: str
+    tools: list[_Choosable]
+
+
+class Choice(_Choosable):
+    """Which tool must be called, or which may be."""
+
+    allowed_tools: _Allowed | None = None
+
+
+_NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
+_ANY_TEXT: Final = {"syntax": "text"}
+
+
+def read_tools(tools: list[Tool]) -> list[dict[str, Any]]:
+    """The declarations as `llm.chat` takes them; `bad_request` for a type that is not known."""
+    return [_tool(tool, f"/tools/{place}") for place, tool in enumerate(tools)]
+
+
+def custom_names(tools: list[Tool]) -> frozenset[str]:
+    """The tools that are called with one text, whose calls go back in another form."""
+    return frozenset(tool.custom.name for tool in tools if tool.custom is not None)
+
+
+def _tool(tool: Tool, path: str) -> dict[str, Any]:
+    if tool.function is not None:
+        function = tool.function
+        read: dict[str, Any] = {
+            "name": function.name,
+            "parameters_schema": function.parameters or _NO_ARGUMENTS,
+        }
+        if function.strict is not None:
+            read["strict"] = function.strict
+        return read | _described(function.description)
+    if tool.custom is not None:
+        custom = tool.custom
+        return {"name": custom.name, "text": _form(custom.format)} | _described(custom.description)
+    raise refused(f"a tool of type {tool.type[:40]!r} cannot be declared here; function and custom can", path)
+
+
+def _described(description: str | None) -> dict[str, Any]:
+    return {"description": description} if description else {}
+
+
+def _form(given: dict[str, Any] | None) -> dict[str, Any]:
+    grammar = (given or {}).get("grammar")
+    if not isinstance(grammar, dict):
+        return _ANY_TEXT
+    return {"syntax": grammar.get("syntax"), "definition": grammar.get("definition")}
+
+
+def read_choice(choice: str | Choice) -> str | dict[str, Any]:
+    """The choice as `llm.chat` takes it: a word, or `{"name"}` with the `others` that will do as well."""
+    if isinstance(choice, str):
+        return choice
+    if choice.allowed_tools is None:
+        if not choice.name:
+            raise refused("this choice names no tool", "/tool_choice")
+        return {"name": choice.name}
+    names = [tool.name for tool in choice.allowed_tools.tools if tool.name]
+    if not names:
+        raise refused("this choice allows no tool; write none instead", "/tool_choice/allowed_tools/tools")
+    others = {"others": names[1:]} if names[1:] else {}
+    return {"name": names[0], "required": choice.allowed_tools.mode == "required", **others}

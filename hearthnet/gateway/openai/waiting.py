@@ -1,0 +1,57 @@
+"""How a run that waits is told of, and found again, in a protocol that knows no runs.
+
+A call of the client's own tool carries its run in its id, which comes back with the result. What waits for a
+person is told in plain words, whose last line names the run; it comes back in the history that is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from hearthnet.ids import is_ulid
+from hearthnet.tools.transcript import json_text
+
+_CALL: Final = re.compile(r"run_(?P<run>[0-9A-Z]{26})_(?P<call>.+)", re.DOTALL)
+_LAST_LINE: Final = re.compile(r"\[hearthnet run (?P<run>[0-9A-Z]{26})\]\s*\Z")
+_LONGEST: Final = 2000
+
+
+def call_id_for(run: str, tool_call_id: str) -> str:
+    """The id by which the client knows a call of its own tool."""
+    return f"run_{run}_{tool_call_id}"
+
+
+def run_and_call(call_id: str) -> tuple[str, str] | None:
+    """The run and the call that `call_id` stands for; None where it is another model's."""
+    found = _CALL.fullmatch(call_id)
+    return (found["run"], found["call"]) if found is not None and is_ulid(found["run"]) else None
+
+
+def run_named_in(text: str) -> str:
+    """The run that a message ends with; empty where it names none."""
+    found = _LAST_LINE.search(text)
+    return found["run"] if found is not None and is_ulid(found["run"]) else ""
+
+
+def notice_of(suspended: dict[str, Any]) -> str:
+    """What a person has to know of a run that waits for a yes, and where it is given."""
+    run = suspended["run"]
+    lines = ["This needs your approval. Nothing of it has been done yet:"]
+    for one in suspended["pending"]:
+        lines += ["", f"- {one['name']} would send {_shown(one['body'])}"]
+        if one.get("problem"):
+            lines.append(f"  ({one['problem']})")
+        lines.append(f"  approve: hearthnet runs approve {run} {one['tool_call_id']}")
+        lines.append(f"  refuse:  hearthnet runs deny {run} {one['tool_call_id']}")
+    lines += [
+        "",
+        "Or decide on this node's page. Then send any message, and I go on.",
+        f"[hearthnet run {run}]",
+    ]
+    return "\n".join(lines)
+
+
+def _shown(body: dict[str, Any]) -> str:
+    text = json_text(body)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (the page shows all of it)"

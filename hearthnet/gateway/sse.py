@@ -1,0 +1,180 @@
+"""Server-sent events: how they are written, and an answer that is made of them (HTML Standard, 9.2).
+
+An answer lasts as long as its reader: when the client is gone, the generator behind it is closed at once,
+which cancels the work at the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+HEARTBEAT_SECONDS: Final = 10.0
+HEARTBEAT: Final = b": still here\n\n"
+MEDIA_TYPE: Final = "text/event-stream"
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_ENCODE: Final = msgspec.json.Encoder().encode
+Value = TypeVar("Value")
+
+
+class ClientGoneError(Exception):
+    """Whoever asked has hung up; nobody is left to answer."""
+
+
+class Pieces(Protocol):
+    """What is sent, piece by piece: an async generator, or what stands for one."""
+
+    async def __anext__(self) -> bytes: ...
+    async def aclose(self) -> None: ...
+
+
+class Primed:
+    """Pieces of which the first was asked for already, so that what goes wrong before it has a status."""
+
+    def __init__(self, source: Pieces) -> None:
+        self._source = source
+        self._first: asyncio.Future[bytes] | None = None
+
+    @classmethod
+    async def of(cls, source: Pieces, patience: float) -> Primed:
+        """Waits up to `patience` seconds for the first piece; raises what `source` raises before it."""
+        primed = cls(source)
+        primed._first = asyncio.ensure_future(source.__anext__())
+        try:
+            await asyncio.wait((primed._first,), timeout=patience)
+            if primed._first.done():
+                _raise_error_of(primed._first)
+        except BaseException:
+            await primed.aclose()
+            raise
+        return primed
+
+    async def __anext__(self) -> bytes:
+        first, self._first = self._first, None
+        if first is None:
+            return await self._source.__anext__()
+        try:
+            return await first
+        finally:
+            await end(first)
+
+    async def aclose(self) -> None:
+        """Stops what makes the pieces."""
+        if self._first is not None:
+            await end(self._first)
+        await self._source.aclose()
+
+
+def encode(event: str, data: Any, seq: int | None = None) -> bytes:
+    """One event: its number as `id`, its name, and `data` as one line of JSON."""
+    number = b"" if seq is None else b"id: %d\n" % seq
+    return number + b"event: %s\ndata: %s\n\n" % (event.encode(), _ENCODE(data))
+
+
+def encode_data(data: Any) -> bytes:
+    """An event without a name, as OpenAI's API has them."""
+    return b"data: %s\n\n" % _ENCODE(data)
+
+
+class EventStream(Response):
+    """Sends what `source` yields, piece by piece, and a comment where it has been silent for a while."""
+
+    def __init__(
+        self,
+        source: Pieces,
+        *,
+        headers: Mapping[str, str] | None = None,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        super().__init__(headers={**_HEADERS, **(headers or {})}, media_type=MEDIA_TYPE)
+        del self.headers["content-length"]
+        self._source = source
+        self._heartbeat_seconds = heartbeat_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends all of it; returns early, with the source closed, where the client is gone."""
+        start: Message = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        with contextlib.suppress(ClientGoneError, OSError):
+            await send(start)
+            await while_there(receive, self._pump(send))
+        await self._source.aclose()
+
+    async def _pump(self, send: Send) -> None:
+        async def put(piece: bytes, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+        try:
+            await _each(self._source, self._heartbeat_seconds, put)
+            await put(b"", more=False)
+        finally:
+            await self._source.aclose()
+
+
+def _raise_error_of(first: asyncio.Future[bytes]) -> None:
+    """That there is no piece at all is no error."""
+    error = first.exception()
+    if error is not None and not isinstance(error, StopAsyncIteration):
+        raise error
+
+
+async def _each(source: Pieces, patience: float, put: Callable[[bytes], Awaitable[None]]) -> None:
+    """Puts each piece, and a heartbeat for each time that none has come for `patience` seconds."""
+    following: asyncio.Task[bytes] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(source.__anext__())
+            await asyncio.wait((following,), timeout=patience)
+            if not following.done():
+                await put(HEARTBEAT)
+                continue
+            try:
+                piece = following.result()
+            except StopAsyncIteration:
+                return
+            finally:
+                following = None
+            await put(piece)
+    finally:
+        if following is not None:
+            await end(following)
+
+
+async def while_there(receive: Receive, work: Awaitable[Value]) -> Value:
+    """What `work` gives; `ClientGoneError` where the client hangs up first, and then the work is cancelled.
+
+    The request's body has to be read before, since what comes next is the hanging up.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        await end(watching)
+        await end(working)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def end(task: asyncio.Future[Any]) -> None:
+    """Cancels `task` where it still runs, and waits until it has ended."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()
