@@ -97,14 +97,33 @@ class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, msgspec.Meta(min_length=1)]
 
 
+_ASKED_ALWAYS: Final = (
+    "tools_require_confirmation_for_side_effects is always true: whoever carries out an effect demands your "
+    "signed yes to exactly that call, and nobody gives it unasked; to be asked less, use hearthnet grants add"
+)
+
+
 class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[llm]: the built-in model, and others; `threads` 0 stands for as many as the computer has cores."""
+    """[llm]: the built-in model, and others; `threads` 0 stands for as many as the computer has cores.
+
+    `tools_*` are for runs of the tool loop that begin on this node (hearthnet/tools/settings.py).
+    """
 
     builtin: bool = True
     threads: Annotated[int, msgspec.Meta(ge=0)] = 0
     model_file: str = ""
+    tools_enabled: bool = True
+    tools_max_iterations: Annotated[int, msgspec.Meta(ge=1, le=100)] = 6
+    tools_per_tool_timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 30
+    tools_max_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    tools_require_confirmation_for_side_effects: bool = True
+    tools_default_set: tuple[str, ...] = ("search_corpus", "list_corpora", "translate", "list_marketplace")
     models: tuple[ModelConfig, ...] = ()
     scripted: tuple[ScriptedConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tools_require_confirmation_for_side_effects:
+            raise ValueError(_ASKED_ALWAYS)
 
 
 NOWHERE: Final = "none"
@@ -198,7 +217,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 DEFAULT_CONFIG: Final = """\
 # HearthNet: the settings of this node, with their defaults. What is commented out is an example.
-# Models ([[llm.models]]) are taken while the node runs; all else takes effect at the next `hearthnet up`.
+# Models ([[llm.models]]) are taken while the node runs, tools_* with the next question; all else takes effect
+# at the next `hearthnet up`.
 
 [node]
 # The name under which others see this computer. Empty: its host name.
@@ -266,6 +286,17 @@ builtin = true
 threads = 0
 # A GGUF file to use in place of the built-in model. Empty: the built-in one.
 model_file = ""
+
+# Whether models may be given tools by what runs on this node (`hearthnet ask`, the gateway).
+tools_enabled = true
+# How often a model may call tools and be asked again, how many calls run at once, and how long one may take.
+tools_max_iterations = 6
+tools_max_parallel = 4
+tools_per_tool_timeout_seconds = 30
+# What a model that can choose is given where no tool is named; `hearthnet tools` lists what there is.
+tools_default_set = ["search_corpus", "list_corpora", "translate", "list_marketplace"]
+# Whatever has a side effect is shown first. This is always true.
+tools_require_confirmation_for_side_effects = true
 
 # A better model; `hearthnet models add` writes this. kind is openai (any server that speaks the OpenAI API),
 # ollama, azure, anthropic, gemini or bedrock. Several are fine; the first that can do what is asked is taken.

@@ -12,24 +12,25 @@ from hearthnet.cli.model_offer import ModelOffer
 from hearthnet.cli.suggest import unknown
 from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
-from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.availability import Chosen, available_tools
 from hearthnet.tools.outcomes import LOST
+from hearthnet.tools.settings import ToolSettings
 from hearthnet.tools.types import ToolChoice, ToolDefinition
 
 SEARCH: Final = "search_corpus"
-DEFAULT_TOOLS: Final = (SEARCH, "list_corpora", "list_marketplace", "search_marketplace")
-"""What a model that can choose is given when nothing is named: reading only."""
+_USUAL: Final = ToolSettings()
 _TRIAL_TOKENS: Final = 320
 """Most tokens of a turn of a model that is only there to try things out: what it says later is noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of whom."""
+    """What is asked of whom; `notices` are of tools that were named and cannot be called now."""
 
     model: ModelOffer
     tools: tuple[ToolDefinition, ...]
     choice: ToolChoice
+    notices: tuple[str, ...] = ()
 
     def suits(self, other: ModelOffer) -> bool:
         """Whether `other` could be asked the same."""
@@ -64,28 +65,40 @@ def _away(name: str, others: Sequence[str]) -> HearthNetError:
 
 class Offered:
     """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file,
-    `connected` are the models that stand in it.
+    `connected` are the models that stand in it, `settings` what it says of tools.
     """
 
     def __init__(
-        self, views: Sequence[OfferView], own: str, config: Path, connected: Sequence[str] = ()
+        self,
+        views: Sequence[OfferView],
+        own: str,
+        config: Path,
+        connected: Sequence[str] = (),
+        settings: ToolSettings = _USUAL,
     ) -> None:
         self._views = views
         self._own = own
         self._config = config
         self._connected = connected
+        self._settings = settings
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
-        """The model and the tools; `not_found` for what nobody offers, with the nearest names."""
+        """The model and the tools; `not_found` for what nobody offers, with the nearest names, `bad_request`
+        for tools where they are switched off.
+        """
         names = list(dict.fromkeys(tools))
+        if names or corpus is not None:
+            self._settings.check()
         if corpus is not None:
             self._check_corpus(corpus)
             names = names if SEARCH in names else [SEARCH, *names]
         chosen = self._model(model, with_tools=bool(names))
         if not names:
             return self._free(chosen)
-        definitions = self._tools(names, corpus or self._only_corpus(names, chosen))
-        return Plan(chosen, definitions, self._first(names, corpus, chosen))
+        found = self._tools(names, corpus or self._only_corpus(names, chosen))
+        there = [tool.name for tool in found.tools]
+        notices = tuple(tool.notice for tool in found.missing)
+        return Plan(chosen, tuple(found.tools), self._first(there, corpus, chosen), notices)
 
     @property
     def corpora(self) -> list[str]:
@@ -140,24 +153,18 @@ class Offered:
 
     def _free(self, model: ModelOffer) -> Plan:
         """Nothing was named: a model that can choose gets the default tools that somebody offers."""
-        if model.tools != "yes":
+        if model.tools != "yes" or not self._settings.enabled:
             return Plan(model, (), "auto")
-        there = {view.capability.name for view in self._views}
-        tools = [tool for tool in builtin_tools(DEFAULT_TOOLS) if tool.bound_capability in there]
-        return Plan(model, tuple(tools), "auto")
+        return Plan(model, tuple(available_tools(self._settings.default_set, self._views).tools), "auto")
 
-    def _tools(self, names: list[str], corpus: str | None) -> tuple[ToolDefinition, ...]:
+    def _tools(self, names: list[str], corpus: str | None) -> Chosen:
+        """The named tools that can be called now, and the others; `not_found` where there is none of them."""
         bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
-        definitions = builtin_tools(names, bound)
-        there = {view.capability.name for view in self._views}
-        for tool in definitions:
-            if tool.bound_capability not in there:
-                raise HearthNetError(
-                    "not_found",
-                    f"the tool {tool.name} needs {tool.bound_capability}, and nobody offers it now; see: "
-                    "hearthnet caps",
-                )
-        return tuple(definitions)
+        chosen = available_tools(names, self._views, bound)
+        if not chosen.tools:
+            reasons = "; ".join(tool.notice for tool in chosen.missing)
+            raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
+        return chosen
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
         """The corpus to search where none is named: the only one; of several, the model may choose."""

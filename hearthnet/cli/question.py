@@ -18,13 +18,15 @@ from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
 from hearthnet.cli.text import one_line
+from hearthnet.config import load_config
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.home import Home
+from hearthnet.tools.availability import UNAVAILABLE
 from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook
 from hearthnet.tools.ports import Listener
 from hearthnet.tools.results import HomeResults
+from hearthnet.tools.settings import ToolSettings, tool_settings
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
@@ -51,11 +53,12 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
     Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
     """
     async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
-        offered, plan = await _plan(bus, home, question)
+        tools = tool_settings(load_config(home).llm)
+        offered, plan = await _plan(bus, home, question, tools)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
-        executor = ToolExecutor(
+        executor = tools.executor(
             bus, list(plan.tools), store=runs, via="hearthnet ask", grants=grants, results=results
         )
 
@@ -81,7 +84,10 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
-        executor = ToolExecutor(
+        tools = tool_settings(load_config(home).llm)
+        if plan.tools:
+            tools.check()
+        executor = tools.executor(
             bus, [], store=runs, via="hearthnet runs resume", grants=grants, results=results
         )
 
@@ -93,7 +99,7 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
             return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
 
 
-async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan]:
+async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -> tuple[Offered, Plan]:
     """What is offered, and which model and tools of it; what a service that is starting will offer is waited
     for a few seconds.
     """
@@ -101,13 +107,17 @@ async def _plan(bus: Bus, home: Home, question: Question) -> tuple[Offered, Plan
     while True:
         # Asked before the offers are, since in between it may have come.
         starting = bus.peer.starting()
-        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, model_settings.names(home))
+        connected = model_settings.names(home)
+        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools)
+        late = asyncio.get_running_loop().time() >= last
         try:
-            return offered, offered.plan(question.corpus, question.tools, question.model)
+            plan = offered.plan(question.corpus, question.tools, question.model)
+            if late or not (plan.notices and starting):
+                return offered, plan
         except HearthNetError as error:
             if error.code != "not_found" or not starting:
                 raise
-            if asyncio.get_running_loop().time() >= last:
+            if late:
                 reason = f"{error.message} ({', '.join(starting)} is starting: try again in a moment)"
                 raise HearthNetError("partition", reason) from error
         await asyncio.sleep(_AGAIN_SECONDS)
@@ -136,6 +146,8 @@ class Run:
             else:
                 show.frame(frame["event"], frame["data"])
 
+        for text in self.plan.notices:
+            await hear({"event": "notice", "data": {"code": UNAVAILABLE, "text": text}})
         run = await opened(hear)
         try:
             with _cancelled_by_signals(run), bus.peer.traces.run("ask", run.run):

@@ -12,7 +12,6 @@ from hearthnet.cli.text import one_line
 
 if TYPE_CHECKING:
     from hearthnet.home import Home
-    from hearthnet.tools.types import ToolDefinition
 
 
 @click.command("tools")
@@ -37,27 +36,11 @@ def command(home: Home, json: bool) -> None:
 
 
 async def _rows(home: Home) -> list[dict[str, Any]]:
+    import msgspec
+
     from hearthnet.bus import Bus
-    from hearthnet.tools.builtin import builtin_names, builtin_tools
+    from hearthnet.tools.availability import listed_tools
 
     async with await Bus.connect(home, name="cli tools") as bus:
-        offers = await bus.offers()
-    there: dict[str, set[str]] = {}
-    for view in offers:
-        there.setdefault(view.capability.name, set()).add(view.node)
-    return [_row(tool, there) for tool in builtin_tools(builtin_names())]
-
-
-def _row(tool: ToolDefinition, there: dict[str, set[str]]) -> dict[str, Any]:
-    name = str(tool.bound_capability)
-    major, minor = tool.bound_version or (0, 0)
-    nodes = sorted(there.get(name, ()))
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "capability": f"{name}@{major}.{minor}",
-        "side_effects": tool.side_effects,
-        "available": bool(nodes),
-        "nodes": nodes,
-        "reason": "" if nodes else f"nobody offers {name} now",
-    }
+        tools = listed_tools(await bus.offers())
+    return [dict(msgspec.to_builtins(tool)) for tool in tools]

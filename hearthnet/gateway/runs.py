@@ -18,6 +18,7 @@ import msgspec
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
+from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
 from hearthnet.gateway.presence import AWAY_SECONDS, Presence
@@ -39,6 +40,7 @@ from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.run_stream import StoredRuns
+from hearthnet.tools.settings import ToolSettings, tool_settings
 from hearthnet.tools.state import Limits
 from hearthnet.tools.types import Decision, Deny, ToolDefinition
 from hearthnet.trust import approval as approvals
@@ -89,11 +91,15 @@ class GatewayRuns:
         *,
         results: ResultsPort | None = None,
         limits: Limits | None = None,
+        settings: Callable[[], ToolSettings] = ToolSettings,
         away_seconds: float = AWAY_SECONDS,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
-        """`away_seconds` is how long a question waits for a client that is gone."""
+        """`settings` gives the owner's as they are now, `limits` is the rest of what a run may use.
+        `away_seconds` is how long a question waits for a client that is gone.
+        """
         self._bus = bus
+        self._settings = settings
         self._store = store
         self._results = results
         # A question waits for its client, and not for a time.
@@ -112,7 +118,14 @@ class GatewayRuns:
 
         store = StoredRuns(connect, bus.peer.identity, Room(home))
         results = HomeResults(home)
-        return cls(bus, clients, store, results=results, to_close=(store.close, results.close))
+        return cls(
+            bus,
+            clients,
+            store,
+            results=results,
+            settings=lambda: tool_settings(load_config(home).llm),
+            to_close=(store.close, results.close),
+        )
 
     async def close(self) -> None:
         """Leaves the store."""
@@ -178,6 +191,8 @@ class GatewayRuns:
         Raises what `ToolExecutor.open_saved` does, `capacity_exceeded` for too many runs at once.
         """
         record = (await self._desk(client).load(run)).record
+        if record.tools:
+            self._settings().check()
         executor = self._executor(self._voters.acting(client), [], via)
         signing = Signing(self._voters.voter(client), toolbox_of(record))
         presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
@@ -191,11 +206,9 @@ class GatewayRuns:
         return GatewayRun(opened, presence, [], ended)
 
     def _executor(self, acting: ActingFor, tools: list[ToolDefinition], via: str) -> ToolExecutor:
-        return ToolExecutor(
+        return self._settings().executor(
             self._bus,
             tools,
-            max_iterations=self._limits.max_iterations,
-            max_parallel=self._limits.max_parallel,
             limits=self._limits,
             store=self._store,
             via=via,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import HearthNetError
 from hearthnet.tools.names import unknown_tool
 from hearthnet.tools.types import ToolDefinition
 
@@ -56,6 +57,17 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         "Ends one of the user's own posts before its time, by the event_id that listing or searching "
         "shows. The user is asked before anything is sent.",
     ),
+    "translate": _Recipe(
+        "trans.text@1.0",
+        "Translates a text from one language into another. Use it where the user wants a translation, or "
+        "cannot read what was found.",
+    ),
+    "describe_image": _Recipe(
+        "img.describe@1.0", "Says what is to be seen in an image that the user has shown or that was found."
+    ),
+    "transcribe_audio": _Recipe(
+        "stt.transcribe@1.0", "Writes down what is said in a recording that the user has given."
+    ),
     "find_neighbour": _Recipe(
         "mesh.neighbours@1.0",
         "Lists the computers of the community that are here now, with their names and what they offer.",
@@ -82,11 +94,24 @@ _RECIPES: Final[dict[str, _Recipe]] = {
     ),
 }
 _GENERATED: Final = "client_id"
+ALL_BUILTIN: Final = tuple(_RECIPES)
+"""The names of all built-in tools, also of those whose capability this version has no contract for."""
 
 
 def builtin_names() -> list[str]:
-    """The names of all built-in tools."""
-    return list(_RECIPES)
+    """The names of the built-in tools that can be declared: there is a contract of what they are bound to."""
+    known = set(contracts().names())
+    return [name for name, recipe in _RECIPES.items() if recipe.capability.partition("@")[0] in known]
+
+
+def capability_of(name: str) -> str:
+    """What the built-in tool `name` is bound to, `name@major.minor`."""
+    return _RECIPES[name].capability
+
+
+def description_of(name: str) -> str:
+    """What the model is told of the built-in tool `name`."""
+    return _RECIPES[name].description
 
 
 def builtin_tools(
@@ -94,8 +119,8 @@ def builtin_tools(
 ) -> list[ToolDefinition]:
     """The built-in tools called `names`, the values in `bound_params[name]` fixed and hidden from the model.
 
-    Raises `not_found` for a name there is not, the nearest ones in `alt`; `bad_request` for a param there
-    is not.
+    Raises `not_found` for a name there is not, the nearest ones in `alt`, and for one whose capability has no
+    contract here; `bad_request` for a param there is not.
     """
     fixed = bound_params or {}
     return [_tool(name, dict(fixed.get(name, {}))) for name in names]
@@ -116,6 +141,12 @@ def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
     recipe = _RECIPES.get(name)
     if recipe is None:
         raise unknown_tool(name, _RECIPES)
+    if name not in builtin_names():
+        raise HearthNetError(
+            "not_found",
+            f"the tool {name} needs {recipe.capability}, and this version of HearthNet has no contract for "
+            "that; leave the tool out",
+        )
     return _bound(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
 
 

@@ -140,7 +140,32 @@ def test_a_model_that_can_choose_gets_tools_and_its_answer_is_harmless(
     assert done.stdout.count("\n[1] ") == 1
     assert "try things out" not in done.stdout
     tools = {tool["function"]["name"] for tool in model.requests[-1]["tools"]}
-    assert tools == {"search_corpus", "list_corpora", "list_marketplace", "search_marketplace"}
+    assert tools == {"search_corpus", "list_corpora", "list_marketplace"}
+
+
+@pytest.mark.req("TOOL-58", "TOOL-51")
+def test_the_settings_of_the_file_hold_from_the_next_question_on(shell: Shell, model: ScriptedModel) -> None:
+    file, question = shell.home / "hearthnet.toml", "Keep looking."
+    before = file.read_text()
+    model.turns[question] = [Say(calls=(("list_marketplace", {}),)), Say("One look is enough.")]
+    try:
+        file.write_text(f"{before}\n[llm]\ntools_max_iterations = 1\n")
+        done = shell.run("ask", question, "--tool", "list_marketplace", "--tool", "translate", "--frames")
+        assert done.returncode == 0, done.stderr
+        told = {frame["event"]: frame["data"] for frame in frames(done.stdout)}
+        assert told["notice"] == {
+            "code": "tool_unavailable",
+            "text": "the tool translate is not available: nobody offers trans.text now",
+        }
+        assert told["done"]["limit"] == "max_iterations"
+        file.write_text(f"{before}\n[llm]\ntools_enabled = false\n")
+        assert shell.run("ask", "What is there about water?").returncode == 0
+        assert "tools" not in model.requests[-1]
+        refused = shell.run("ask", question, "--tool", "list_marketplace")
+        assert refused.returncode == 2
+        assert "tool calls are switched off on this node" in refused.stderr
+    finally:
+        file.write_text(before)
 
 
 @pytest.mark.req("ASK-9", "CLI-5")

@@ -11,6 +11,7 @@ from hearthnet.bus import OfferView
 from hearthnet.cli.model_offer import ModelOffer
 from hearthnet.cli.offered import Offered
 from hearthnet.errors import HearthNetError
+from hearthnet.tools.settings import ToolSettings
 from hearthnet.types import parse_capability
 from hearthnet.wire.offer import OfferRecord
 
@@ -93,6 +94,33 @@ def test_with_nothing_named_only_a_model_that_can_choose_gets_tools() -> None:
     assert plan.choice == "auto"
 
 
+@pytest.mark.req("TOOL-58", "ASK-3")
+def test_with_nothing_named_the_owner_s_settings_say_which_tools() -> None:
+    views = offered(chat(GOOD), SYSTEM, POST)._views
+
+    def given(**fields: Any) -> list[str]:
+        mesh = Offered(views, OWN, Path("/home/hearthnet.toml"), (), ToolSettings(**fields))
+        return [tool.name for tool in mesh.plan(None, (), None).tools]
+
+    assert given(default_set=("market_post", "translate")) == ["market_post"]
+    assert given(enabled=False) == given(default_set=()) == []
+    off = Offered(views, OWN, Path("/home/hearthnet.toml"), (), ToolSettings(enabled=False))
+    for arguments in (("system", (), None), (None, ("market_post",), None)):
+        assert "switched off on this node" in refused(off, *arguments).message
+
+
+@pytest.mark.req("TOOL-51")
+def test_of_several_named_tools_one_that_is_not_there_is_told_and_the_others_are_given() -> None:
+    mesh = offered(chat(GOOD), SYSTEM, POST)
+    plan = mesh.plan(None, ("translate", "market_post"), None)
+    assert [tool.name for tool in plan.tools] == ["market_post"]
+    assert plan.choice == {"name": "market_post"}
+    assert plan.notices == ("the tool translate is not available: nobody offers trans.text now",)
+    alone = refused(mesh, None, ("translate",), None)
+    assert (alone.code, alone.exit_status) == ("not_found", 5)
+    assert "translate is not available: nobody offers trans.text now; see: hearthnet tools" in alone.message
+
+
 def test_the_better_model_is_asked_and_a_named_one_before_it() -> None:
     mesh = offered(chat(BUILTIN), chat(MUTE), chat(GOOD), SYSTEM)
     assert mesh.plan(None, (), None).model.name == "good"
@@ -129,7 +157,11 @@ def test_the_only_corpus_needs_no_name_and_several_need_one() -> None:
         ((None, ("market_pots",), None), "market_post", ["market_post"]),
         ((None, (), "smal"), "there is no model 'smal'; did you mean small?", ["small"]),
         ((None, (), "x"), "there is no model 'x'; there is small", []),
-        ((None, ("market_expire",), None), "market_expire needs market.expire, and nobody offers it now", []),
+        (
+            (None, ("market_expire",), None),
+            "market_expire is not available: nobody offers market.ex",
+            [],
+        ),
     ],
 )
 def test_what_is_not_there_is_answered_with_the_nearest(

@@ -1,0 +1,92 @@
+"""What a node's owner has set about tool calls: [llm] tools_* in hearthnet.toml.
+
+For everything that runs a loop on this node, the command line and the gateway alike (conventions.md 15;
+docs/decisions/0077).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.config import LlmConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.acting import ActingFor
+from hearthnet.tools.builtin import ALL_BUILTIN
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.names import unknown_tool
+from hearthnet.tools.ports import BusPort, GrantsPort, ResultsPort
+from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.state import Limits
+from hearthnet.tools.types import ToolDefinition
+
+_SET: Final = "llm.tools_default_set"
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The switch, the limits of a new run, and the tools that a model gets where none are named.
+
+    A run that was saved keeps the limits that it began with.
+    """
+
+    enabled: bool = True
+    max_iterations: int = 6
+    per_tool_timeout_seconds: int = 30
+    max_parallel: int = 4
+    default_set: tuple[str, ...] = LlmConfig().tools_default_set
+
+    def check(self) -> None:
+        """Raises `bad_request` where tools are switched off here."""
+        if not self.enabled:
+            raise HearthNetError(
+                "bad_request",
+                "tool calls are switched off on this node; ask without tools, or set tools_enabled = true "
+                "under [llm] in hearthnet.toml",
+                details={"setting": "llm.tools_enabled"},
+            )
+
+    def executor(
+        self,
+        bus: BusPort,
+        tools: list[ToolDefinition],
+        *,
+        limits: Limits | None = None,
+        store: RunStore | None = None,
+        via: str = "decide",
+        grants: GrantsPort | None = None,
+        results: ResultsPort | None = None,
+        acting_for: ActingFor | None = None,
+    ) -> ToolExecutor:
+        """As `ToolExecutor`, whose errors it raises, within these settings; errors of `check` for tools."""
+        if tools:
+            self.check()
+        return ToolExecutor(
+            bus,
+            tools,
+            max_iterations=self.max_iterations,
+            per_tool_timeout_seconds=self.per_tool_timeout_seconds,
+            max_parallel=self.max_parallel,
+            limits=limits,
+            store=store,
+            via=via,
+            grants=grants,
+            results=results,
+            acting_for=acting_for,
+        )
+
+
+def tool_settings(config: LlmConfig) -> ToolSettings:
+    """The settings in `config`; `bad_request` for a tool in the default set that there is not."""
+    for name in config.tools_default_set:
+        if name not in ALL_BUILTIN:
+            error = unknown_tool(name, ALL_BUILTIN)
+            details: dict[str, Any] = {"setting": _SET}
+            raise HearthNetError("bad_request", f"{_SET}: {error.message}", details=details, alt=error.alt)
+    return ToolSettings(
+        enabled=config.tools_enabled,
+        max_iterations=config.tools_max_iterations,
+        per_tool_timeout_seconds=config.tools_per_tool_timeout_seconds,
+        max_parallel=config.tools_max_parallel,
+        default_set=config.tools_default_set,
+    )
