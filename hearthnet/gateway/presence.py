@@ -73,12 +73,17 @@ class Presence:
         """The client's result of a call of its own tool; None where it is not there."""
         if self._run_tool is None:
             return None
-        answering = asyncio.ensure_future(self._run_tool(wanted))
-        losing = asyncio.ensure_future(self.lost())
         try:
-            await asyncio.wait({answering, losing}, return_when=asyncio.FIRST_COMPLETED)
-            return answering.result() if answering.done() else None
-        finally:
-            for task in (answering, losing):
-                task.cancel()
-            await asyncio.gather(answering, losing, return_exceptions=True)
+            async with asyncio.timeout(None) as waiting:
+                losing = asyncio.create_task(self._give_up(waiting))
+                try:
+                    # In this task, so that it waits for the answer before the client can have heard of it.
+                    return await self._run_tool(wanted)
+                finally:
+                    losing.cancel()
+        except TimeoutError:
+            return None
+
+    async def _give_up(self, waiting: asyncio.Timeout) -> None:
+        await self.lost()
+        waiting.reschedule(asyncio.get_running_loop().time())

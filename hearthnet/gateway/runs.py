@@ -11,6 +11,7 @@ there by whoever drives the run. Then the process may die: another one goes on w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -58,6 +59,7 @@ class GatewayRun:
     ) -> None:
         self._run = run
         self._ended = ended
+        self._over = asyncio.Event()
         self.presence: Final = presence
         """Whether the client listens; tell it with `leave` and `come_back`."""
         self.hidden: Final = hidden
@@ -73,7 +75,12 @@ class GatewayRun:
         try:
             return await self._run.drive()
         finally:
+            self._over.set()
             self._ended()
+
+    async def over(self) -> None:
+        """Returns when it is driven no more."""
+        await self._over.wait()
 
     def cancel(self) -> None:
         """Ends the run: `drive` returns with stop reason `cancelled` and what was said so far."""
@@ -108,6 +115,7 @@ class GatewayRuns:
         self._voters = Voters(bus, clients)
         self._refused = Refused(store, bus.peer.identity.node_id, bus.peer.community)
         self._to_close = to_close
+        self._here: dict[tuple[str, str], GatewayRun] = {}
 
     @classmethod
     def of(cls, bus: Bus, home: Home, clients: ClientsPort) -> GatewayRuns:
@@ -173,7 +181,7 @@ class GatewayRuns:
         except BaseException:
             ended()
             raise
-        return GatewayRun(run, presence, hidden, ended)
+        return self._driven(client, run, presence, hidden, ended)
 
     async def open_saved(
         self,
@@ -203,7 +211,21 @@ class GatewayRuns:
         except BaseException:
             ended()
             raise
-        return GatewayRun(opened, presence, [], ended)
+        return self._driven(client, opened, presence, [], ended)
+
+    def _driven(
+        self, client: Client, run: ToolRun, presence: Presence, hidden: list[str], ended: Callable[[], None]
+    ) -> GatewayRun:
+        """The run as it is driven here from now on."""
+        name = client.principal, run.run
+
+        def end() -> None:
+            if self._here.get(name) is opened:
+                del self._here[name]
+            ended()
+
+        opened = self._here[name] = GatewayRun(run, presence, hidden, end)
+        return opened
 
     def _executor(self, acting: ActingFor, tools: list[ToolDefinition], via: str) -> ToolExecutor:
         return self._settings().executor(
@@ -273,7 +295,17 @@ class GatewayRuns:
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
         """Ends the client's run, whoever drives it; raises as `RunDesk.cancel`."""
         desk = self._desk(client)
-        return await self._summary(client, desk, await desk.cancel(run))
+        driven = self._here.get((client.principal, run))
+        if driven is None:
+            return await self._summary(client, desk, await desk.cancel(run))
+        driven.cancel()
+        await driven.over()
+        try:
+            return await self._summary(client, desk, (await desk.load(run)).record)
+        except HearthNetError as error:
+            if error.code != "not_found":
+                raise
+            return {"run": run, "state": "ended"}  # it had called nothing, so nothing of it was kept
 
     # --- parts
 

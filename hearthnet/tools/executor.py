@@ -21,11 +21,11 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools import derive
-from hearthnet.tools.acting import ActingFor, ClientAuthority, Voter
-from hearthnet.tools.authority import CallAuthority, RunAuthority, Scopes
+from hearthnet.tools.acting import ActingFor
+from hearthnet.tools.authority import Scopes
 from hearthnet.tools.calls import UNKNOWN
 from hearthnet.tools.client import ClientResult
-from hearthnet.tools.desk import RunDesk, check_open, toolbox_of
+from hearthnet.tools.desk import check_open, toolbox_of
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import Dispatch, ToolReturned
 from hearthnet.tools.keeper import Keeper
@@ -53,6 +53,7 @@ from hearthnet.tools.types import (
     ToolError,
     ToolResult,
 )
+from hearthnet.tools.whose import Whose
 
 _UNFORCED: Final = frozenset({"auto", "none", "required"})
 
@@ -86,8 +87,8 @@ class ToolExecutor:
         capability.
         """
         self._bus = bus
-        self._acting = acting_for
-        self._toolbox = Toolbox(tools if acting_for is None else _covered(tools, acting_for))
+        self._whose = Whose(bus, acting_for)
+        self._toolbox = self._whose.toolbox(tools)
         self._scopes = _scopes(self._toolbox)
         self._store = store
         self._via = via
@@ -95,7 +96,7 @@ class ToolExecutor:
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
-        self._grants = grants if acting_for is None else None
+        self._grants = grants if self._whose.owner else None
         self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
@@ -285,11 +286,11 @@ class ToolExecutor:
         """
         if self._store is None:
             raise HearthNetError("bad_request", "this executor keeps no runs; give it a store")
-        desk = self._desk(self._store)
+        desk = self._whose.desk(self._store)
         for call, decision in (decisions or {}).items():
             await desk.decide(run, call, decision, via=self._via)
         record, revision = await desk.load(run)
-        self._check_principal(record)
+        self._whose.check(record)
         check_open(record, now_ms())
         toolbox = toolbox_of(record)
         keeper = self._keeper(self._store, record, toolbox, revision)
@@ -313,8 +314,8 @@ class ToolExecutor:
         return RunRecord(
             run=state.run,
             owner=owner,
-            principal=owner if self._acting is None else self._acting.principal,
-            key="" if self._acting is None else self._acting.key,
+            principal=self._whose.principal,
+            key=self._whose.key,
             state=state,
             request=request,
             tools=[tool.definition for tool in self._toolbox],
@@ -324,35 +325,9 @@ class ToolExecutor:
             via=self._via,
         )
 
-    def _check_principal(self, record: RunRecord) -> None:
-        """Raises `unauthorized` for a run that works for somebody else: it goes on under that one's token."""
-        principal = self._bus.peer.identity.node_id if self._acting is None else self._acting.principal
-        if record.principal != principal:
-            raise HearthNetError(
-                "unauthorized",
-                f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
-                details={"rule": "principal"},
-            )
-        if record.key and not (self._acting and self._acting.key):
-            raise HearthNetError(
-                "unauthorized",
-                f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
-                details={"rule": "own_key"},
-            )
-
-    def _desk(self, store: RunStore) -> RunDesk:
-        peer, acting = self._bus.peer, self._acting
-        voter = None
-        if acting is not None:
-            own = peer.identity.node_id
-            voter = Voter(acting.principal, acting.key, own, peer.community, self._bus)
-        return RunDesk(store, peer.identity, peer.community, client=voter)
-
     def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
-        record.via = self._via
-        if self._acting is not None:
-            record.key = self._acting.key
-        ballot = self._desk(store).ballot
+        record.via, record.key = self._via, self._whose.key
+        ballot = self._whose.desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
 
     def _shown(self, messages: list[dict[str, Any]], choice: ToolChoice) -> list[dict[str, Any]]:
@@ -386,21 +361,11 @@ class ToolExecutor:
         return wanted
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
-        authority = self._authority(run, toolbox)
+        authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)
         return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, self._results)
 
-    def _authority(self, run: str, toolbox: Toolbox) -> CallAuthority:
-        peer = self._bus.peer
-        if self._acting is not None:
-            ballot = None if self._store is None else self._desk(self._store).ballot
-            return ClientAuthority(peer.identity, peer.community, run, self._acting, ballot)
-        scopes = self._scopes if toolbox is self._toolbox else _scopes(toolbox)
-        return RunAuthority(peer.identity, peer.community, run, scopes)
-
-
-def _covered(tools: list[ToolDefinition], acting: ActingFor) -> list[ToolDefinition]:
-    """Those of `tools` that the client may call."""
-    return [tool.definition for tool in Toolbox(tools) if acting.covers(tool)]
+    def _scopes_of(self, toolbox: Toolbox) -> Scopes:
+        return self._scopes if toolbox is self._toolbox else _scopes(toolbox)
 
 
 def _scopes(toolbox: Toolbox) -> Scopes:

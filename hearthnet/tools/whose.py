@@ -1,0 +1,72 @@
+"""Whose runs an executor has: those of the node's owner, or of one client of its gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.acting import ActingFor, ClientAuthority, Voter
+from hearthnet.tools.authority import CallAuthority, RunAuthority, Scopes
+from hearthnet.tools.desk import RunDesk
+from hearthnet.tools.ports import BusPort
+from hearthnet.tools.run_record import RunRecord
+from hearthnet.tools.run_store import RunStore
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.types import ToolDefinition
+
+
+class Whose:
+    """The owner of the node on this bus, or the client `acting_for`."""
+
+    def __init__(self, bus: BusPort, acting_for: ActingFor | None) -> None:
+        self._bus = bus
+        self._acting = acting_for
+        own = bus.peer.identity.node_id
+        self.principal: Final = own if acting_for is None else acting_for.principal
+        self.key: Final = "" if acting_for is None else acting_for.key
+
+    @property
+    def owner(self) -> bool:
+        """Whether these are the runs of the node's owner."""
+        return self._acting is None
+
+    def toolbox(self, tools: list[ToolDefinition]) -> Toolbox:
+        """Those of `tools` that may be called here; errors as `Toolbox`."""
+        toolbox, acting = Toolbox(tools), self._acting
+        if acting is None:
+            return toolbox
+        return Toolbox(tool.definition for tool in toolbox if acting.covers(tool))
+
+    def check(self, record: RunRecord) -> None:
+        """Raises `unauthorized` for a saved run that works for somebody else: it goes on under that one's
+        token, and, where it was begun by a client with a key, for one with a key.
+        """
+        if record.principal != self.principal:
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
+                details={"rule": "principal"},
+            )
+        if record.key and not self.key:
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
+                details={"rule": "own_key"},
+            )
+
+    def desk(self, store: RunStore) -> RunDesk:
+        """The saved runs, as whose these are sees them."""
+        peer, voter = self._bus.peer, None
+        if self._acting is not None:
+            own = peer.identity.node_id
+            voter = Voter(self.principal, self.key, own, peer.community, self._bus)
+        return RunDesk(store, peer.identity, peer.community, client=voter)
+
+    def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
+        """Under which token and with whose approvals the calls of `run` go out; `scopes` are the owner's."""
+        peer = self._bus.peer
+        if self._acting is None:
+            return RunAuthority(peer.identity, peer.community, run, scopes())
+        said = None if store is None else self.desk(store).ballot
+        return ClientAuthority(peer.identity, peer.community, run, self._acting, said)

@@ -1,0 +1,166 @@
+"""What one client's runs leave behind serves no other client, and nothing of the owner's serves a guest."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.voters import Voters
+from hearthnet.times import now_ms
+from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.grants import GrantBook, new_entry
+from hearthnet.tools.run_store import MemoryRuns
+from hearthnet.tools.state import Limits
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.types import Approve, ToolCall
+from tests.gateway.running import ENDS, POST, WANTS, Ear, House, ask, driving
+from tests.tools.scripted import PROVIDER, calls, done, gives, says
+from tests.tools.test_large_results import Kept
+
+pytestmark = pytest.mark.asyncio
+ROW = {"text": "x" * 3000, "doc_cid": "blake3:" + "0" * 64, "chunk_index": 0, "score": 1.0}
+SEARCH = {"use": "search_corpus", "params": {"corpus": "system"}}
+LOOKS = [calls("search_corpus", {"query": "water"}, "s"), done("tool_calls")]
+
+
+@pytest.mark.req("SESS-13")
+async def test_a_standing_grant_of_the_owner_serves_no_guest(tmp_path: Path) -> None:
+    house = House(MemoryRuns())
+    peer, now = house.bus.peer, now_ms()
+    tools = builtin_tools(["market_post"])
+    tool = Toolbox(tools).bound("market_post")
+    book = GrantBook(tmp_path / "grants.json")
+    entry = new_entry(
+        peer.identity, peer.community, tool, PROVIDER, {}, uses=5, now_ms=now, until_ms=now + 60_000
+    )
+    book.add(entry, now)
+    anna = house.guest()
+    acting = Voters(house.bus, house.tokens).acting(anna.client)
+    executor = ToolExecutor(house.bus, tools, store=house.store, grants=book, acting_for=acting)
+    body = ask()
+    del body["input"]["tools"]
+    answer = await executor.run_chat_with_tools(body)
+    assert answer["requires_follow_up"] is True
+    assert house.bus.calls == []
+    assert book.entries()[0].used == 0
+
+
+@pytest.mark.req("SESS-13")
+async def test_a_large_result_is_read_by_its_own_run_alone() -> None:
+    kept = Kept()
+
+    def reading(cid: str) -> list[Any]:
+        return [calls("read_result", {"cid": cid, "offset": 0}, "r"), done("tool_calls")]
+
+    limits = Limits(max_result_bytes=500)
+    house = House(MemoryRuns(), LOOKS, [says("Much."), done()], results=kept, limits=limits)
+    house.bus.tools["rag.query@1.0"] = gives({"chunks": [ROW]})
+    anna, eve = house.guest(), house.guest("eve")
+    await house.runs.open(anna.client, ask(SEARCH), Ear()).drive()
+    (cid,) = kept.blobs
+    assert cid in str(house.bus.requests[-1]["messages"])
+    theirs = House(house.store, reading(cid), [says("Nothing."), done()], results=kept, limits=limits)
+    await theirs.runs.open(eve.client, ask(SEARCH), Ear()).drive()
+    told = theirs.bus.requests[-1]["messages"][-1]["content"]
+    assert "no result of this conversation has that cid" in told
+    assert "xxx" not in told
+
+
+@pytest.mark.req("SESS-13")
+async def test_equal_reads_of_two_principals_are_two_calls() -> None:
+    house = House(MemoryRuns(), LOOKS, ENDS, LOOKS, ENDS)
+    house.bus.tools["rag.query@1.0"] = gives({"chunks": [ROW]})
+    who = [house.guest(), house.guest("eve")]
+    for guest in who:
+        await house.runs.open(guest.client, ask(SEARCH), Ear()).drive()
+    assert house.bus.principals == [guest.client.principal for guest in who]
+
+
+@pytest.mark.req("SESS-1")
+async def test_a_client_that_was_removed_calls_nothing_more() -> None:
+    house = House(MemoryRuns())
+    anna, ear = house.guest(), Ear()
+    run = house.runs.open(anna.client, ask(), ear)
+    driven = driving(run)
+    asked = await ear.heard("confirmation_required")
+    signed = anna.sign(asked["approval"])
+
+    def gone(_client: object) -> str:
+        raise HearthNetError("unauthorized", "this client is not known here")
+
+    house.tokens.token = gone  # type: ignore[method-assign]
+    await house.runs.decide(
+        anna.client, run.run, "p", Approve(), shown=asked["arguments_digest"], approval=signed
+    )
+    with pytest.raises(HearthNetError, match="not known here"):
+        await driven
+    assert house.bus.calls == []
+
+
+@pytest.mark.req("SESS-1")
+async def test_one_call_is_made_under_the_clients_token_too() -> None:
+    house = House(MemoryRuns())
+    house.bus.tools["rag.query@1.0"] = gives({"chunks": []})
+    anna = house.guest()
+    acting = Voters(house.bus, house.tokens).acting(anna.client)
+    tools = builtin_tools(["search_corpus", "market_post"], {"search_corpus": {"corpus": "system"}})
+    executor = ToolExecutor(house.bus, tools, acting_for=acting)
+    found = await executor.dispatch(ToolCall("s", "search_corpus", {"query": "water"}))
+    assert not found.is_error
+    assert house.bus.principals == [anna.client.principal]
+    refused = await executor.dispatch_confirmed(ToolCall("p", "market_post", POST))
+    assert refused.is_error
+    assert "own signed approval" in str(refused.content)
+
+
+@pytest.mark.req("SESS-14")
+async def test_a_principal_drives_so_many_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearthnet.gateway.runs.MOST_AT_ONCE", 1)
+    house = House(MemoryRuns(), WANTS, ENDS)
+    anna, eve = house.guest(), house.guest("eve")
+    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    with pytest.raises(HearthNetError) as caught:
+        house.runs.open(anna.client, ask(), Ear())
+    assert caught.value.code == "capacity_exceeded"
+    house.runs.open(eve.client, ask(), Ear())
+    await run.drive()
+    with pytest.raises(HearthNetError, match="no messages"):
+        house.runs.open(anna.client, {"input": {}}, Ear())
+    again = await house.runs.open_saved(anna.client, run.run, Ear(), waits=False)
+    await again.drive()
+    with pytest.raises(HearthNetError, match="there is no run"):
+        await house.runs.open_saved(anna.client, "x", Ear())
+    house.runs.open(anna.client, ask(), Ear())
+
+
+@pytest.mark.req("SESS-14")
+async def test_a_run_that_is_driven_here_is_cancelled_in_order() -> None:
+    house = House(MemoryRuns(), WANTS, ENDS)
+    anna, ear = house.guest(), Ear()
+    run = house.runs.open(anna.client, ask(), ear)
+    driven = driving(run)
+    await ear.heard("confirmation_required")
+    ended = await house.runs.cancel(anna.client, run.run)
+    assert (ended["state"], ended["pending"]) == ("ended", [])
+    outcome = await driven
+    assert outcome.done is not None
+    assert outcome.done["stop_reason"] == "cancelled"
+    assert house.bus.calls == []
+
+
+@pytest.mark.req("SESS-14")
+async def test_a_run_that_called_nothing_is_cancelled_too() -> None:
+    house = House(MemoryRuns(), [says("Well"), asyncio.Event()])
+    anna, ear = house.guest(), Ear()
+    run = house.runs.open(anna.client, ask(), ear)
+    driven = driving(run)
+    await ear.heard("token")
+    assert await house.runs.cancel(anna.client, run.run) == {"run": run.run, "state": "ended"}
+    assert (await driven).message["content"] == "Well"
+    with pytest.raises(HearthNetError, match="there is no run"):
+        await house.runs.cancel(anna.client, run.run)
