@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client
 from hearthnet.gateway.voters import Voters
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
@@ -90,7 +91,7 @@ async def test_a_client_that_was_removed_calls_nothing_more() -> None:
     asked = await ear.heard("confirmation_required")
     signed = anna.sign(asked["approval"])
 
-    def gone(_client: object) -> str:
+    def gone(client: Client) -> str:
         raise HearthNetError("unauthorized", "this client is not known here")
 
     house.tokens.token = gone  # type: ignore[method-assign]

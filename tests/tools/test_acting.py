@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus.registry import OfferRecord, OfferView
+from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.acting import ActingFor, ClientAuthority, Voter, check_signed, to_sign
@@ -19,6 +19,7 @@ from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope
 from hearthnet.types import parse_capability
+from hearthnet.wire.offer import OfferRecord
 
 pytestmark = pytest.mark.asyncio
 NODE = Identity(b"n" * 32)
