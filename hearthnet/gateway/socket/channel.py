@@ -249,6 +249,11 @@ class Channels:
             )
         return channel
 
+    def of_run(self, run: str, owner: str) -> Channel | None:
+        """The stream of `owner` behind which this run is under way."""
+        own = self._of.get(owner, {}).values()
+        return next((channel for channel in own if channel.run == run and not channel.ended), None)
+
     def drop(self, channel: Channel) -> None:
         """Forgets a stream."""
         if self._streams.pop(channel.stream, None) is None:

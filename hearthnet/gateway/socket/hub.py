@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import HTTPConnection
 
@@ -11,12 +11,14 @@ from hearthnet.bus.bus import find_contract
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
 from hearthnet.gateway.errors import STATUS, known
+from hearthnet.gateway.runs import GatewayRun
 from hearthnet.gateway.socket import protocol, work
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
 from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import Call, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
+from hearthnet.gateway.socket.run_work import VIA, RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from hearthnet.gateway.socket.work import BusWork
@@ -24,6 +26,7 @@ from hearthnet.gateway.socket.work import BusWork
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
 
+MODEL: Final = "llm.chat"
 _UNAUTHORIZED: Final = 401
 _FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})
 
@@ -41,6 +44,8 @@ class Hub:
         self.feeds = Feeds(gateway)
         self._gateway = gateway
         self._closing: set[asyncio.Task[None]] = set()
+        self._runs: set[asyncio.Task[None]] = set()
+        """Runs go on while nobody follows them."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +68,7 @@ class Hub:
             conversation.client = client.id
             match frame:
                 case Call():
-                    await self._call(conversation, client, frame)
+                    self._call(conversation, client, frame)
                 case Resume():
                     await self._resume(conversation, client, frame)
                 case Subscribe():
@@ -80,7 +85,9 @@ class Hub:
         for channel in self.channels:
             self.channels.drop(channel)
             self._let_go(channel)
-        await asyncio.gather(*self._closing, *(topic.close() for topic in self.topics.values()))
+        for run in self._runs:
+            run.cancel()
+        await asyncio.gather(*self._closing, *self._runs, *(topic.close() for topic in self.topics.values()))
 
     async def _authenticated(self, conversation: Conversation, frame: First) -> Client:
         connection = HTTPConnection(conversation.scope)
@@ -94,9 +101,12 @@ class Hub:
 
     # --- calls
 
-    async def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
+    def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
         name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
         contract = find_contract(name)
+        if contract.name == MODEL and _has_tools(frame.body):
+            self._run(conversation, client, frame)
+            return
         contract.check_request(frame.body)
         token = self._gateway.clients.token(client)
         timeout = frame.timeout_ms / 1000 or None
@@ -107,8 +117,43 @@ class Hub:
         channel.work = BusWork(channel, source)
         _read(conversation, channel, 0)
 
+    def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:
+        """A conversation of the model with tools."""
+        runs = self._gateway.runs
+        channel = self.channels.open(client.principal, sums_up=True)
+        behind = RunWork(runs, client, channel)
+        try:
+            run = runs.open(client, frame.body, behind.hear, run_tool=behind.tools, via=VIA)
+        except BaseException:
+            self.channels.drop(channel)
+            raise
+        self._drive(conversation, channel, behind, run)
+
     async def _resume(self, conversation: Conversation, client: Client, frame: Resume) -> None:
-        _read(conversation, self.channels.find(frame.stream, client.principal), frame.after)
+        if frame.stream:
+            _read(conversation, self.channels.find(frame.stream, client.principal), frame.after)
+            return
+        under_way = self.channels.of_run(frame.run, client.principal)
+        if under_way is not None:
+            _read(conversation, under_way, 0)
+            return
+        runs = self._gateway.runs
+        channel = self.channels.open(client.principal, sums_up=True)
+        behind = RunWork(runs, client, channel)
+        try:
+            run = await runs.open_saved(client, frame.run, behind.hear, run_tool=behind.tools, via=VIA)
+        except BaseException:
+            self.channels.drop(channel)
+            raise
+        self._drive(conversation, channel, behind, run)
+
+    def _drive(self, conversation: Conversation, channel: Channel, behind: RunWork, run: GatewayRun) -> None:
+        channel.work = behind
+        behind.begin(run)
+        if behind.task is not None:
+            self._runs.add(behind.task)
+            behind.task.add_done_callback(self._runs.discard)
+        _read(conversation, channel, 0)
 
     # --- topics
 
@@ -148,6 +193,11 @@ class Hub:
             closing = asyncio.create_task(channel.work.close(), name=f"close {channel.stream}")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
+
+
+def _has_tools(body: dict[str, Any]) -> bool:
+    given = body.get("input")
+    return isinstance(given, dict) and bool(given.get("tools"))
 
 
 def _read(conversation: Conversation, channel: Channel, after: int) -> None:

@@ -1,0 +1,112 @@
+"""A tool run behind a stream: its frames go out, and what the client says comes back (docs/tools.md).
+
+An edit by a client with a key takes two words: the first says the new arguments and gets
+`confirmation_edited`, which is what would be sent and has to be signed; the second brings the approval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client
+from hearthnet.gateway.errors import known
+from hearthnet.gateway.runs import GatewayRun, GatewayRuns
+from hearthnet.gateway.socket.channel import Channel
+from hearthnet.gateway.socket.frames import Confirm, ToolResult
+from hearthnet.tools.client import ClientTools
+from hearthnet.tools.types import Approve, Decision, Deny, Edit
+
+VIA: Final = "socket"
+
+
+class RunWork:
+    """One run that a client follows."""
+
+    def __init__(self, runs: GatewayRuns, client: Client, channel: Channel) -> None:
+        self.tools = ClientTools()
+        """The tools that the client runs itself."""
+        self.task: asyncio.Task[None] | None = None
+        self._runs = runs
+        self._client = client
+        self._channel = channel
+        self._run: GatewayRun | None = None
+        self._asked: dict[str, str] = {}
+        """The tool call of each question."""
+
+    async def hear(self, frame: dict[str, Any]) -> None:
+        """Takes a frame of the run."""
+        event, data = frame["event"], frame["data"]
+        if event == "confirmation_required":
+            self._asked[data["confirmation_id"]] = data["tool_call_id"]
+        self._channel.put(event, data)
+
+    def begin(self, run: GatewayRun) -> None:
+        """The run is driven from now on."""
+        self._run, self._channel.run = run, run.run
+        self.task = asyncio.create_task(self._drive(run), name=f"run {run.run}")
+
+    async def _drive(self, run: GatewayRun) -> None:
+        try:
+            await run.drive()
+        except asyncio.CancelledError:
+            self._channel.put(
+                "error", HearthNetError("partition", "the gateway ends; resume the run").to_body()
+            )
+        except Exception as error:
+            self._channel.put("error", known(error).to_body())
+
+    def cancel(self) -> None:
+        """Ends the run; its last frame says so."""
+        if self._run is not None:
+            self._run.cancel()
+
+    def left(self) -> None:
+        """The run goes on; its questions wait for a while, and then for another day."""
+        if self._run is not None:
+            self._run.presence.leave()
+
+    def back(self) -> None:
+        """Its questions wait again."""
+        if self._run is not None:
+            self._run.presence.come_back()
+
+    async def close(self) -> None:
+        """The run goes on without anybody to hear of it; what it comes to is kept."""
+
+    async def heard(self, frame: ToolResult | Confirm) -> None:
+        """A result of the client's own tool, or a word about a question.
+
+        Raises `not_found` for what was not asked, and what `GatewayRuns.decide` and `preview` raise.
+        """
+        if isinstance(frame, ToolResult):
+            self.tools.give(frame.tool_call_id, frame.content, is_error=frame.is_error)
+            return
+        call = self._asked.get(frame.confirmation_id)
+        if call is None:
+            raise HearthNetError("not_found", f"no question {frame.confirmation_id[:80]!r} was asked here")
+        if frame.decision == "edit" and self._client.key and frame.approval is None:
+            edited = await self._runs.preview(self._client, self._channel.run, call, frame.arguments or {})
+            self._channel.put("confirmation_edited", edited)
+            return
+        await self._decide(call, frame)
+
+    async def _decide(self, call: str, frame: Confirm) -> None:
+        taken = await self._runs.decide(
+            self._client,
+            self._channel.run,
+            call,
+            _decision(frame),
+            shown=frame.shown,
+            approval=frame.approval,
+            via=VIA,
+        )
+        if taken["repeated"]:
+            self._channel.put("notice", {"code": "decided_before", "tool_call_id": call, **taken})
+
+
+def _decision(frame: Confirm) -> Decision:
+    if frame.decision == "approve":
+        return Approve()
+    return Edit(frame.arguments or {}) if frame.decision == "edit" else Deny(frame.reason)
