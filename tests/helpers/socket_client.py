@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -93,6 +93,18 @@ async def line(
         **options,
     ) as socket:
         yield Line(socket)
+
+
+@contextlib.contextmanager
+def limits(house: House, **given: float) -> Iterator[None]:
+    """The gateway with other limits of its sockets for a while (hearthnet/gateway/socket/settings.py)."""
+    sockets = house.gateway.sockets
+    before = sockets.settings
+    sockets.limit(msgspec.structs.replace(before, **given))
+    try:
+        yield
+    finally:
+        sockets.limit(before)
 
 
 def call_of(house: House, guest: Guest | None, capability: str, body: dict[str, Any], **more: Any) -> Frame:

@@ -5,8 +5,9 @@
 
 What is put is numbered and encoded once, and kept until the client has acknowledged it: a socket that comes
 after another broke takes what follows the last frame that the client has. What is kept is bounded. A stream
-that can be summed up (a model's words, a run) then forgets its oldest frames, and a reader who lacks them
-gets a snapshot; any other makes its source wait, which the bus's own flow control passes on to the provider.
+that can be summed up (a model's words, a run) goes on without a reader: it then forgets its oldest frames,
+and a reader who lacks them gets a snapshot. Otherwise the source waits for the reader, which the bus's own
+flow control passes on to the provider.
 """
 
 from __future__ import annotations
@@ -118,14 +119,16 @@ class Channel:
         self._bytes += len(text)
         if self._summary is not None:
             self._summary.take(event, data)
-            while self.full and len(self._kept) > 1:
+            while self.full and self._reader is None and len(self._kept) > 1:
                 self._drop()
         if self._reader is not None:
             self._reader.wake()
 
     async def room(self) -> None:
-        """Waits until another frame may be put, or the stream is given up."""
-        while self.full and self._summary is None and not self._closed:
+        """Waits until another frame may be put: while a reader is slow, and, for a stream that cannot be
+        summed up, while there is none. Returns where the stream is given up, too.
+        """
+        while self.full and not self._closed and (self._summary is None or self._reader is not None):
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -152,6 +155,7 @@ class Channel:
         """`reader` has gone; where another one reads, nothing changes."""
         if self._reader is reader:
             self._reader, self.left_at = None, now
+            self._make_room()
             if self.work is not None:
                 self.work.left()
 
@@ -208,8 +212,8 @@ class Channels:
 
     def __init__(self, linger_seconds: float, most_of_one: int) -> None:
         """A stream without a reader is kept `linger_seconds`, and of one client so many at once."""
-        self._linger = linger_seconds
-        self._most = most_of_one
+        self.linger_seconds = linger_seconds
+        self.most_of_one = most_of_one
         self._streams: dict[str, Channel] = {}
         self._of: dict[str, dict[str, Channel]] = {}
 
@@ -225,12 +229,12 @@ class Channels:
         Raises `capacity_exceeded` where all of them are under way.
         """
         own = self._of.get(owner, {})
-        if len(own) >= self._most:
+        if len(own) >= self.most_of_one:
             over = next((one for one in own.values() if one.ended and not one.read), None)
             if over is None:
                 raise HearthNetError(
                     "capacity_exceeded",
-                    f"you have {self._most} streams under way; end one first",
+                    f"you have {self.most_of_one} streams under way; end one first",
                     retry_after_ms=1_000,
                 )
             self.drop(over)
@@ -245,7 +249,7 @@ class Channels:
         if channel is None or channel.owner != owner:
             raise HearthNetError(
                 "not_found",
-                f"no stream {stream[:40]!r} of yours is here; one is kept {self._linger:g} s after a break",
+                f"no stream {stream[:40]!r} of yours; one is kept {self.linger_seconds:g} s after a break",
             )
         return channel
 
@@ -269,7 +273,7 @@ class Channels:
         gone = [
             channel
             for channel in self._streams.values()
-            if channel.left_at is not None and now - channel.left_at >= self._linger
+            if channel.left_at is not None and now - channel.left_at >= self.linger_seconds
         ]
         for channel in gone:
             self.drop(channel)

@@ -113,6 +113,9 @@ class Conversation:
         self.connection.opened(after)
         self.source, self.work = channel, channel.work
         self.answer("opened", {"stream": channel.stream, "run": channel.run})
+        if channel.ended and after >= channel.seq:
+            self.connection.finished()
+            self.close(Closed(protocol.END))
 
     def followed(self, topic: Topic, since: int) -> None:
         """It follows `topic` from now on."""

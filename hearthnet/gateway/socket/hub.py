@@ -36,9 +36,9 @@ class Hub:
 
     def __init__(self, gateway: Gateway, settings: SocketSettings) -> None:
         self.settings = settings
+        self.channels = Channels(settings.linger_seconds, settings.most_streams)
         self.now = 0.0
         """The loop's time, as of the last look at the deadlines."""
-        self.channels = Channels(settings.linger_seconds, settings.most_streams)
         self.topics: dict[tuple[str, str], Topic] = {}
         self.conversations: set[Conversation] = set()
         self.feeds = Feeds(gateway)
@@ -47,6 +47,18 @@ class Hub:
         self._runs: set[asyncio.Task[None]] = set()
         """Runs go on while nobody follows them."""
         self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, settings: SocketSettings) -> None:
+        """Other limits hold from now on, for what is open too."""
+        self.settings = settings
+        self.channels.linger_seconds, self.channels.most_of_one = (
+            settings.linger_seconds,
+            settings.most_streams,
+        )
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._tick_soon()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One WebSocket."""

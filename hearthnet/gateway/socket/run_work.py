@@ -40,6 +40,8 @@ class RunWork:
         event, data = frame["event"], frame["data"]
         if event == "confirmation_required":
             self._asked[data["confirmation_id"]] = data["tool_call_id"]
+        if self._channel.full:
+            await self._channel.room()
         self._channel.put(event, data)
 
     def begin(self, run: GatewayRun) -> None:

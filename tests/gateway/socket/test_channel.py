@@ -141,6 +141,7 @@ def test_a_place_that_is_not_there_is_refused() -> None:
 @pytest.mark.req("SOCK-6")
 def test_a_reader_whose_place_is_gone_gets_the_sum_and_what_follows() -> None:
     made = stream(sums_up=True, count=MOST_FRAMES + 50)
+    assert made.kept == MOST_FRAMES - 1
     reader = Reader(after=10)
     made.attach(reader, 10)
     assert made.take(10, 0) == []
@@ -199,6 +200,22 @@ async def test_bytes_count_as_frames_do(monkeypatch: pytest.MonkeyPatch) -> None
         summed.put("token", {"text": "x" * 600})
     assert summed.kept == 1
     await summed.room()
+
+
+@pytest.mark.req("SOCK-8")
+@pytest.mark.asyncio
+async def test_while_it_is_read_a_stream_with_a_sum_waits_and_forgets_nothing() -> None:
+    made, reader = Channel("s", OWNER, sums_up=True), Reader()
+    made.attach(reader, 0)
+    for _ in range(MOST_FRAMES):
+        made.put("token", {"text": "x"})
+    waiting = asyncio.create_task(made.room())
+    await asyncio.sleep(0)
+    assert (waiting.done(), made.kept) == (False, MOST_FRAMES)
+    made.detach(reader, 1.0)
+    await waiting
+    made.put("token", {"text": "x"})
+    assert made.kept == MOST_FRAMES - 1
 
 
 @pytest.mark.req("SOCK-5", "SOCK-7")
