@@ -67,7 +67,7 @@ class Conversation:
         self._hub = hub
         self._receive = receive
         self._send = send
-        self._since = self._traffic = self._moved = hub.now
+        self._since = self.traffic_at = self._moved = hub.now
         self._first: bytes = b""
         self._closing: Closed | None = None
         self._woken = asyncio.Event()
@@ -131,15 +131,15 @@ class Conversation:
     def look(self, now: float) -> None:
         """Closes what takes too long: a first frame, an acknowledgement, any sign of life."""
         limits = self._hub.settings
-        if self.connection.state is State.WAITING:
-            if now - self._since >= limits.opening_seconds:
-                self.close(Closed(protocol.IDLE, f"no first frame in {limits.opening_seconds:g} s"))
-        elif self._closing is not None:
+        if self._closing is not None:
             if now - self._moved >= limits.stall_seconds:
                 self._abort()
+        elif self.connection.state is State.WAITING:
+            if now - self._since >= limits.opening_seconds:
+                self.close(Closed(protocol.IDLE, f"no first frame in {limits.opening_seconds:g} s"))
         elif self._stalled and now - self._moved >= limits.stall_seconds:
             self.close(Closed(protocol.LIMITS, "frames are not acknowledged; read faster, and resume"))
-        elif now - self._traffic >= limits.idle_seconds:
+        elif now - self.traffic_at >= limits.idle_seconds:
             self.close(Closed(protocol.IDLE, f"nothing came or went for {limits.idle_seconds:g} s"))
 
     # --- reading
@@ -153,7 +153,7 @@ class Conversation:
                 raise Gone
             text = message.get("text")
             frame = self.connection.receive(message.get("bytes") or b"" if text is None else text)
-            self._traffic = self._hub.now
+            self.traffic_at = self._hub.now
             if frame is not None:
                 await self._heard(frame)
 
@@ -219,7 +219,7 @@ class Conversation:
                 if self._closing is not None:
                     return
                 connection.sent(event, seq)
-            self._traffic = self._moved = self._hub.now
+            self.traffic_at = self._moved = self._hub.now
             if connection.ended:
                 self.close(Closed(protocol.END))
 
