@@ -44,7 +44,7 @@ class Hub:
         self.feeds = Feeds(gateway)
         self._gateway = gateway
         self._closing: set[asyncio.Task[None]] = set()
-        self._runs: set[asyncio.Task[None]] = set()
+        self.runs: set[asyncio.Task[None]] = set()
         """Runs go on while nobody follows them."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,9 +97,9 @@ class Hub:
         for channel in self.channels:
             self.channels.drop(channel)
             self._let_go(channel)
-        for run in self._runs:
+        for run in self.runs:
             run.cancel()
-        await asyncio.gather(*self._closing, *self._runs, *(topic.close() for topic in self.topics.values()))
+        await asyncio.gather(*self._closing, *self.runs, *(topic.close() for topic in self.topics.values()))
 
     async def _authenticated(self, conversation: Conversation, frame: First) -> Client:
         connection = HTTPConnection(conversation.scope)
@@ -163,8 +163,8 @@ class Hub:
         channel.work = behind
         behind.begin(run)
         if behind.task is not None:
-            self._runs.add(behind.task)
-            behind.task.add_done_callback(self._runs.discard)
+            self.runs.add(behind.task)
+            behind.task.add_done_callback(self.runs.discard)
         _read(conversation, channel, 0)
 
     # --- topics
