@@ -123,11 +123,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(sha
         for given, who, code in (
             (other, guest, "not_found"),
             ({**asked, "arguments_digest": "blake3:00"}, guest, "unauthorized"),
-            (
-                {**asked, "approval": {**asked["approval"], "approver": thief.identity.node_id}},
-                thief,
-                "unauth",
-            ),
+            ({**asked, "approval": forged}, thief, "unauthorized"),
         ):
             await confirm(one, who, given)
             refused = (await one.until("refused"))["data"]
@@ -230,7 +226,8 @@ async def test_a_run_that_nobody_came_back_for_goes_on_another_day(
             await one.until("confirmation_required")
             one.cut()
         run, sockets = opened["data"]["run"], shared.gateway.sockets
-        await wait_for(lambda: not len(sockets.channels) and not sockets.runs, DEADLINE)
+        await wait_for(lambda: f"run {run}" not in {task.get_name() for task in sockets.runs}, DEADLINE)
+        await wait_for(lambda: sockets.channels.of_run(run, shared.client(guest).principal) is None, DEADLINE)
     async with line(shared, guest) as again:
         await again.send("resume", run=run)
         after = (await again.until("opened"))["data"]
