@@ -66,6 +66,19 @@ async def test_what_streams_is_collected_for_those_who_ask_for_json(shared: Hous
 
 
 @pytest.mark.req("HTTP-2")
+async def test_frames_that_make_no_one_answer_are_collected(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet.gateway.calls._settings", lambda _contract: {})
+    async with shared.http(shared.guest("llm.complete")) as http:
+        body = {"params": ECHO, "input": {"prompt": "one two"}}
+        answer = await http.post("/v1/call", json={"capability": "llm.complete", "body": body})
+    told = answer.json()["output"]
+    assert [frame["data"]["text"] for frame in told["frames"]] == ["one ", "two "]
+    assert told["final"]["tokens_out"] == 2
+
+
+@pytest.mark.req("HTTP-2")
 @pytest.mark.parametrize(
     ("sent", "status", "code"),
     [
@@ -189,6 +202,7 @@ async def test_a_client_with_a_key_signs_exactly_what_is_sent(shared: House) -> 
         done = await http.post("/v1/call", json=signed(approval=approval))
     assert unsigned_call.status_code == 400 or unsigned_call.json()["error"] == "invalid_signature"
     assert first["requires_follow_up"]
+    assert pending["tool_call_id"] == "call"
     assert pending["body"] == asked["body"]
     assert [answer.status_code >= 400 for answer in refused] == [True] * 4
     assert [event.event for event in events] == ["suspended"]
