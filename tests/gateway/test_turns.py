@@ -90,7 +90,7 @@ async def test_frames_are_collected_and_no_frame_at_all_is_no_answer() -> None:
             yield frame(event, seq)
 
     async def none() -> Frames:
-        for seq in ():
+        for seq in range(0):
             yield frame("done", seq)
 
     before, last = await collected(three())
