@@ -1,0 +1,157 @@
+"""16. Streamed arguments assembled wrongly, on what vendors really sent: recorded streams, whole and cut off,
+from their bytes through the loop. Truncated JSON never runs, and two calls never merge.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet.tools.events import AskClient, Start
+from hearthnet.tools.loop import ToolLoop
+from hearthnet.tools.state import Limits, new_run
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet_llm.frames import Done, Frame, ToolCall, to_event
+from hearthnet_llm.vendors import wire
+from hearthnet_llm.vendors.wire import Heard
+from tests.conformance.providers.recording import Recording, recordings
+from tests.conformance.providers.wires import facts
+from tests.helpers.leaving import leave_out
+from tests.services.llm.asking import events
+from tests.tools.bench import LOOK, QUESTION, RUN, Bench
+
+pytestmark = pytest.mark.req("PAIN-16", "TOOL-4")
+FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "providers"
+CUTS = 16
+Called = list[tuple[str, dict[str, Any]]]
+
+
+def heard(recording: Recording, data: bytes) -> list[Frame]:
+    """The frames of an answer that comes in one piece; those before it broke off."""
+    decoder = wire(recording.wire).decoder(Heard("m", recording.response.content_type or "", 70))
+    found: list[Frame] = []
+    try:
+        for part in (decoder.feed(data), decoder.finish()):
+            found.extend(part)
+    except HearthNetError:
+        pass
+    return found
+
+
+def called(frames: list[Frame]) -> Called:
+    """The complete calls of an answer."""
+    return [(frame.name, frame.arguments) for frame in frames if isinstance(frame, ToolCall)]
+
+
+def ran(frames: list[Frame]) -> Called:
+    """What a loop hands out when a model sends this: the client's own tools, which take any arguments."""
+    names = sorted({name for name, _ in called(frames)})
+    anything = {"type": "object"}
+    tools = [msgspec.structs.replace(LOOK, name=name, parameters_schema=anything) for name in names]
+    bench, toolbox = Bench(start=False), Toolbox(tools)
+    bench.loop = ToolLoop(new_run(RUN, QUESTION, "auto", Limits(max_calls=200, max_equal_calls=200)), toolbox)
+    bench.feed(Start(now=bench.now))
+    for frame in frames:
+        if isinstance(frame, Done):
+            continue
+        event, data = to_event(frame)
+        if event in ("tool_call", "tool_call_delta", "token"):
+            bench.heard(event, json.loads(msgspec.json.encode(data)))
+    wanted = [action.wanted for action in bench.actions if isinstance(action, AskClient)]
+    assert len({one.tool_call_id for one in wanted}) == len(wanted)
+    return [(one.name, one.arguments) for one in wanted]
+
+
+@cache
+def recorded() -> tuple[tuple[Recording, Called], ...]:
+    """The recorded answers that call something, and what they call."""
+    if not FOLDER.is_dir():
+        leave_out("the recorded exchanges are not beside this checkout")
+    found = [
+        (one, called(heard(one, one.response.data)))
+        for one in recordings(FOLDER)
+        if isinstance(one, Recording) and one.response.status == 200
+    ]
+    return tuple(pair for pair in found if pair[1])
+
+
+def cut(data: bytes, seed: str) -> Iterator[bytes]:
+    """The answer, broken off at places of its own."""
+    places = random.Random(seed)
+    for place in sorted(places.sample(range(1, len(data)), min(CUTS, len(data) - 1))):
+        yield data[:place]
+
+
+def test_each_recorded_call_runs_as_the_model_meant_it_and_none_merge() -> None:
+    """A second reading of the same bytes says what was meant (tests/conformance/providers/wires)."""
+    for recording, calls in recorded():
+        frames = heard(recording, recording.response.data)
+        meant = [(call.name, call.arguments) for call in facts(recording.wire).expect(recording).calls]
+        assert ran(frames) == calls == meant, recording.id
+    assert len(recorded()) > 200
+    assert sum(len(calls) > 1 for _, calls in recorded()) > 20
+
+
+def test_what_was_cut_off_runs_as_it_was_meant_or_not_at_all() -> None:
+    cuts = 0
+    for recording, calls in recorded():
+        for data in cut(recording.response.data, recording.id):
+            found = called(heard(recording, data))
+            assert found == calls[: len(found)], f"{recording.id} after {len(data)} bytes"
+            cuts += 1
+    assert cuts > 3_000
+
+
+# --- written ones, of which no recording is there ---
+
+
+def _delta(index: int | None, piece: str, call_id: str = "", name: str = "") -> dict[str, Any]:
+    function = {"arguments": piece} | ({"name": name} if name else {})
+    call = {"function": function} | ({"id": call_id} if call_id else {})
+    call |= {} if index is None else {"index": index}
+    return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
+
+
+_END = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+_TWO = [("search", {"query": "rain"}), ("post", {"title": "x"})]
+ALWAYS_0 = [
+    _delta(0, '{"query"', "a", "search"),
+    _delta(0, ': "rain"}'),
+    _delta(0, '{"title"', "b", "post"),
+    _delta(0, ': "x"}'),
+    _END,
+]
+INTERLEAVED = [
+    _delta(0, '{"que', "a", "search"),
+    _delta(1, '{"ti', "b", "post"),
+    _delta(0, 'ry": "rain"}'),
+    _delta(1, 'tle": "x"}'),
+    _END,
+]
+NO_INDEX = [
+    _delta(None, '{"query": "rain"}', "a", "search"),
+    _delta(None, '{"title": "x"}', "b", "post"),
+    _END,
+]
+TRUNCATED = [
+    _delta(0, '{"query": "rain"}', "a", "search"),
+    _delta(1, '{"title": "x', "b", "post"),
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("stream", "meant"), [(ALWAYS_0, _TWO), (INTERLEAVED, _TWO), (NO_INDEX, _TWO), (TRUNCATED, _TWO[:1])]
+)
+def test_written_streams_of_openais_wire(stream: list[dict[str, Any]], meant: Called) -> None:
+    decoder = wire("openai").decoder(Heard("m", "", 70))
+    frames = [*decoder.feed(events(*stream) + b"data: [DONE]\n\n"), *decoder.finish()]
+    assert ran(frames) == meant
