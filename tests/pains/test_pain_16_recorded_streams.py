@@ -115,7 +115,7 @@ def test_what_was_cut_off_runs_as_it_was_meant_or_not_at_all() -> None:
 
 def _delta(index: int | None, piece: str, call_id: str = "", name: str = "") -> dict[str, Any]:
     function = {"arguments": piece} | ({"name": name} if name else {})
-    call = {"function": function} | ({"id": call_id} if call_id else {})
+    call: dict[str, Any] = {"function": function} | ({"id": call_id} if call_id else {})
     call |= {} if index is None else {"index": index}
     return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
 
