@@ -96,7 +96,7 @@ def test_what_a_reference_says_is_held_here(arguments: dict[str, Any], fits: boo
     assert isinstance(tool.prepare(arguments, ""), str) != fits
 
 
-REFUSALS = {
+REFUSALS: dict[str, dict[str, Any]] = {
     "openai": {"error": {"message": "Invalid schema for function 'odd': array schema missing items"}},
     "anthropic": {"error": {"message": "tools.1.custom.input_schema: JSON schema is invalid"}},
     "gemini": {"error": {"message": "tools[0].function_declarations[1].parameters.schema: unknown"}},
