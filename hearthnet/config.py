@@ -180,7 +180,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `port` is tried first; in use, or 0, a free one is taken. A WebSocket is pinged every `ping_seconds`, and
     closed after `idle_close_seconds` without traffic. `origins` are of pages from elsewhere that may
-    ask here, `names` what else this computer is called by those who come.
+    ask here, `names` what else this computer is called by those who come. `certificate` and `key` are PEM
+    files, without which `host` is of loopback.
     """
 
     enabled: bool = True
@@ -190,6 +191,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_close_seconds: Annotated[float, msgspec.Meta(ge=1, le=86400)] = 120
     origins: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
 
     def __post_init__(self) -> None:
         if not all(_ORIGIN.fullmatch(origin) for origin in self.origins):
@@ -246,8 +249,11 @@ address = ""
 [gateway]
 # The web page and the door for programs: HTTP, WebSocket, the OpenAI API, MCP. false: none of it.
 enabled = true
-# 127.0.0.1: only from this computer. Any other address is served with TLS only.
+# 127.0.0.1: only from this computer. 0.0.0.0: from everywhere in the network, with TLS, for which certificate
+# and key name PEM files that the browsers of those who come trust.
 host = "127.0.0.1"
+certificate = ""
+key = ""
 # If something else uses this port, a free one is taken and shown. 0: always take a free one.
 port = 8420
 # How often a WebSocket is pinged, and after how long without traffic it is closed; seconds.

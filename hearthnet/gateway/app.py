@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
@@ -31,6 +33,7 @@ from hearthnet.home import Home
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
 """The page is the last: it takes what no other part does."""
+_MCP: Final = ("mcp-protocol-version", "mcp-session-id")
 _PACKAGE: Final = "hearthnet.gateway"
 
 
@@ -43,8 +46,8 @@ class Gateway:
     config: Config
     clients: Clients
     links: LinkBook
+    limits: Limits
     runs: GatewayRuns
-    limits: Limits = field(default_factory=Limits)
     url: str = ""
     sockets: Any = None
     """The WebSocket side, once the application is built."""
@@ -52,8 +55,9 @@ class Gateway:
     @classmethod
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
         """The gateway of the node in `home`, which speaks through `bus`."""
-        clients = Clients(bus.peer, ClientBook(home))
-        return cls(bus, home, config, clients, LinkBook(home), GatewayRuns.of(bus, home, clients))
+        limits = Limits()
+        clients = Clients(bus.peer, ClientBook(home), limits)
+        return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))
 
 
 def build(gateway: Gateway) -> ASGIApp:
@@ -61,7 +65,20 @@ def build(gateway: Gateway) -> ASGIApp:
     routes: list[BaseRoute] = []
     for part in parts():
         routes.extend(part.routes(gateway))
-    return Guard(Starlette(routes=routes, exception_handlers=HANDLERS), gateway)
+    middleware = [_elsewhere(gateway.config.gateway.origins)] if gateway.config.gateway.origins else []
+    return Guard(Starlette(routes=routes, exception_handlers=HANDLERS, middleware=middleware), gateway)
+
+
+def _elsewhere(origins: tuple[str, ...]) -> Middleware:
+    """Lets pages of other origins read the answers, with a key and never with a cookie."""
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["authorization", "content-type", "last-event-id", *_MCP],
+        expose_headers=["mcp-session-id", "retry-after"],
+        max_age=600,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -73,12 +73,10 @@ class ClientBook:
         Raises `bad_request` for a name that cannot be shown, a principal or a key that is none,
         `capacity_exceeded` for one client too many.
         """
-        _check_name(name)
+        check_client(name, key)
         client = ids.new_instance()
         principal = principal or f"client-{client}"
         check_principal(principal)
-        if key:
-            ids.public_key(key)
         if len(self.ids()) >= MOST_CLIENTS:
             raise HearthNetError(
                 "capacity_exceeded", f"there are {MOST_CLIENTS} clients; remove one: hearthnet clients"
@@ -199,8 +197,11 @@ def split_secret(text: str) -> tuple[str, str]:
     return client, secret
 
 
-def _check_name(name: str) -> None:
+def check_client(name: str, key: str) -> None:
+    """Raises `bad_request` for a name that cannot be shown, and for a key that is none; it may be empty."""
     if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name.strip()):
         raise HearthNetError(
             "bad_request", f"a client's name is 1 to {_LONGEST_NAME} characters that can be shown"
         )
+    if key:
+        ids.public_key(key)

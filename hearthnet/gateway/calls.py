@@ -118,7 +118,6 @@ class Calls:
         client = await clients.from_request(request) if shown else None
         if client is None or "run" not in given:
             client = clients.from_envelope(given, client)
-        self._gateway.limits.request(client.id)
         return client
 
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import SECRET_PREFIX, ClientBook, Entry, split_secret
 from hearthnet.gateway.envelope import check_envelope
+from hearthnet.gateway.limits import Limits, address_of
 from hearthnet.times import now_ms
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import SCHEME, Claims, Scope, check_use, mint
@@ -59,8 +60,11 @@ class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 class Clients:
     """Tells clients from strangers, and has tokens for them."""
 
-    def __init__(self, peer: Peer, book: ClientBook, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self, peer: Peer, book: ClientBook, limits: Limits | None = None, clock: Callable[[], int] = now_ms
+    ) -> None:
         self.book = book
+        self.limits = limits or Limits()
         self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
         """Cookies do not know ports, and several nodes may run on one computer."""
         self._peer = peer
@@ -73,8 +77,19 @@ class Clients:
     async def from_request(self, connection: HTTPConnection) -> Client:
         """The client that sent a request, by its cookie or its Authorization header.
 
-        Raises `unauthorized`, `token_expired`, `token_revoked` and what else speaks against a token.
+        Raises `unauthorized`, `token_expired`, `token_revoked` and what else speaks against a token, and
+        `rate_limited` for a client that asks too often, or an address that came with too many wrong keys.
         """
+        try:
+            client = self._shown_by(connection)
+        except HearthNetError:
+            # Who shows the right key is heard all the same: others at its address are not its fault.
+            self.limits.wrong(address_of(connection))
+            raise
+        self.limits.request(client.id)
+        return client
+
+    def _shown_by(self, connection: HTTPConnection) -> Client:
         header = connection.headers.get("authorization", "")
         if header:
             kind, _, shown = header.partition(" ")
@@ -93,10 +108,12 @@ class Clients:
         A client with a key has signed it, one without has not. Raises what `check_envelope` raises, and what
         speaks against the token of an own key.
         """
-        if client is None:
-            client = self._own_key(envelope)
+        member = client is None
+        client = client or self._own_key(envelope)
         if client.key:
             check_envelope(envelope, client.key, self._peer.community, self._seen, self._clock())
+            if member:
+                self.limits.request(client.key)
         elif "signature" in envelope or "from" in envelope:
             raise HearthNetError("bad_request", "this client has no key, and its calls no signature")
         return client

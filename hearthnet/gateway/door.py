@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet import __version__
 from hearthnet.canonical import read_json
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.book import check_client
+from hearthnet.gateway.limits import address_of
 from hearthnet.times import now_ms
 
 if TYPE_CHECKING:
@@ -60,18 +63,18 @@ class _Door:
 
     async def open(self, request: Request) -> Response:
         """Makes a client of whoever has the code of a link, from this computer alone."""
-        gateway, address = self._gateway, address_of(request)
-        if not is_loopback(address):
+        gateway = self._gateway
+        if not _is_here(request):
             raise HearthNetError(
                 "unauthorized",
                 "a link opens on the node's own computer only; elsewhere use a key of: hearthnet clients add",
             )
-        gateway.limits.may_try(address)
         opening = read_json(await request.body(), _OPENING)
+        check_client(opening.name, opening.key)
         try:
             link = gateway.links.use(opening.code)
         except HearthNetError:
-            gateway.limits.tried_wrong(address)
+            gateway.limits.wrong(address_of(request))
             raise
         entry, secret = gateway.clients.book.add(
             opening.name, link.principal, key=opening.key, made_by="link"
@@ -116,14 +119,12 @@ class _Door:
         }
 
 
-def address_of(connection: HTTPConnection) -> str:
-    """The address that a connection comes from, empty where there is none."""
-    return connection.client.host if connection.client is not None else ""
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is this computer's own."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
+def _is_here(request: Request) -> bool:
+    """Whether the request was made on this computer, and not passed on by it."""
+    if "forwarded" in request.headers or "x-forwarded-for" in request.headers:
         return False
+    address, server = address_of(request), request.scope.get("server") or ("",)
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(address).is_loopback:
+            return True
+    return bool(address) and address == server[0]

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import JSONResponse, Response
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
@@ -91,4 +91,14 @@ def _phrase(status: int) -> str:
     )
 
 
-HANDLERS: Final[dict[Any, Any]] = {HTTPException: on_http_error, HearthNetError: on_error}
+async def on_gone(_connection: HTTPConnection, _error: Exception) -> Response:
+    """The client has gone in the middle of its request: nobody reads this."""
+    return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+
+HANDLERS: Final[dict[Any, Any]] = {
+    HTTPException: on_http_error,
+    HearthNetError: on_error,
+    ClientDisconnect: on_gone,
+    Exception: on_error,
+}

@@ -36,7 +36,6 @@ _HEADERS: Final = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -68,6 +67,8 @@ class Guard:
             with self._traced(scope):
                 await self._app(scope, receiving, sending)
         except Exception as error:
+            if sending.ended:
+                return
             if sending.begun:
                 raise
             await _refuse(scope, receive, sending, errors.known(error))
@@ -137,7 +138,7 @@ class _Answer:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.begun = False
+        self.begun = self.ended = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -146,6 +147,7 @@ class _Answer:
                 headers.setdefault(name, value)
         self.begun = True
         await self._send(message)
+        self.ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
 
 def _too_large() -> HearthNetError:

@@ -7,27 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from starlette.requests import HTTPConnection
+
 from hearthnet.bus.allowance import Allowance
 from hearthnet.errors import HearthNetError
 from hearthnet.times import steady_ms
 
-REQUESTS_AT_ONCE: Final = 200.0
-REQUESTS_PER_SECOND: Final = 50.0
+REQUESTS_AT_ONCE: Final = 500.0
+REQUESTS_PER_SECOND: Final = 100.0
 """Of one client."""
-WRONG_AT_ONCE: Final = 20.0
-WRONG_PER_SECOND: Final = 0.5
+WRONG_AT_ONCE: Final = 100.0
+WRONG_PER_SECOND: Final = 5.0
 """Attempts with a wrong key, cookie or code, of one address."""
 MOST_SOCKETS: Final = 32
 """WebSockets and streams of one client at once: each tool run of a page is one."""
 MOST_ANSWERS: Final = 128
 """Answers over HTTP that one client waits for or reads at once, beside those streams."""
-MOST_CONNECTIONS: Final = 2_000
-MOST_OF_ADDRESS: Final = 1_000
 MOST_BODY_BYTES: Final = 1_048_576
 
 
 class Limits:
-    """The counters. All refusals are `rate_limited` or `capacity_exceeded`, and say when to come back."""
+    """The counters. Refusals are `rate_limited` or `capacity_exceeded`, and say when to come back."""
 
     def __init__(
         self,
@@ -43,17 +43,9 @@ class Limits:
         """One more request of `client`; `rate_limited` where it made too many."""
         _take(self._requests, client, self._requests_rate, "this client asks too often")
 
-    def may_try(self, address: str) -> None:
-        """`rate_limited` where too many wrong keys came from `address` just now."""
-        if self._wrong.left(address, steady_ms()) < 1:
-            wait = 1000 / self._wrong_rate
-            raise HearthNetError(
-                "rate_limited", "too many wrong keys came from here", retry_after_ms=int(wait)
-            )
-
-    def tried_wrong(self, address: str) -> None:
-        """A wrong key, cookie or code came from `address`."""
-        self._wrong.spend(address, 1, steady_ms())
+    def wrong(self, address: str) -> None:
+        """No key, or a wrong key, cookie or code came from `address`; `rate_limited` after too many."""
+        _take(self._wrong, address, self._wrong_rate, "too many wrong keys came from here")
 
     def opened(self, client: str, most: int = MOST_SOCKETS) -> None:
         """A socket or stream of `client` begins, to be ended by `closed`; `capacity_exceeded` for one too
@@ -84,6 +76,11 @@ class Limits:
     def open(self) -> int:
         """How many sockets and streams there are."""
         return self._open.total()
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """The address that a connection comes from, empty where there is none."""
+    return connection.client.host if connection.client is not None else ""
 
 
 def _take(allowance: Allowance, key: str, per_second: float, what: str) -> None:

@@ -109,5 +109,4 @@ class _Runs:
 
     async def _client(self, request: Request) -> Client:
         client = await self._gateway.clients.from_request(request)
-        self._gateway.limits.request(client.id)
         return client

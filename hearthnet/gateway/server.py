@@ -8,14 +8,17 @@ import errno
 import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import uvicorn
 
 from hearthnet.config import GatewayConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.app import Gateway, build, lifespan
+from hearthnet.gateway.connections import Patience, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
 
 GRACE_SECONDS: Final = 2
@@ -28,14 +31,15 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def serving(gateway: Gateway) -> AsyncIterator[Gateway]:
-    """The gateway listening, with `url` set; ends in order.
+async def serving(gateway: Gateway, patience: Patience | None = None) -> AsyncIterator[Gateway]:
+    """The gateway listening, with `url` set; ends in order. `patience` is what it takes of connections.
 
     Raises `bad_request` where it may not listen at the address of the settings.
     """
-    with _listening(gateway.config.gateway) as listener:
-        gateway.url = _url(listener)
-        server = _Server(_settings(gateway))
+    configured = gateway.config.gateway
+    with _listening(configured) as listener:
+        gateway.url = _url(listener, configured)
+        server = _Server(_loaded(gateway, patience or Patience()))
         async with lifespan(gateway):
             task = asyncio.create_task(server.serve(sockets=[listener]), name="gateway")
             try:
@@ -56,10 +60,35 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _settings(gateway: Gateway) -> uvicorn.Config:
+def _loaded(gateway: Gateway, patience: Patience) -> uvicorn.Config:
+    """uvicorn's settings, with the certificate read."""
+    configured = gateway.config.gateway
+    settings = _settings(gateway, protocol(patience), _tls(gateway.home.path, configured))
+    try:
+        settings.load()
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise HearthNetError(
+            "bad_request",
+            f"the gateway cannot use {configured.certificate!r} with {configured.key!r}: {reason}; see "
+            "[gateway] certificate and key",
+        ) from error
+    return settings
+
+
+def _tls(folder: Path, configured: GatewayConfig) -> dict[str, Any]:
+    """The PEM files as uvicorn takes them; relative ones lie beside the settings."""
+    if not configured.certificate:
+        return {}
+    certificate, key = folder / configured.certificate, folder / (configured.key or configured.certificate)
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
+
+
+def _settings(gateway: Gateway, http: Any, tls: dict[str, Any]) -> uvicorn.Config:
     return uvicorn.Config(
         build(gateway),
-        http="httptools",
+        http=http,
+        **tls,
         ws=SocketProtocol,
         lifespan="off",
         log_config=None,
@@ -87,7 +116,8 @@ async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
 def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
     """A socket at the address of the settings; at a free port where theirs is in use."""
     host = settings.host
-    _check_host(host)
+    if not settings.certificate:
+        _check_host(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,8 +138,8 @@ def _check_host(host: str) -> None:
             return
     raise HearthNetError(
         "bad_request",
-        f"the gateway does not listen at {host!r} yet: [gateway] host is 127.0.0.1; others come through a "
-        "reverse proxy with TLS on this computer",
+        f"the gateway listens at {host!r} with TLS only: set [gateway] certificate and key to PEM files, or "
+        'host to "127.0.0.1"',
     )
 
 
@@ -120,6 +150,12 @@ def _no_address(host: str, error: OSError) -> HearthNetError:
     )
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, settings: GatewayConfig) -> str:
+    """Where a browser on this computer finds the gateway: by a name where the certificate is for names."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if settings.certificate else "http"
+    if settings.certificate and settings.names:
+        host = settings.names[0]
+    elif ipaddress.ip_address(host).is_unspecified:
+        host = socket.gethostname()
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

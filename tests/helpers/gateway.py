@@ -31,7 +31,7 @@ from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import POST, QUERY, ROW, Anything, ProbeService
 from tests.helpers.scripted_model import ScriptedModel
 
-SETTINGS = "[server]\nport = 0\n\n[gateway]\nport = 0\n\n[llm]\nbuiltin = false\n\n"
+SETTINGS = "[server]\nport = 0\n\n[llm]\nbuiltin = false\n\n"
 SLOW = "llm.complete@1.0"
 
 
@@ -179,7 +179,8 @@ async def open_house(folder: Path, settings: str = "") -> AsyncIterator[House]:
     """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML."""
     with ScriptedModel() as model:
         mesh = await start_mesh(folder, stores=False)
-        mesh.home.config_file.write_text(f"{SETTINGS}{settings}\n{model.config}")
+        port = "" if "[gateway]" in settings else "[gateway]\nport = 0\n\n"
+        mesh.home.config_file.write_text(f"{SETTINGS}{port}{settings}\n{model.config}")
         workshop = Workshop()
         try:
             async with contextlib.AsyncExitStack() as stack:

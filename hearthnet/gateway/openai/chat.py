@@ -92,7 +92,6 @@ class Chat:
             raise HearthNetError(
                 "unauthorized", "this client signs its calls; take a key of `hearthnet clients add` here"
             )
-        self._gateway.limits.request(client.id)
         return client
 
     async def _whole(self, client: Client, asked: Asked, form: Form) -> dict[str, object]:

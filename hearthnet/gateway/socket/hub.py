@@ -108,7 +108,6 @@ class Hub:
         client = await clients.from_request(connection) if shown else None
         if client is None or isinstance(frame, Call):
             client = clients.from_envelope(frame.envelope(), client)
-        self._gateway.limits.request(client.id)
         return client
 
     # --- calls

@@ -1,0 +1,163 @@
+"""TCP connections as the gateway takes them: so many, and none that dawdles.
+
+Who sends the head or the body of a request too slowly, or reads its answer too slowly, is cut: each such
+connection would hold memory and a place for as long as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import logging
+import resource
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_log = logging.getLogger(__name__)
+_MOST_HEAD_BYTES: Final = 65_536
+_SPARE_FILES: Final = 128
+_WANTED_FILES: Final = 8_192
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\n"
+    b"connection: close\r\n\r\n"
+    b'{"error":"capacity_exceeded","message":"too many connections are open","retry_after_ms":5000}'
+)
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a connection may take, in seconds: for the head of a request, for its body, and to read the
+    next part of an answer; and how many there may be, in all and of one address that is not this computer's.
+    """
+
+    head: float = 10.0
+    body: float = 30.0
+    reading: float = 30.0
+    most: int = 4_000
+    most_of_address: int = 100
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP on one connection; for `uvicorn.Config(http=...)`."""
+
+    def __init__(self, patience: Patience, **given: Any) -> None:
+        super().__init__(**given)
+        self._patience = patience
+        self._clock: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._turned_away = False
+        self._head_bytes = 0
+        self._in_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Lets the connection in, or turns it away with 503."""
+        super().connection_made(transport)
+        if self._is_one_too_many():
+            self._turned_away = True
+            transport.write(_FULL)
+            transport.close()
+        else:
+            self._expect(self._patience.head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stops all clocks."""
+        self._settled()
+        self._has_read()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """A piece of a request; the clock runs from its first byte to the end of its head, then anew."""
+        if self._turned_away:
+            return
+        if self._clock is None and self._is_between_requests():
+            self._expect(self._patience.head)
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > _MOST_HEAD_BYTES and self._is_between_requests() and self.parser is not None:
+            self.send_400_response("the head of the request is too large")
+
+    def on_headers_complete(self) -> None:
+        """The head is there."""
+        self._head_bytes, self._in_body = 0, True
+        self._expect(self._patience.body)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The body is there."""
+        self._head_bytes, self._in_body = 0, False
+        self._settled()
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on the WebSocket has clocks of its own."""
+        self._settled()
+        super().handle_websocket_upgrade()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than is written."""
+        super().pause_writing()
+        if self._reading is None:
+            self._reading = self.loop.call_later(self._patience.reading, self._cut, "reads its answer")
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._has_read()
+        super().resume_writing()
+
+    def _is_between_requests(self) -> bool:
+        return not self._in_body and getattr(self.cycle, "response_complete", True)
+
+    def _is_one_too_many(self) -> bool:
+        patience, connections = self._patience, self.connections
+        if len(connections) > patience.most:
+            return True
+        address = self.client[0] if self.client else ""
+        if len(connections) <= patience.most_of_address or _is_own(address):
+            return False
+        same = [one for one in connections if (getattr(one, "client", None) or ("",))[0] == address]
+        return len(same) > patience.most_of_address
+
+    def _expect(self, seconds: float) -> None:
+        self._settled()
+        self._clock = self.loop.call_later(seconds, self._cut, "sends its request")
+
+    def _settled(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _has_read(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _cut(self, what: str) -> None:
+        self._clock = self._reading = None
+        _log.info("a client at %s %s too slowly and is cut", self.client[0] if self.client else "?", what)
+        self.transport.abort()
+
+
+def protocol(patience: Patience) -> Callable[..., GuardedProtocol]:
+    """What `uvicorn.Config(http=...)` makes connections with."""
+    limits = msgspec.structs.replace(patience, most=min(patience.most, max(8, _files() - _SPARE_FILES)))
+    return functools.partial(GuardedProtocol, limits)
+
+
+def _files() -> int:
+    """How many files this process may have open, after asking for as many as it wants."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _WANTED_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _is_own(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
