@@ -14,26 +14,32 @@ _FORM = '{"params": {...}, "input": {...}}'
 
 
 def read_body(source: str) -> Any:
+    """The body of a call in `source`, as `read_json`."""
+    return read_json(source, "--body", _FORM)
+
+
+def read_json(source: str, option: str, form: str) -> Any:
     """The JSON value in `source`: the text itself, `@` and a file's name, or `-` for stdin.
 
-    `bad_request` with line and column for malformed JSON; `not_found` for a file that is not there.
+    `bad_request` with line and column for malformed JSON, which says that `option` must be `form`;
+    `not_found` for a file that is not there.
     """
-    text, where = _text(source)
+    text, where = _text(source, option)
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise _malformed(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}") from error
+        raise _malformed(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}", form) from error
     except ValueError as error:
-        raise _malformed(f"{where}: {error}") from error
+        raise _malformed(f"{where}: {error}", form) from error
     except RecursionError as error:
-        raise _malformed(f"{where}: nested too deeply") from error
+        raise _malformed(f"{where}: nested too deeply", form) from error
 
 
-def _text(source: str) -> tuple[str, str]:
+def _text(source: str, option: str) -> tuple[str, str]:
     if source != "-" and not source.startswith("@"):
-        return source, "--body"
+        return source, option
     if source == "@":
-        raise HearthNetError("bad_request", "--body @ names no file; write --body @FILE, or - for stdin")
+        raise HearthNetError("bad_request", f"{option} names no file; write its name, or - for stdin")
     where = "stdin" if source == "-" else one_line(source[1:])
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source[1:]).read_bytes()
@@ -41,7 +47,9 @@ def _text(source: str) -> tuple[str, str]:
     except FileNotFoundError as error:
         raise HearthNetError("not_found", f"there is no file {where}") from error
     except UnicodeDecodeError as error:
-        raise _malformed(f"{where}: byte {error.start + 1} is not UTF-8") from error
+        raise HearthNetError(
+            "bad_request", f"malformed JSON in {where}: byte {error.start + 1} is not UTF-8"
+        ) from error
     except OSError as error:
         raise HearthNetError("bad_request", f"cannot read {where}: {error.strerror}") from error
 
@@ -59,5 +67,5 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _malformed(message: str) -> HearthNetError:
-    return HearthNetError("bad_request", f"malformed JSON in {message}; it must be {_FORM}")
+def _malformed(message: str, form: str) -> HearthNetError:
+    return HearthNetError("bad_request", f"malformed JSON in {message}; it must be {form}")

@@ -59,7 +59,7 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
         executor = tools.executor(
-            bus, list(plan.tools), store=runs, via="hearthnet ask", grants=grants, results=results
+            bus, list(plan.tools), store=runs, via="ask", grants=grants, results=results
         )
 
         async def opened(hear: Listener) -> ToolRun:
@@ -87,9 +87,7 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
         tools = tool_settings(load_config(home).llm)
         if plan.tools:
             tools.check()
-        executor = tools.executor(
-            bus, [], store=runs, via="hearthnet runs resume", grants=grants, results=results
-        )
+        executor = tools.executor(bus, [], store=runs, via="runs", grants=grants, results=results)
 
         async def opened(hear: Listener) -> ToolRun:
             return await executor.open_saved(run, stream_to=hear, decide=person.decide)

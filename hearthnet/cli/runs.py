@@ -59,11 +59,26 @@ def show(run: str, home: Home, json: bool) -> None:
 @command.command()
 @click.argument("run")
 @click.argument("call", required=False)
+@click.option("--edit", metavar="FILE", help="Send these arguments instead: one JSON object; - for stdin.")
+@click.option("--arguments", metavar="JSON", help="The same, written here.")
 @click.option("--yes", is_flag=True, help=_YES)
 @home_option
 @json_option
-def approve(run: str, call: str | None, yes: bool, home: Home, json: bool) -> int:
+@click.pass_context
+def approve(
+    context: click.Context,
+    run: str,
+    call: str | None,
+    edit: str | None,
+    arguments: str | None,
+    yes: bool,
+    home: Home,
+    json: bool,
+) -> int:
     """Allow one CALL of RUN, exactly as it is shown; CALL may be left out where only one waits.
+
+    With --edit or --arguments other arguments are sent than the model wanted: all of them, in the form in
+    which `hearthnet runs show RUN --json` has `arguments`. They are checked, and shown first like its own.
 
     Nothing is sent by this where no process drives the run; then go on with: hearthnet runs resume RUN
     """
@@ -71,7 +86,11 @@ def approve(run: str, call: str | None, yes: bool, home: Home, json: bool) -> in
 
     from hearthnet.cli.runs_desk import say_yes
 
-    return asyncio.run(say_yes(home, run, call, given=yes, json=json))
+    if edit is not None and arguments is not None:
+        raise click.UsageError("give --edit or --arguments, not both", context)
+    source = arguments if edit is None else (edit if edit == "-" else f"@{edit}")
+    option = "--arguments" if edit is None else "--edit"
+    return asyncio.run(say_yes(home, run, call, source, option, given=yes, json=json))
 
 
 @command.command()

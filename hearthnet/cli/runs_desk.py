@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hearthnet import ids
 from hearthnet.cli import terminal, yes
+from hearthnet.cli.body import read_json
 from hearthnet.cli.kept import desk_of
 from hearthnet.cli.moments import moment
 from hearthnet.cli.text import as_json, counted, one_line, shorten
@@ -17,12 +18,14 @@ from hearthnet.tools.decision import Taken
 from hearthnet.tools.desk import RunDesk, RunPage, status_of
 from hearthnet.tools.run_record import EffectRecord, RunRecord
 from hearthnet.tools.state import Phase
-from hearthnet.tools.types import Approve, Decision, Deny, Pending
+from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
 
 _HEADINGS: Final = ("run", "since", "for", "state", "question")
 _QUESTION: Final = 60
 _ALTERED: Final = "what is stored was changed; nothing of it is used"
-_VIA: Final = "hearthnet runs"
+_VIA: Final = "runs"
+_UNTRUSTED: Final = "the model has read what others wrote, which may have led it"
+_ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
 
 
 async def list_all(home: Home, *, json: bool) -> None:
@@ -60,24 +63,40 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
     terminal.line(f"{_question(page.record)}")
     when = moment(page.record.started_at, now)
     terminal.line(f"{_state(page.record, asked)}; asked {when}{_for(page.record)}")
+    if page.record.state.untrusted:
+        terminal.line(_UNTRUSTED)
     for effect in page.record.effects:
         _show(effect, page, now)
 
 
-async def say_yes(home: Home, run: str, call: str | None, *, given: bool, json: bool) -> int:
-    """Shows one call as it would be sent, and allows it where the person says so; the exit code."""
+async def say_yes(
+    home: Home, run: str, call: str | None, edit: str | None, option: str, *, given: bool, json: bool
+) -> int:
+    """Shows one call as it would be sent, and allows it where the person says so; the exit code.
+
+    `edit` is the source (`body.read_json`) of other arguments, which `option` gave.
+    """
+    arguments = None if edit is None else read_json(edit, option, _ARGUMENTS)
+    if arguments is not None and not isinstance(arguments, dict):
+        raise HearthNetError("bad_request", f"{option} must be {_ARGUMENTS}")
     async with desk_of(home) as desk:
-        asked = await _asked(desk, run, call)
+        record = (await desk.load(run)).record
+        asked = await _asked(desk, record, call)
+        decision = Approve() if arguments is None else Edit(arguments)
         if not json:
-            _show_asked(asked)
+            shown = asked
+            if arguments is not None:
+                shown = await desk.preview(run, asked.tool_call_id, arguments)
+            _show_asked(shown, untrusted=record.state.untrusted)
         yes.demand("Allow exactly this?", given=given, option="--yes")
-        return await _decide(desk, asked, Approve(), "approve", json=json)
+        return await _decide(desk, asked, decision, json=json)
 
 
 async def say_no(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
     """Refuses one call; the exit code."""
     async with desk_of(home) as desk:
-        return await _decide(desk, await _asked(desk, run, call), Deny(reason), "deny", json=json)
+        record = (await desk.load(run)).record
+        return await _decide(desk, await _asked(desk, record, call), Deny(reason), json=json)
 
 
 async def cancel_one(home: Home, run: str, *, json: bool) -> None:
@@ -90,9 +109,8 @@ async def cancel_one(home: Home, run: str, *, json: bool) -> None:
         terminal.line(f"the run {run} is cancelled; nothing that waited was sent")
 
 
-async def _asked(desk: RunDesk, run: str, call: str | None) -> Pending:
+async def _asked(desk: RunDesk, record: RunRecord, call: str | None) -> Pending:
     """The call that is meant: the one that is named, or the only one that waits."""
-    record = (await desk.load(run)).record
     if call is not None:
         effect = record.effect(call)
         if effect is not None:
@@ -101,7 +119,7 @@ async def _asked(desk: RunDesk, run: str, call: str | None) -> Pending:
         raise HearthNetError("not_found", f"the run has no call {call[:40]!r}; {_named(known)}", alt=known)
     waiting = [one.tool_call_id for one in await desk.waiting(record)]
     if not waiting:
-        raise HearthNetError("not_found", f"no call of the run {run} waits for a decision")
+        raise HearthNetError("not_found", f"no call of the run {record.run} waits for a decision")
     if len(waiting) > 1:
         raise HearthNetError("bad_request", f"several calls wait, name one; {_named(waiting)}", alt=waiting)
     return next(one for one in record.pending if one.tool_call_id == waiting[0])
@@ -111,11 +129,9 @@ def _named(calls: list[str]) -> str:
     return f"there are: {', '.join(calls) or 'none'}"
 
 
-async def _decide(desk: RunDesk, asked: Pending, decision: Decision, command: str, *, json: bool) -> int:
-    taken = await desk.decide(
-        asked.run, asked.tool_call_id, decision, via=f"{_VIA} {command}", shown=asked.arguments_digest
-    )
-    wanted = "denied" if isinstance(decision, Deny) else "approved"
+async def _decide(desk: RunDesk, asked: Pending, decision: Decision, *, json: bool) -> int:
+    taken = await desk.decide(asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest)
+    wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
     if json:
         terminal.json_page({"repeated": taken.repeated, **run_view.said(taken.said)})
     else:
@@ -178,8 +194,8 @@ def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
         terminal.line(f"  {what} {moment(entry.time, now)}, entry {entry.sequence} of the audit log")
 
 
-def _show_asked(asked: Pending) -> None:
-    """Exactly what would be sent, hidden characters as codes."""
+def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
+    """Exactly what would be sent, hidden characters as codes; whether the run has read what others wrote."""
     now = now_ms()
     terminal.line()
     terminal.line(
@@ -192,6 +208,8 @@ def _show_asked(asked: Pending) -> None:
     for name, value in members:
         terminal.line(f"  {one_line(name)}  {as_json(value)}")
     terminal.line(f"  digest {asked.arguments_digest[:23]}")
+    if untrusted or asked.untrusted:
+        terminal.line(f"  {_UNTRUSTED}")
 
 
 # --- as JSON

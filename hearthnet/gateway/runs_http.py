@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.clients import Client
 
-_VIA: Final = "gateway http"
+_VIA: Final = "http"
 
 
 class _Said(Saying, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,6 +26,7 @@ def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
         "started_at": record.started_at,
         "saved_at": record.saved_at,
         "expires_at": record.expires_at,
+        "untrusted": record.state.untrusted,
         "pending": msgspec.to_builtins(asked),
     }
 

@@ -91,7 +91,7 @@ def test_what_waits_is_listed_shown_approved_and_resumed(runs: Runs) -> None:
 def test_who_approved_is_one_question_with_its_proof_in_the_audit_log(runs: Runs) -> None:
     run = runs.suspended("Sieve, fine")
     said = runs.json("runs", "approve", run, "--yes")
-    assert (said["word"], said["repeated"], said["via"]) == ("approved", False, "hearthnet runs approve")
+    assert (said["word"], said["repeated"], said["via"]) == ("approved", False, "runs")
     assert runs("runs", "resume", run, "--frames") == 0
     page = runs.json("runs", "show", run)
     (call,) = page["calls"]
@@ -158,3 +158,56 @@ def test_what_is_not_there_is_said(runs: Runs, here: Here, tmp_path: Path) -> No
     assert here("runs", "list", "--home", tmp_path) == 3
     assert here("runs") == 0
     assert "hearthnet runs approve RUN" in here.out
+
+
+@pytest.mark.req("RUN-12", "TOOL-6")
+def test_other_arguments_are_checked_shown_and_sent(runs: Runs, tmp_path: Path) -> None:
+    run = runs.suspended("Spade, blunt")
+    (asked,) = runs.json("runs", "show", run)["pending"]
+    other = {**asked["arguments"], "title": "Spade, sharp"}
+    for given, said in (
+        ("{", "malformed JSON in --arguments: line 1, column 2"),
+        ("[]", "--arguments must be one object with all arguments"),
+        ('{"title": "x"}', "invalid_arguments: /: "),
+    ):
+        assert runs("runs", "approve", run, "--arguments", given, "--yes") == 2
+        assert said in runs.err
+    assert runs("runs", "approve", run, "--edit", str(tmp_path / "none"), "--yes") == 5
+    assert runs("runs", "approve", run, "--edit", "x", "--arguments", "{}") == 2
+    assert "give --edit or --arguments, not both" in runs.err
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps(other))
+    assert runs("runs", "approve", run, "--edit", str(file)) == 7
+    assert '"Spade, sharp"' in runs.out
+    assert asked["arguments_digest"][:23] not in runs.out
+    said = runs.json("runs", "approve", run, "--edit", str(file), "--yes")
+    assert (said["word"], said["via"], said["arguments"]) == ("edited", "runs", other)
+    assert runs("runs", "approve", run, asked["tool_call_id"], "--yes") == 4
+    assert runs("runs", "resume", run) == 0
+    found = runs.titles()
+    assert (found.count("Spade, sharp"), found.count("Spade, blunt")) == (1, 0)
+
+
+@pytest.mark.req("RUN-12", "TOOL-49")
+def test_that_the_model_has_read_what_others_wrote_is_said_where_somebody_decides(runs: Runs) -> None:
+    question = "Look, then lend the bucket."
+    runs.model.turns[question] = [
+        Say(calls=(("list_marketplace", {}),)),
+        Say(calls=(offer("Bucket, red"),)),
+        Say("That is settled."),
+    ]
+    assert runs("ask", question, "--tool", "list_marketplace", "--tool", "market_post") == 7
+    words = runs.err.split()
+    run = words[words.index("approve") + 1]
+    told = "the model has read what others wrote, which may have led it"
+    assert runs("runs", "show", run) == 0
+    assert told in runs.out
+    assert runs("runs", "approve", run) == 7
+    assert told in runs.out
+    assert runs.json("runs", "show", run)["untrusted"] is True
+    assert runs("runs", "cancel", run) == 0
+    trusting = runs.suspended("Bucket, blue")
+    assert runs("runs", "show", trusting) == 0
+    assert told not in runs.out
+    assert runs.json("runs", "show", trusting)["untrusted"] is False
+    assert runs("runs", "cancel", trusting) == 0

@@ -63,7 +63,7 @@ async def test_a_run_is_listed_shown_edited_and_approved_over_http(shared: House
     assert post.body["input"]["title"] == "Ladder"
     assert post.principal == shared.client(guest).principal
     (done,) = page["calls"]
-    assert (done["status"], done["decided"]["via"]) == ("completed", "gateway http")
+    assert (done["status"], done["decided"]["via"]) == ("completed", "http")
     assert done["decided"]["approval"] == said["approval"]["id"]
     assert page["messages"][-1]["content"].strip() == "It is posted."
 

@@ -284,7 +284,7 @@ async def test_cancel_from_elsewhere_ends_a_run_that_is_driven() -> None:
 async def test_who_approved_is_one_question() -> None:
     home = node()
     run = await suspended(home)
-    await home.desk().decide(run, "p", Approve(), via="hearthnet runs approve")
+    await home.desk().decide(run, "p", Approve(), via="runs")
     await home.desk().decide(run, "p", Deny(), via="somebody later")
     await home.executor().resume(run)
     page = await home.desk().page(run)
@@ -293,7 +293,7 @@ async def test_who_approved_is_one_question() -> None:
     assert (said.word, said.by, said.via) == (
         "approved",
         home.peer.identity.node_id,
-        "hearthnet runs approve",
+        "runs",
     )
     assert said.shown == said.digest == effect.asked.arguments_digest
     assert 0 < effect.proposed_at <= said.time <= effect.claimed_at <= effect.ended_at
