@@ -42,6 +42,9 @@ _HEADERS: Final = {
     ),
     "cache-control": "no-store",
 }
+_ONCE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-type", b"content-encoding", b"content-length"}
+)
 _POLICY_VIOLATION: Final = 1008
 
 
@@ -74,6 +77,7 @@ class Guard:
             await _refuse(scope, receive, sending, errors.known(error))
 
     def _check(self, connection: HTTPConnection) -> None:
+        _check_once(connection.scope)
         host = connection.headers.get("host", "")
         if not self._is_ours(host):
             raise HearthNetError(
@@ -109,6 +113,14 @@ class Guard:
             return
         with self._gateway.bus.peer.traces.run(f"gateway {scope['path'][:100]}", ""):
             yield
+
+
+def _check_once(scope: Scope) -> None:
+    """Of what decides who asks and how, there is one: of two, somebody in between may have read the other."""
+    names = [name for name, _ in scope["headers"] if name in _ONCE]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1).decode("ascii")
+        raise HearthNetError("bad_request", f"the header {twice} stands twice in this request")
 
 
 class _Limited:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hearthnet import ids
@@ -41,7 +41,7 @@ def in_openais_form(handler: Handler) -> Handler:
     async def handled(request: Request) -> Response:
         try:
             return await handler(request)
-        except ClientGoneError:
+        except (ClientGoneError, ClientDisconnect):
             return Response(status_code=CLIENT_GONE)
         except Exception as error:
             return _refusal(errors.known(error))
