@@ -16,8 +16,9 @@ from hearthnet.gateway.openai.source import continued
 
 CHAT = contracts().get("llm.chat@2.0")
 _KNOWN = (
-    "role content type text image_url url detail input_audio data format file file_data tool_calls id function",
-    "name arguments custom input tool_call_id refusal tools run events mode allowed_tools json_schema schema",
+    "role content type text image_url url detail input_audio data format file file_data tool_calls id",
+    "function name arguments custom input tool_call_id refusal tools run events mode allowed_tools",
+    "json_schema schema",
 )
 _NAMES = st.sampled_from([name for line in _KNOWN for name in line.split()])
 _WORDS = st.sampled_from(
