@@ -25,6 +25,8 @@ class Service:
         self._changed: Callable[[], None] | None = None
         self.note: str | None = None
         """One line that a person should read beside the service's state, None where all is well."""
+        self.address = ""
+        """A URL for people, of a service that listens beside the bus."""
 
     async def start(self, node: NodeContext) -> None:
         """Opens what the service needs. Called once, before anything is offered."""

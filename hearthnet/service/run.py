@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -68,7 +69,7 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
     changed = asyncio.Event()
     service.on_offers_changed(changed.set)
     await host.open()
-    status.ready(host.offers, service.note)
+    status.ready(host.offers, service.note, service.address)
     stopping, lost = asyncio.create_task(stop.wait()), asyncio.create_task(host.peer.link.closed())
     try:
         while not (stopping.done() or lost.done()):
@@ -92,16 +93,19 @@ async def _refresh(service: Service, host: Host, status: Status) -> None:
         await host.refresh()
     except HearthNetError as error:
         _log.error("the offers stay as they were: %s", error)
-    status.ready(host.offers, service.note)
+    status.ready(host.offers, service.note, service.address)
 
 
-async def _main(name: str, home: Home, status: Status) -> int:
+async def until_signal(make: Callable[[], Service], home: Home, status: Status) -> int:
+    """Runs the service that `make` gives until SIGTERM; the exit status says how it ended, `status` and the
+    log why.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        await serve(load(name), home, status, stop)
+        await serve(make(), home, status, stop)
     except HearthNetError as error:
         _log.error("%s: %s", error.code, error)
         status.failed(error.message)
@@ -113,6 +117,13 @@ async def _main(name: str, home: Home, status: Status) -> int:
     return 0
 
 
+def log_to_stderr() -> None:
+    """Where the processes of a node log: their supervisor keeps it."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs one service until SIGTERM; the exit status says how it ended."""
     parser = argparse.ArgumentParser(
@@ -121,11 +132,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name")
     parser.add_argument("--home", type=Path, default=None)
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr()
     hold_lifeline()
-    return asyncio.run(_main(options.name, Home.resolve(options.home), Status.inherited()))
+    home = Home.resolve(options.home)
+    return asyncio.run(until_signal(lambda: load(options.name), home, Status.inherited()))
 
 
 if __name__ == "__main__":

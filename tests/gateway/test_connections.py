@@ -115,6 +115,27 @@ async def test_who_reads_too_slowly_is_cut(shared: House, monkeypatch: pytest.Mo
         await asyncio.wait_for(ended.wait(), DEADLINE)
 
 
+@pytest.mark.req("GATE-5")
+async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_request: Request) -> Response:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return Response()
+
+    only = Starlette(routes=[Route("/", waits)])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), only)[1])
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
+    async with asyncio.timeout(DEADLINE), opened(shared) as gateway, connected(gateway) as (_, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await begun.wait()
+    assert ended.is_set()
+
+
 @pytest.mark.req("GATE-12")
 async def test_one_connection_too_many_is_told_so(shared: House) -> None:
     async with opened(shared, most=3) as gateway, contextlib.AsyncExitStack() as stack:

@@ -113,6 +113,16 @@ def test_a_gateway_that_is_killed_comes_back(shell: Shell) -> None:
     assert address(shell) in shell.run("status").stdout
 
 
+@pytest.mark.e2e
+@pytest.mark.req("GATE-15")
+def test_the_trace_of_a_request_is_shown(shell: Shell) -> None:
+    assert opened(f"{address(shell)}/#code=wrong").status_code == 401
+    steps = shell.json("trace", "--json")
+    (step,) = [step for step in steps if step["capability"] == "gateway /v1/session"][-1:]
+    assert (step["service"], step["side"]) == ("gateway", "run")
+    assert "gateway /v1/session" in shell.run("trace", step["trace"]).stdout
+
+
 @pytest.mark.req("GATE-6")
 def test_without_a_node_clients_can_be_made_and_links_cannot(shell: Shell) -> None:
     stopped = Shell(shell.home.with_name("stopped"))

@@ -1,0 +1,32 @@
+"""The gateway as its node sees it: a service that offers nothing, and calls for others."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import ClassVar
+
+from hearthnet import __version__
+from hearthnet.gateway.app import Gateway
+from hearthnet.gateway.server import serving
+from hearthnet.node_state import GATEWAY
+from hearthnet.service import NodeContext, Service
+
+
+class GatewayService(Service):
+    """Open from `start` to `stop`; its `address` is where it listens."""
+
+    name: ClassVar[str] = GATEWAY
+    version: ClassVar[str] = __version__
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open = contextlib.AsyncExitStack()
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens the gateway; raises what `serving` raises."""
+        gateway = Gateway.on(node.bus, node.home, node.config)
+        self.address = (await self._open.enter_async_context(serving(gateway))).url
+
+    async def stop(self) -> None:
+        """Ends it in order."""
+        await self._open.aclose()
