@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,8 @@ from hearthnet.errors import HearthNetError
 
 _JSON: Final = msgspec.json.Decoder(dict[str, Any])
 _DEEPEST: Final = 100
+_LARGE: Final = 262_144
+"""What is larger would hold up everybody else while it is read."""
 
 
 async def read_object(request: Request) -> dict[str, Any]:
@@ -27,6 +30,10 @@ async def read_object(request: Request) -> dict[str, Any]:
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise HearthNetError("bad_request", "send the body as it is, without Content-Encoding")
     data = await request.body()
+    return _read(data) if len(data) <= _LARGE else await asyncio.to_thread(_read, data)
+
+
+def _read(data: bytes) -> dict[str, Any]:
     value = read_json(data, _JSON)
     check_depth(value)
     refuse_repeated_keys(data)

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway import errors
-from hearthnet.gateway.limits import MOST_BODY_BYTES
+from hearthnet.gateway.limits import MOST_BODY_BYTES, MOST_WITH_IMAGES, WITH_IMAGES
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
@@ -129,19 +129,24 @@ class _Limited:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._bytes = 0
+        self._most = MOST_BODY_BYTES
 
     def check(self, scope: Scope) -> None:
-        """Refuses a body that says itself that it is too large."""
+        """Refuses a body that says itself that it is too large; one that says its length may hold images."""
         said = Headers(scope=scope).get("content-length", "0")
-        if scope["type"] == "http" and said.isdigit() and int(said) > MOST_BODY_BYTES:
-            raise _too_large()
+        if scope["type"] != "http" or not said.isdigit() or int(said) <= MOST_BODY_BYTES:
+            return
+        if scope["path"] == WITH_IMAGES:
+            self._most = MOST_WITH_IMAGES
+        if int(said) > self._most:
+            raise _too_large(self._most)
 
     async def __call__(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
             self._bytes += len(message.get("body", b""))
-            if self._bytes > MOST_BODY_BYTES:
-                raise _too_large()
+            if self._bytes > self._most:
+                raise _too_large(self._most)
         return message
 
 
@@ -162,8 +167,8 @@ class _Answer:
         self.ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
 
-def _too_large() -> HearthNetError:
-    return HearthNetError("payload_too_large", f"a request has {MOST_BODY_BYTES} bytes at most")
+def _too_large(most: int) -> HearthNetError:
+    return HearthNetError("payload_too_large", f"a request has {most} bytes at most")
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetError) -> None:

@@ -24,6 +24,9 @@ MOST_SOCKETS: Final = 32
 MOST_ANSWERS: Final = 128
 """Answers over HTTP that one client waits for or reads at once, beside those streams."""
 MOST_BODY_BYTES: Final = 1_048_576
+MOST_WITH_IMAGES: Final = 25_165_824
+"""Of a completion's body that says its length, and whose images are put elsewhere before it goes on."""
+WITH_IMAGES: Final = "/v1/chat/completions"
 
 
 class Limits:

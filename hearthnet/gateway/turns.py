@@ -26,10 +26,17 @@ _MOST_WAITING: Final = 32
 
 
 async def stream_frames(
-    bus: Bus, capability: str, body: dict[str, Any], *, token: str, timeout_seconds: float | None = None
+    bus: Bus,
+    capability: str,
+    body: dict[str, Any],
+    *,
+    token: str,
+    timeout_seconds: float | None = None,
+    node: str = "",
 ) -> Frames:
-    """The frames of a capability that streams; raises its error."""
-    async with bus.stream(capability, body, token=token, timeout_seconds=timeout_seconds) as stream:
+    """The frames of a capability that streams, of `node` where one is named; raises its error."""
+    asked = bus.stream(capability, body, token=token, timeout_seconds=timeout_seconds, node=node)
+    async with asked as stream:
         async for frame in stream:
             yield {"event": frame.event, "data": frame.data, "seq": frame.seq}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from hearthnet.gateway import errors
 from hearthnet.gateway.body import read_object
 from hearthnet.gateway.openai.answer import Answer, Form
 from hearthnet.gateway.openai.errors import error_body
+from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.models import find, listed
 from hearthnet.gateway.openai.request import Asked, read_request
 from hearthnet.gateway.openai.source import CHAT, Source
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS: Final = 5.0
 CLIENT_GONE: Final = 499
+LARGE_AT_ONCE: Final = 4
 _DONE: Final = b"data: [DONE]\n\n"
 _FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
 """What asking again does not mend, though its status may say so to those who do not read the rest."""
@@ -65,6 +68,7 @@ class Chat:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._source = Source(gateway)
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def models(self, request: Request) -> Response:
         """`GET /v1/models`, and one of them by its name."""
@@ -78,12 +82,19 @@ class Chat:
     async def completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         client = await self._client(request)
-        asked = read_request(await read_object(request))
+        asked = await self._asked(request)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
         if asked.stream:
             pieces = self._pieces(client, asked, form)
             return EventStream(await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS)))
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
+
+    async def _asked(self, request: Request) -> Asked:
+        """The request; a few large ones at a time, whose images are put into the node's store."""
+        if not is_large(request):
+            return read_request(await read_object(request))
+        async with self._large:
+            return await with_images_stored(read_request(await read_object(request)), self._gateway.home)
 
     async def _client(self, request: Request) -> Client:
         """Who asks. A client with a key of its own signs its calls, for which there is no place here."""

@@ -96,6 +96,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     events: bool
     last_said: str
+    stored: bool = False
+    """Whether images of it are in this node's store, where only its own models see them."""
 
     @property
     def with_mesh(self) -> bool:

@@ -88,7 +88,8 @@ class Source:
 
     def _plain(self, client: Client, asked: Asked) -> Frames:
         body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
-        return stream_frames(self._gateway.bus, CHAT, body, token=self._gateway.clients.token(client))
+        bus, token = self._gateway.bus, self._gateway.clients.token(client)
+        return stream_frames(bus, CHAT, body, token=token, node=bus.peer.node_id if asked.stored else "")
 
     async def _going_on(self, client: Client, asked: Asked, goes_on: Continued) -> Frames:
         """The run, or the conversation anew where there is no such run any more."""

@@ -1,0 +1,66 @@
+"""Images that are too large for a frame of the bus: put into the node's store, and named by their hash.
+
+They stay there for a day, as runs do, for the node's own processes: models of this node can look at them, and
+others are not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+
+from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.store import Store
+from hearthnet.gateway.limits import MOST_BODY_BYTES
+from hearthnet.gateway.openai.parts import refused
+from hearthnet.gateway.openai.request import Asked
+from hearthnet.home import Home
+from hearthnet.times import now_ms
+
+KEPT_MS: Final = 24 * 3600 * 1000
+_SMALL: Final = 65_536
+"""Characters of an image that stays where it is."""
+
+
+def is_large(request: Request) -> bool:
+    """Whether the body says that it is larger than others may be."""
+    said = request.headers.get("content-length", "0")
+    return said.isdigit() and int(said) > MOST_BODY_BYTES
+
+
+async def with_images_stored(asked: Asked, home: Home) -> Asked:
+    """`asked` with `image_cid` in place of the data of each larger image.
+
+    Raises `bad_request` for data that is no base64, and what the store raises.
+    """
+    found = [
+        (part, f"/messages/{place}/content/{number}")
+        for place, message in enumerate(asked.body["input"]["messages"])
+        for number, part in enumerate(_parts(message))
+        if part["type"] == "image" and len(part.get("data", "")) > _SMALL
+    ]
+    if not found:
+        return asked
+    hold = Hold(name="image of a question", until=now_ms() + KEPT_MS)
+    async with await Store.connect(home, "gateway images") as store:
+        for part, path in found:
+            data = await asyncio.to_thread(_decoded, part.pop("data"), path)
+            part["image_cid"] = await store.blobs.put_bytes(data, hold)
+    return msgspec.structs.replace(asked, stored=True)
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _decoded(text: str, path: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise refused("the image's data is no base64", path) from error
