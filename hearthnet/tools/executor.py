@@ -37,7 +37,7 @@ from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.selection import question_of, select
 from hearthnet.tools.state import Limits, RunState, new_run
-from hearthnet.tools.talk import take_thread_length
+from hearthnet.tools.talk import take_thread_length, warm
 from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, native
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
@@ -219,6 +219,19 @@ class ToolExecutor:
             run, decisions, answers, stream_to=stream_to, decide=decide, run_tool=run_tool
         )
         return _answer(await opened.drive())
+
+    async def prewarm(self, chat_request_body: dict[str, Any]) -> None:
+        """Has the model ready for a conversation that begins with these messages and these tools, or with the
+        tools alone: it reads them and says nothing. Raises what the model raises.
+        """
+        given = dict(chat_request_body.get("input") or {})
+        messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
+        choice = self._choice(given.pop("tool_choice", "auto"))
+        if len(self._toolbox):
+            given |= {"tools": self._shown(messages, choice), "tool_choice": choice}
+        kept = take_thread_length(given, messages)
+        params = dict(chat_request_body.get("params") or {})
+        await warm(self._bus, {"params": params, "input": given}, messages[kept:], kept, self._dispatcher)
 
     def open_run(
         self,

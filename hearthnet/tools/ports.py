@@ -107,6 +107,7 @@ class BusPort(Protocol):
         timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
+        session: str = "",
     ) -> StreamPort: ...
 
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from hearthnet import ids
+from hearthnet.bus.sticky import LONGEST_NAME
+from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.events import AskModel, ModelDone, ModelEvent, ModelFailed, model_event
 from hearthnet.tools.ports import BusPort, Clock
@@ -35,6 +37,33 @@ def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) ->
             details={"path": "/input/thread_length"},
         )
     return kept
+
+
+def session_of(request: dict[str, Any]) -> str:
+    """What keeps the turns of a thread with the process that holds it; empty without a thread."""
+    thread = str(request["input"].get("thread_id", ""))
+    return thread if len(thread) <= LONGEST_NAME else content_hash(thread.encode())[-LONGEST_NAME:]
+
+
+class Lender(Protocol):
+    """Gives the token under which the model is asked."""
+
+    def model_token(self) -> str: ...
+
+
+async def warm(
+    bus: BusPort, request: dict[str, Any], messages: list[dict[str, Any]], kept: int, lender: Lender
+) -> None:
+    """Has the model read `messages`, of which the provider keeps `kept` more before them, and say nothing."""
+    given = {**request["input"], "messages": messages, "max_tokens": 0, "stream": True}
+    if "thread_id" in given:
+        given["thread_length"] = kept
+    body = {**request, "input": given}
+    stream = bus.stream(CHAT, body, token=lender.model_token(), session=session_of(request))
+    async with stream as frames:
+        async for frame in frames:
+            if frame.event == "error":
+                raise HearthNetError.from_body(frame.data)
 
 
 class Talk:
@@ -79,7 +108,7 @@ class Talk:
     async def _frames(self, asked: AskModel, kept: int) -> AsyncGenerator[ModelEvent]:
         token = "" if self._token is None else self._token()
         async with self._bus.stream(
-            CHAT, self._body(asked, kept), token=token, run=self._state.run
+            CHAT, self._body(asked, kept), token=token, run=self._state.run, session=session_of(self._request)
         ) as stream:
             async for frame in stream:
                 event = model_event(frame.event, frame.data, self._clock.now_ms())

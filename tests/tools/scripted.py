@@ -98,6 +98,7 @@ class ScriptedBus:
         self.turns = [Script(turn) for turn in turns]
         self.tools = tools or {}
         self.requests: list[dict[str, Any]] = []
+        self.sessions: list[str] = []
         self.calls: list[Sent] = []
         self.offered: list[OfferView] = []
         self.asked_under: list[tokens.Claims] = []
@@ -113,7 +114,9 @@ class ScriptedBus:
         timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
+        session: str = "",
     ) -> Script:
+        self.sessions.append(session)
         contracts().find(*split_name(capability)).check_request(body)
         if capability == "llm.chat@2.0" and capability not in self.tools:
             if token:

@@ -88,3 +88,35 @@ async def test_a_length_without_a_thread_is_refused() -> None:
     body = {"params": {}, "input": {"messages": [*TOLD, ASKED], "thread_length": 2}}
     with pytest.raises(HearthNetError, match="thread_id"):
         ToolExecutor(ScriptedBus(), []).open_run(body)
+
+
+@pytest.mark.req("TOOL-60")
+async def test_the_turns_of_a_thread_go_to_the_process_that_holds_it() -> None:
+    long = "t" * 128
+    for thread, session in (("", ""), ("t-1", "t-1"), (long, None)):
+        bus = ScriptedBus([says("Yes."), done()])
+        given = {"messages": [{"role": "user", "content": "Is it?"}]}
+        if thread:
+            given["thread_id"] = thread
+        await ToolExecutor(bus, []).run_chat_with_tools({"params": {}, "input": given})
+        (sent_as,) = bus.sessions
+        assert sent_as == session if session is not None else 32 <= len(sent_as) <= 64
+
+
+@pytest.mark.req("TOOL-60")
+async def test_the_model_is_made_ready_with_the_tools_that_it_will_be_given() -> None:
+    failing: Line = ("error", {"error": "timeout", "message": "m"})
+    bus = ScriptedBus([done()], [done()], [failing])
+    executor = ToolExecutor(bus, tools("list_corpora"))
+    await executor.prewarm({"params": {"model": "m"}})
+    (request,) = bus.requests
+    assert (request["max_tokens"], request["tool_choice"]) == (0, "auto")
+    assert [tool["name"] for tool in request["tools"]] == ["list_corpora"]
+    assert request["messages"] == [{"role": "user", "content": ""}]
+    thread = {"messages": [*TOLD, ASKED], "thread_id": "t", "thread_length": 2}
+    await ToolExecutor(bus, []).prewarm({"input": thread})
+    assert bus.requests[1] == {**thread, "messages": [ASKED], "max_tokens": 0, "stream": True}
+    assert bus.sessions == ["", "t"]
+    with pytest.raises(HearthNetError) as failed:
+        await ToolExecutor(bus, []).prewarm({})
+    assert failed.value.code == "timeout"

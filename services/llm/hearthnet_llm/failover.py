@@ -119,7 +119,7 @@ class Failover:
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """The frames of the first one that answers the conversation."""
-        return self.first(lambda backend: self._asked(backend, request))
+        return self.first(lambda backend: self.asked(backend, request))
 
     async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
         """The frames of the first one that answers what `ask` asks it."""
@@ -144,7 +144,7 @@ class Failover:
                 problems.append(error)
         raise _together(problems)
 
-    async def _asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """One model's answer; without tools where it has none, or turns out to have none. A notice says so,
         unless none was to be called.
         """

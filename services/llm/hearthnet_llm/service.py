@@ -37,6 +37,7 @@ from hearthnet_llm.failover import Failover, able, named
 from hearthnet_llm.frames import Done, to_event
 from hearthnet_llm.memory import Memory
 from hearthnet_llm.pool import Pool
+from hearthnet_llm.prewarm import warmed
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
@@ -143,7 +144,9 @@ class LlmService(Service):
             backends = able(self._named(call.params), call.params, turn.request)
             check(turn.request, backends[0].profile)
             answer = Answer(backends[0].profile)
-            await relay(call, stream, answer, self._failover(backends, answer).chat(turn.request))
+            await relay(call, stream, answer, self._frames(backends, answer, turn.request))
+        if turn.request.max_tokens == 0:
+            return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:
             trace.went(answer.tool_path)
         answer.thread_length = await self._threads.keep(turn, answer.message)
@@ -192,6 +195,12 @@ class LlmService(Service):
 
     def _failover(self, backends: list[Backend], answer: Answer) -> Failover:
         return Failover(backends, answer.by, self._failed, self._toolless, self._contexts.stream)
+
+    def _frames(self, backends: list[Backend], answer: Answer, request: ChatRequest) -> FrameStream:
+        failover = self._failover(backends, answer)
+        if request.max_tokens != 0:
+            return failover.chat(request)
+        return failover.first(lambda backend: warmed(backend, request, failover.asked))
 
     def _failed(self, backend: Backend, error: HearthNetError) -> None:
         if isinstance(backend, Remote):
