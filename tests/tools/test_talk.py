@@ -95,7 +95,7 @@ async def test_the_turns_of_a_thread_go_to_the_process_that_holds_it() -> None:
     long = "t" * 128
     for thread, session in (("", ""), ("t-1", "t-1"), (long, None)):
         bus = ScriptedBus([says("Yes."), done()])
-        given = {"messages": [{"role": "user", "content": "Is it?"}]}
+        given: dict[str, Any] = {"messages": [ASKED]}
         if thread:
             given["thread_id"] = thread
         await ToolExecutor(bus, []).run_chat_with_tools({"params": {}, "input": given})
