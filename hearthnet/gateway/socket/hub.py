@@ -10,11 +10,13 @@ from starlette.requests import HTTPConnection
 from hearthnet.bus.bus import find_contract
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
+from hearthnet.gateway.effects import with_client_id
 from hearthnet.gateway.errors import STATUS, known
 from hearthnet.gateway.runs import GatewayRun
 from hearthnet.gateway.socket import protocol, work
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
+from hearthnet.gateway.socket.effect_work import EffectWork
 from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import Call, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
@@ -118,14 +120,20 @@ class Hub:
         if contract.name == MODEL and _has_tools(frame.body):
             self._run(conversation, client, frame)
             return
-        contract.check_request(frame.body)
+        body = with_client_id(contract, frame.body, frame.request_id)
+        contract.check_request(body)
         token = self._gateway.clients.token(client)
         timeout = frame.timeout_ms / 1000 or None
         bus = self._gateway.bus
-        make = work.answering if contract.stream_schema is None else work.streaming
-        source = make(bus, contract, frame.body, token, timeout)
+        streams = contract.stream_schema is not None
+        if contract.side_effects and streams:
+            raise HearthNetError("not_implemented", f"{contract.id} is not called from here; use a tool run")
         channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))
-        channel.work = BusWork(channel, source)
+        if contract.side_effects:
+            channel.work = EffectWork(channel, bus, client, contract, body, token, timeout)
+        else:
+            make = work.streaming if streams else work.answering
+            channel.work = BusWork(channel, make(bus, contract, body, token, timeout))
         _read(conversation, channel, 0)
 
     def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:

@@ -3,8 +3,7 @@
     stream      the provider's own frames
     unary call  `result` {output, meta}, then `done` {}
 
-A call with side effects is shown first, as the model's are (`confirmation_required`), and sent with the
-approval of the one who saw it.
+Calls with effects: effect_work.py.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
@@ -83,7 +81,7 @@ def answering(
 
     async def work(channel: Channel) -> None:
         reply = await bus.call(contract.id, body, token=token, timeout_seconds=timeout)
-        channel.put("result", {**reply.body, "provider": ids.short_id(reply.provider)})
+        channel.put("result", {**reply.body, "provider": reply.provider})
         channel.put("done", {})
 
     return work
