@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from hearthnet.trust.approval import Approval, sign_approval
-from tests.helpers.gateway import Guest, House
+from tests.helpers.gateway import Guest, House, open_house
 from tests.helpers.scripted_model import NAME, Say
-from tests.helpers.socket_client import Frame, Line, limits, line
+from tests.helpers.socket_client import Frame, Line, complete, limits, line
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -267,3 +268,46 @@ async def test_a_model_that_fails_is_an_error_at_the_end(shared: House) -> None:
         shared.model.hangs_up = False
     assert [frame["event"] for frame in frames].count("error") == 1
     assert frames[-1]["event"] == "error"
+
+
+@pytest.mark.req("SOCK-11", "PAIN-8")
+async def test_an_answer_that_comes_twice_counts_once(shared: House) -> None:
+    guest = shared.guest(key=True)
+    calls = (("market_post", post("Ladder")), ("market_post", post("Saw")))
+    async with line(shared, guest) as one:
+        await ask(shared, one, guest, "Twice", ["market_post"], Say(calls=calls), Say("Done so."))
+        first = (await one.until("confirmation_required"))["data"]
+        second = (await one.until("confirmation_required"))["data"]
+        await confirm(one, guest, first)
+        await confirm(one, guest, first, "deny")
+        told = (await one.until("notice"))["data"]
+        assert (told["code"], told["word"], told["tool_call_id"]) == (
+            "decided_before",
+            "approved",
+            first["tool_call_id"],
+        )
+        await confirm(one, guest, second, "deny")
+        assert (await one.rest())[-1]["event"] == "done"
+    assert posted(shared, guest) == ["Ladder"]
+
+
+@pytest.mark.req("SOCK-17")
+async def test_a_gateway_that_ends_lets_go_of_runs_and_streams(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        house.workshop.go.clear()
+        guest = house.guest()
+        turns = Say(calls=(("market_post", post("Ladder")),)), Say("Never said.")
+        async with line(house, guest) as one, line(house, guest) as two, line(house, guest) as three:
+            opened = await ask(house, one, guest, "Ends", ["market_post"], *turns)
+            await one.until("confirmation_required")
+            await two.call(house, guest, "llm.complete", complete("slow 5"))
+            await two.until("opened")
+            await three.send("subscribe", topic="mesh")
+            await three.until("snapshot")
+            await house.gateway.sockets.close()
+            for each in (one, two, three):
+                await each.rest()
+                assert each.close_code == 1001
+        assert not house.gateway.sockets.runs
+        (kept,) = await house.gateway.runs.listing(house.client(guest))
+        assert (kept["run"], len(kept["pending"])) == (opened["data"]["run"], 1)
