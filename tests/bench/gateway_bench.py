@@ -78,9 +78,7 @@ async def _frames(ours: Server, plain: Server) -> list[Figure]:
     found = {name: statistics.median(each) for name, each in rates.items()}
     what = f"{READERS} clients receive {TALK_FRAMES} frames each: frames a second, beside the plain server"
     return [
-        Figure(
-            "gateway.plain_per_s", found["plain"], "/s", "", "a plain `websockets` server, the same frames"
-        ),
+        Figure("gateway.plain_per_s", found["plain"], "/s", "", "a plain `websockets` server"),
         Figure("gateway.frames_500", found["ours"] / found["plain"], "x", ">= 0.5", what),
     ]
 
@@ -102,9 +100,7 @@ async def _first(ours: Server, plain: Server) -> list[Figure]:
         delays["plain"] += await _first_frames(plain)
         delays["ours"] += await _first_frames(ours)
     found = {name: statistics.median(each) * 1000 for name, each in delays.items()}
-    what = (
-        f"the first token at {FIRST} clients: what the gateway and the bus add to the plain server's median"
-    )
+    what = f"the first token at {FIRST} clients: what is added to the plain median"
     return [
         Figure("gateway.plain_first_ms", found["plain"], "ms", "", "the first token of the plain server"),
         Figure("gateway.first_frame_50", found["ours"] - found["plain"], "ms", "< 2", what),
