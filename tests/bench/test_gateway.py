@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import gateway_bench
+from tests.bench.bus_peers import TALK_FRAMES
 from tests.bench.gateway_bench import _read, _server, _sockets
 from tests.bench.gateway_peers import same_frames
 from tests.bench.rivals import answering
@@ -23,7 +24,7 @@ async def test_both_send_the_same_frames(tmp_path: Path) -> None:
         async with answering("ours", place), _server("gateway", place) as ours, _server("plain") as plain:
             for server in (ours, plain):
                 async with _sockets(server, 1) as (socket,):
-                    assert await _read(socket, gateway_bench.TALK_FRAMES) == gateway_bench.TALK_FRAMES + 2
+                    assert await _read(socket, TALK_FRAMES) == TALK_FRAMES + 2
             async with _sockets(ours, 1) as (socket,):
                 await socket.send(gateway_bench._call(1))
                 sent = [str(await socket.recv()) for _ in range(3)]
