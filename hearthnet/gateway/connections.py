@@ -48,7 +48,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self._patience = patience
         self._clock: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
-        self._turned_away = False
         self._head_bytes = 0
         self._in_body = False
 
@@ -56,7 +55,6 @@ class GuardedProtocol(HttpToolsProtocol):
         """Lets the connection in, or turns it away with 503."""
         super().connection_made(transport)
         if self._is_one_too_many():
-            self._turned_away = True
             transport.write(_FULL)
             transport.close()
         else:
@@ -70,7 +68,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of a request; the clock runs from its first byte to the end of its head, then anew."""
-        if self._turned_away:
+        if self.transport.is_closing():
             return
         if self._clock is None and self._is_between_requests():
             self._expect(self._patience.head)
@@ -115,7 +113,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(connections) > patience.most:
             return True
         address = self.client[0] if self.client else ""
-        if len(connections) <= patience.most_of_address or _is_own(address):
+        if len(connections) <= patience.most_of_address or is_own(address):
             return False
         same = [one for one in connections if (getattr(one, "client", None) or ("",))[0] == address]
         return len(same) > patience.most_of_address
@@ -135,7 +133,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._reading = None
 
     def _cut(self, what: str) -> None:
-        self._clock = self._reading = None
+        self._settled()
+        self._has_read()
         _log.info("a client at %s %s too slowly and is cut", self.client[0] if self.client else "?", what)
         self.transport.abort()
 
@@ -156,7 +155,8 @@ def _files() -> int:
     return _WANTED_FILES if soft == resource.RLIM_INFINITY else soft
 
 
-def _is_own(address: str) -> bool:
+def is_own(address: str) -> bool:
+    """Whether an address is of loopback."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

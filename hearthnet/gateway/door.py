@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -15,6 +13,7 @@ from hearthnet import __version__
 from hearthnet.canonical import read_json
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import check_client
+from hearthnet.gateway.connections import is_own
 from hearthnet.gateway.limits import address_of
 from hearthnet.times import now_ms
 
@@ -124,7 +123,4 @@ def _is_here(request: Request) -> bool:
     if "forwarded" in request.headers or "x-forwarded-for" in request.headers:
         return False
     address, server = address_of(request), request.scope.get("server") or ("",)
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(address).is_loopback:
-            return True
-    return bool(address) and address == server[0]
+    return is_own(address) or (bool(address) and address == server[0])

@@ -45,7 +45,6 @@ _HEADERS: Final = {
 _ONCE: Final = frozenset(
     {b"host", b"origin", b"authorization", b"content-type", b"content-encoding", b"content-length"}
 )
-_POLICY_VIOLATION: Final = 1008
 
 
 class Guard:
@@ -60,8 +59,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or one WebSocket."""
-        if scope["type"] not in ("http", "websocket"):
-            return
         receiving = _Limited(receive)
         sending = _Answer(send)
         try:
@@ -173,9 +170,6 @@ def _too_large(most: int) -> HearthNetError:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetError) -> None:
     """Tells the client; a WebSocket that is not open yet is answered as a request would be."""
-    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message[:120]})
-        return
     await errors.response(error)(scope, receive, send)
 
 

@@ -12,6 +12,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus import keyring
+from hearthnet.cli.run import run
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import ClientBook, api_key
 from hearthnet.gateway.clients import Client, Clients
@@ -365,6 +366,23 @@ async def test_a_token_from_elsewhere_is_not_ended_here(shared: House) -> None:
     async with shared.http(headers={"Authorization": f"Bearer {shown}"}) as http:
         assert (await http.delete("/v1/session")).status_code == 400
         assert (await http.get("/v1/me")).json()["principal"].endswith("/bo")
+
+
+@pytest.mark.req("GATE-6")
+async def test_the_commands_without_a_gateway(shared: House, capsys: pytest.CaptureFixture[str]) -> None:
+    home = ("--home", str(shared.mesh.home.path))
+    assert run(["link", *home]) == 5  # the node runs, its gateway does not
+    assert "no gateway runs here" in capsys.readouterr().err
+    away = ("--home", str(shared.mesh.guest.path))
+    assert run(["clients", "add", "twin", *away]) == 0  # no node runs there at all
+    assert run(["clients", "add", "twin", *away, "--json"]) == 0
+    said = capsys.readouterr()
+    assert '"url":null' in said.out.replace(" ", "")
+    assert "base URL" not in said.err
+    assert run(["clients", "remove", "twin", *away]) == 2
+    assert "2 clients are called 'twin'" in capsys.readouterr().err
+    assert run(["clients"]) == 0
+    assert "hearthnet clients add editor" in capsys.readouterr().out
 
 
 @pytest.mark.req("GATE-15")

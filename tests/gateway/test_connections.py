@@ -21,7 +21,8 @@ from hearthnet.config import GatewayConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway import server
 from hearthnet.gateway.app import Gateway, build
-from hearthnet.gateway.connections import Patience
+from hearthnet.gateway.connections import Patience, is_own, protocol
+from hearthnet.gateway.guard import Guard
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 
@@ -115,6 +116,51 @@ async def test_who_reads_too_slowly_is_cut(shared: House, monkeypatch: pytest.Mo
         await asyncio.wait_for(ended.wait(), DEADLINE)
 
 
+@pytest.mark.req("GATE-11")
+async def test_who_reads_in_bursts_is_served_and_a_broken_answer_is_not_whole(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = 400
+
+    async def long(request: Request) -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            for number in range(pieces):
+                if number == 9 and "broken" in request.url.path:
+                    raise ZeroDivisionError("in mid-answer")
+                yield b"x" * 65_536
+
+        return StreamingResponse(parts())
+
+    only = Starlette(routes=[Route("/{name}", long)])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), Guard(only, gateway))[1])
+    async with opened(shared) as gateway:
+        for name, whole in ((b"whole", True), (b"broken", False)):
+            async with connected(gateway) as (reader, writer):
+                writer.write(b"GET /" + name + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert b"200" in await reader.readline()
+                assert (len(await rest(reader)) > pieces * 65_536) == whole
+
+
+@pytest.mark.req("GATE-12")
+@pytest.mark.parametrize(
+    ("soft", "hard", "most"),
+    [(1024, 4096, 3968), (1024, -1, 4000), (-1, -1, 4000), (100, 100, 8), (9000, 9000, 4000)],
+)
+async def test_connections_leave_files_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, most: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda _what, _limits: None)
+    (patience,) = protocol(Patience()).args  # type: ignore[attr-defined]
+    assert patience.most == most
+
+
+@pytest.mark.req("GATE-12")
+async def test_what_is_this_computers_own() -> None:
+    own = [is_own(address) for address in ("127.0.0.1", "::1", "127.9.9.9", "192.0.2.1", "", "localhost")]
+    assert own == [True, True, True, False, False, False]
+
+
 @pytest.mark.req("GATE-5")
 async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -158,7 +204,7 @@ async def test_one_connection_too_many_is_told_so(shared: House) -> None:
 
 @pytest.mark.req("GATE-12")
 async def test_an_address_elsewhere_has_fewer(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet.gateway.connections._is_own", lambda address: address != "127.0.0.1")
+    monkeypatch.setattr("hearthnet.gateway.connections.is_own", lambda address: address != "127.0.0.1")
     async with (
         opened(shared, most_of_address=1) as gateway,
         connected(gateway),
