@@ -248,12 +248,15 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Terminal: the run waits for decisions that nobody here can make, or for a client."""
+    """Terminal: the run waits for decisions that nobody here can make, or for a client; or it was given back
+    after it acted, with the `results` of its turn.
+    """
 
     run: str
     text: str
     pending: list[Pending]
     wanted: list[Wanted] = []
+    results: list[dict[str, Any]] = []
 
 
 class Fail(msgspec.Struct, frozen=True, tag=True):

@@ -75,6 +75,7 @@ class ToolExecutor:
         grants: GrantsPort | None = None,
         results: ResultsPort | None = None,
         acting_for: ActingFor | None = None,
+        follow_up: bool = False,
     ) -> None:
         """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
         `results` keeps what is too large for the model, which can then read it in parts.
@@ -82,10 +83,16 @@ class ToolExecutor:
         `acting_for` is the client whose runs these are, where it is not the node's owner: only tools that its
         scope covers are declared, and the owner's grants do not serve it.
 
+        `follow_up`: a turn that acted is given back before the model is asked again (`requires_follow_up`
+        with its `results`), and `resume` asks it.
+
         `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
-        Raises `bad_request` for a tool that cannot be offered, `not_found` for one bound to no known
-        capability.
+        Raises `bad_request` for a tool that cannot be offered and for `follow_up` without a store,
+        `not_found` for one bound to no known capability.
         """
+        if follow_up and store is None:
+            raise HearthNetError("bad_request", "a turn is given back where it is kept: give it a store")
+        self._follow_up = follow_up
         self._bus = bus
         self._whose = Whose(bus, acting_for)
         self._toolbox = self._whose.toolbox(tools)
@@ -259,7 +266,7 @@ class ToolExecutor:
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
         granted = self._grants.names() if self._grants is not None else []
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
-        state.thread_kept = kept
+        state.thread_kept, state.follow_up = kept, self._follow_up
         # Nobody here has seen what a thread holds.
         state.untrusted |= state.thread_kept > 0
         keeper = None
@@ -392,6 +399,8 @@ def _answer(outcome: Outcome) -> dict[str, Any]:
         "pending": msgspec.to_builtins(outcome.pending),
         "wanted": msgspec.to_builtins(outcome.wanted),
     }
+    if outcome.results:
+        asked["results"] = outcome.results
     return {**outcome.message, "requires_follow_up": True, "run": outcome.run, **asked}
 
 

@@ -25,6 +25,8 @@ happens to a single call is in calls.py.
   has side effects, and needs no place.
 - When all that is open waits for people whom nobody here can ask, or for a client that is not there, the run
   is *suspended*: its state holds everything.
+- Where its caller wants that, a turn that acted is *suspended* before the model is asked again, with the
+  results of its calls and nothing open; resumed, it asks the model.
 - A run that was saved is *resumed*, in this process or another one, with the decisions made meanwhile. A
   turn of the model that broke off before it called anything is asked for again; one that called something
   ends there, since the model, asked again, would call for the same effect under another id. The time in
@@ -264,9 +266,19 @@ class ToolLoop:
             return
         unsettled = [call for call in state.calls if call.open]
         if not unsettled:
-            self._next_turn()
+            self._settled()
         elif all(call.waits and call.undecided for call in unsettled):
             self._suspend(unsettled)
+
+    def _settled(self) -> None:
+        """Every call has its result: the run is given back once, where it acted and that is wanted."""
+        state = self.state
+        acted = state.follow_up and any(call.effect and call.dispatched_at for call in state.calls)
+        if acted and state.returned < state.iteration:
+            state.returned = state.iteration
+            self._suspend([])
+        else:
+            self._next_turn()
 
     def _next_turn(self) -> None:
         state = self.state
@@ -280,8 +292,11 @@ class ToolLoop:
         pending = [self._calls.pending(call) for call in unsettled if call.phase is CallPhase.PENDING]
         wanted = [self._calls.wanted(call) for call in unsettled if call.phase is CallPhase.WANTED]
         asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
-        self._emit("suspended", {"run": state.run, "requires_follow_up": True, **asked})
-        self._out.append(Suspend(run=state.run, text="".join(state.text), pending=pending, wanted=wanted))
+        results = [] if unsettled else transcript.results(state)
+        told = {**asked, "results": results} if results else asked
+        self._emit("suspended", {"run": state.run, "requires_follow_up": True, **told})
+        text = "".join(state.text)
+        self._out.append(Suspend(run=state.run, text=text, pending=pending, wanted=wanted, results=results))
 
     def _cancel(self) -> None:
         self._give_up("cancelled: the run was cancelled")

@@ -64,7 +64,8 @@ _log: Final = logging.getLogger("hearthnet.tools")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `done` is the data of its last frame, or `pending` says whom it waits for.
+    """How a run ended: `done` is the data of its last frame, or `pending` and `wanted` say whom it waits for;
+    `results` are those of a turn that was given back after it acted.
 
     `message` is the assistant's; `messages` the whole transcript, each call with its result, ready for
     the next question.
@@ -76,6 +77,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     done: dict[str, Any] | None = None
     pending: list[Pending] = []
     wanted: list[Wanted] = []
+    results: list[dict[str, Any]] = []
 
 
 class ToolRun:
@@ -313,11 +315,10 @@ class ToolRun:
         match ended:
             case Fail(error=error):
                 raise HearthNetError.from_body(error)
-            case Suspend(text=text, pending=pending, wanted=wanted):
+            case Suspend(text=text, pending=pending, wanted=wanted, results=results):
                 message = {"role": "assistant", "content": text}
-                return Outcome(
-                    run=self.run, message=message, messages=state.messages, pending=pending, wanted=wanted
-                )
+                waits = Outcome(run=self.run, message=message, messages=state.messages, pending=pending)
+                return msgspec.structs.replace(waits, wanted=wanted, results=results)
             case Finish(message=message, done=done):
                 return Outcome(run=self.run, message=message, messages=state.messages, done=done)
             case _:

@@ -206,7 +206,8 @@ class RunState(msgspec.Struct, kw_only=True):
     holds results of reads since the last effect, of which `epoch` counts the beginnings and ends; `results`
     are the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
     that a person said no to; `untrusted`: the model was shown what others wrote. `thread_kept`: so many of
-    `messages` the model's provider keeps.
+    `messages` the model's provider keeps. `follow_up`: a turn that acted is given back before the model is
+    asked again; `returned` is the last turn that was.
     """
 
     run: str
@@ -234,6 +235,8 @@ class RunState(msgspec.Struct, kw_only=True):
     granted: list[str] = []
     denied: list[str] = []
     untrusted: bool = False
+    follow_up: bool = False
+    returned: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     meta: dict[str, Any] = {}

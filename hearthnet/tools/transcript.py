@@ -76,6 +76,21 @@ def turn(state: RunState) -> list[dict[str, Any]]:
     return [said, *results]
 
 
+def results(state: RunState) -> list[dict[str, Any]]:
+    """What came of the calls of a turn that is given back, as its caller is told."""
+    ends = {record.tool_call_id: record.status for record in state.records}
+    return [
+        {
+            "tool_call_id": call.id,
+            "name": call.name,
+            "status": ends[call.id],
+            "is_error": call.is_error,
+            "content": call.content,
+        }
+        for call in state.calls
+    ]
+
+
 def _content(state: RunState) -> str | list[dict[str, Any]]:
     """The text; where a tool of the vendor was at work, text and its doings in their order."""
     if not state.served:
