@@ -228,6 +228,26 @@ def test_calls_are_counted_and_timed(collector: Collector) -> None:
     assert found["hearthnet.calls.by_path", "llm.chat@2.0", "ok"].attributes["hearthnet.path"] == "text"
 
 
+@pytest.mark.req("TOOL-66")
+def test_tools_that_were_shown_are_counted_by_name(collector: Collector) -> None:
+    made = exporter(collector.url, traces=False)
+    made.on_selection({"search": 3}, ["post"])
+    made.on_selection({}, ["search", "post"])
+    made.close()
+    found = {
+        (point.name, point.attributes.get("hearthnet.tool")): point.value
+        for point in collector.points
+        if point.name.startswith("hearthnet.tools.")
+    }
+    assert found == {
+        ("hearthnet.tools.shown", "search"): 2,
+        ("hearthnet.tools.shown", "post"): 2,
+        ("hearthnet.tools.called", "search"): 3,
+        ("hearthnet.tools.unused", "search"): 1,
+        ("hearthnet.tools.unused", "post"): 2,
+    }
+
+
 @pytest.mark.req("TRACE-4")
 def test_methods_that_callers_make_up_do_not_make_series_without_end(collector: Collector) -> None:
     made = exporter(collector.url, traces=False)

@@ -212,6 +212,7 @@ def _exporter(peer: Peer, name: str, telemetry_to: str) -> Exporter | None:
     )
     if exporter is not None:
         traces.on_end, traces.sampled = exporter.on_end, exporter.sampled
+        traces.on_selection = exporter.on_selection
     return exporter
 
 

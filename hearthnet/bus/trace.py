@@ -65,6 +65,8 @@ class Traces:
         """Who can say how many frames were dropped."""
         self.on_end: Callable[[Entry], None] | None = None
         """Hears of every entry; must not block or raise."""
+        self.on_selection: Callable[[dict[str, int], list[str]], None] | None = None
+        """Hears of every ended run how often its model called which tools, and which others it was shown."""
         self.sampled: Callable[[str], bool] | None = None
         """Whether a trace that begins here is exported, by its id."""
 

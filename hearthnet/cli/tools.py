@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.options import home_option, json_option
-from hearthnet.cli.text import one_line
+from hearthnet.cli.text import counted, one_line
 
 if TYPE_CHECKING:
     from hearthnet.home import Home
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @home_option
 @json_option
 def command(home: Home, json: bool) -> None:
-    """List the built-in tools: what each does, and whether somebody offers what it needs.
+    """List the built-in tools: what each does, whether somebody offers what it needs, and whether models use
+    it: in how many runs of the last day that called something it was shown, and how often it was called.
 
     `hearthnet ask --tool NAME` has a model call one.
     """
@@ -32,15 +33,31 @@ def command(home: Home, json: bool) -> None:
     for row in rows:
         state = "available" if row["available"] else f"not available: {row['reason']}"
         asks = ", asks first" if row["side_effects"] else ""
-        terminal.line(f"{row['name'].ljust(width)}  {row['capability']}{asks}; {one_line(state)}")
+        used = _used(row["used"])
+        terminal.line(f"{row['name'].ljust(width)}  {row['capability']}{asks}; {one_line(state)}{used}")
+
+
+def _used(used: dict[str, int]) -> str:
+    """How models use it, where one was shown it."""
+    if not used["shown"]:
+        return ""
+    shown = counted(used["shown"], "run")
+    return f"; shown in {shown}, called {used['called']} times, unused in {used['unused']}"
 
 
 async def _rows(home: Home) -> list[dict[str, Any]]:
     import msgspec
 
     from hearthnet.bus import Bus
+    from hearthnet.cli.kept import desk_of
     from hearthnet.tools.availability import listed_tools
+    from hearthnet.tools.usage import Usage, usage_of
 
     async with await Bus.connect(home, name="cli tools") as bus:
         tools = listed_tools(await bus.offers())
-    return [dict(msgspec.to_builtins(tool)) for tool in tools]
+    async with desk_of(home) as desk:
+        used = usage_of(record.state for record in (await desk.listing()).runs if record.ended)
+    return [
+        {**msgspec.to_builtins(tool), "used": msgspec.to_builtins(used.get(tool.name, Usage()))}
+        for tool in tools
+    ]

@@ -90,6 +90,10 @@ class Exporter:
         self._calls = meter.create_counter(names.CALLS, "{call}")
         self._paths = meter.create_counter(names.PATHS, "{call}")
         self._frames = meter.create_counter(names.STREAM_FRAMES, "{frame}")
+        self._tools: set[str] = set()
+        self._shown = meter.create_counter(names.TOOLS_SHOWN, "{run}")
+        self._called = meter.create_counter(names.TOOLS_CALLED, "{call}")
+        self._unused = meter.create_counter(names.TOOLS_UNUSED, "{run}")
         meter.create_observable_up_down_counter(names.IN_FLIGHT, [_observing(in_flight)], "{call}")
         meter.create_observable_counter(names.DROPPED, [_observing(dropped)], "{frame}")
 
@@ -104,6 +108,16 @@ class Exporter:
             self._count(entry)
         if self._tracer is not None and entry.sampled:
             self._span(self._tracer, entry)
+
+    def on_selection(self, called: dict[str, int], unused: list[str]) -> None:
+        """Counts what a run's model made of the tools it was shown."""
+        for name in (*called, *unused):
+            tool = {names.TOOL: _bounded(name, self._tools)}
+            self._shown.add(1, tool)
+            if name in called:
+                self._called.add(called[name], tool)
+            else:
+                self._unused.add(1, tool)
 
     def close(self) -> None:
         """Sends what is left, for up to a second; a collector that is away holds nobody up longer."""
@@ -126,16 +140,9 @@ class Exporter:
             self._paths.add(1, attributes | {names.PATH: entry.path})
 
     def _common(self, entry: Entry) -> dict[str, Any]:
-        method = entry.capability
-        if method not in self._methods:
-            # What a caller asks for is its word; it must not make a time series of each.
-            if len(self._methods) < _MOST_METHODS:
-                self._methods.add(method)
-            else:
-                method = names.OTHER
         attributes = {
             names.SYSTEM: names.NAMESPACE,
-            names.METHOD: method,
+            names.METHOD: _bounded(entry.capability, self._methods),
             names.STATUS: entry.code or names.WORKED,
         }
         if entry.code:
@@ -176,6 +183,15 @@ class Exporter:
             names.BYTES_OUT: entry.bytes_out,
         }
         return self._common(entry) | {name: value for name, value in more.items() if value}
+
+
+def _bounded(name: str, known: set[str]) -> str:
+    """The name, while there are few: what a caller asks for is its word, and must not make a series each."""
+    if name not in known:
+        if len(known) >= _MOST_METHODS:
+            return names.OTHER
+        known.add(name)
+    return name
 
 
 def _is_fault(entry: Entry) -> bool:

@@ -24,6 +24,7 @@ STATUS: Final = "rpc.response.status_code"
 ERROR: Final = "error.type"
 SIDE: Final = "hearthnet.side"
 PATH: Final = "hearthnet.path"
+TOOL: Final = "hearthnet.tool"
 
 # Attributes of spans alone
 PROVIDER: Final = "server.address"
@@ -42,6 +43,9 @@ CALLS: Final = "hearthnet.calls"
 IN_FLIGHT: Final = "hearthnet.calls.in_flight"
 PATHS: Final = "hearthnet.calls.by_path"
 STREAM_FRAMES: Final = "hearthnet.stream.frames"
+TOOLS_SHOWN: Final = "hearthnet.tools.shown"
+TOOLS_CALLED: Final = "hearthnet.tools.called"
+TOOLS_UNUSED: Final = "hearthnet.tools.unused"
 DROPPED: Final = "hearthnet.frames.dropped"
 
 OTHER: Final = "_OTHER"

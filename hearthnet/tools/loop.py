@@ -44,7 +44,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from hearthnet.tools import budget, transcript
+from hearthnet.tools import budget, transcript, usage
 from hearthnet.tools.calls import Calls
 from hearthnet.tools.events import (
     Action,
@@ -336,6 +336,8 @@ class ToolLoop:
             "ms": state.spent_ms,
             "tools": msgspec.to_builtins(state.records),
         }
+        if state.shown:
+            done["selection"] = msgspec.to_builtins(usage.selection_of(state))
         message = self._keep_turn()
         self._emit("done", done)
         self._out.append(Finish(message=message, done=done))

@@ -22,6 +22,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.service import tasks
+from hearthnet.tools import usage
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import (
@@ -320,6 +321,7 @@ class ToolRun:
                 waits = Outcome(run=self.run, message=message, messages=state.messages, pending=pending)
                 return msgspec.structs.replace(waits, wanted=wanted, results=results)
             case Finish(message=message, done=done):
+                usage.count(self._bus.peer, state)
                 return Outcome(run=self.run, message=message, messages=state.messages, done=done)
             case _:
                 assert_never(ended)

@@ -207,7 +207,7 @@ class RunState(msgspec.Struct, kw_only=True):
     are the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
     that a person said no to; `untrusted`: the model was shown what others wrote. `thread_kept`: so many of
     `messages` the model's provider keeps. `follow_up`: a turn that acted is given back before the model is
-    asked again; `returned` is the last turn that was.
+    asked again; `returned` is the last turn that was. `shown` are the tools that the model is shown.
     """
 
     run: str
@@ -237,6 +237,7 @@ class RunState(msgspec.Struct, kw_only=True):
     untrusted: bool = False
     follow_up: bool = False
     returned: int = 0
+    shown: list[str] = []
     tokens_in: int = 0
     tokens_out: int = 0
     meta: dict[str, Any] = {}

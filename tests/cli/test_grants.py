@@ -99,6 +99,7 @@ def test_the_tools_that_are_there(shell: Shell, here: Here) -> None:
     assert rows["search_corpus"]["available"] is True
     assert rows["search_corpus"]["capability"] == "rag.query@1.0"
     assert rows["market_post"]["side_effects"] is True
+    assert all(row["used"].keys() == {"shown", "called", "unused"} for row in rows.values())
     assert here("tools", "--home", shell.home) == 0
     assert "available" in here.out
 
