@@ -35,10 +35,10 @@ from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, 
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest
 from hearthnet.tools.run_store import RunStore
-from hearthnet.tools.selection import question_of, select
+from hearthnet.tools.selection import shown
 from hearthnet.tools.state import Limits, RunState, new_run
 from hearthnet.tools.talk import take_thread_length, warm
-from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Tool, Toolbox, native
+from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
 from hearthnet.tools.transcript import error_text
 from hearthnet.tools.types import (
     REQUIRES_CONFIRMATION,
@@ -235,7 +235,7 @@ class ToolExecutor:
         messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
         choice = self._choice(given.pop("tool_choice", "auto"))
         if len(self._toolbox):
-            given |= {"tools": self._shown(messages, choice), "tool_choice": choice}
+            given |= {"tools": natives(shown(self._toolbox, messages, choice)), "tool_choice": choice}
         kept = take_thread_length(given, messages)
         params = dict(chat_request_body.get("params") or {})
         await warm(self._bus, {"params": params, "input": given}, messages[kept:], kept, self._dispatcher)
@@ -260,15 +260,15 @@ class ToolExecutor:
                 "bad_request", "the request has no messages", details={"path": "/input/messages"}
             )
         choice = self._choice(given.pop("tool_choice", "auto"))
-        shown = self._shown(messages, choice)
-        if shown:
-            given["tools"] = [native(tool.definition, tool.safe_name) for tool in shown]
+        offered = shown(self._toolbox, messages, choice)
+        if offered:
+            given["tools"] = natives(offered)
         kept = take_thread_length(given, messages)
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
         granted = self._grants.names() if self._grants is not None else []
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
         state.thread_kept, state.follow_up = kept, self._follow_up
-        state.shown = [tool.definition.name for tool in shown]
+        state.shown = [tool.definition.name for tool in offered]
         # Nobody here has seen what a thread holds.
         state.untrusted |= state.thread_kept > 0
         keeper = None
@@ -351,14 +351,6 @@ class ToolExecutor:
         record.via, record.key = self._via, self._whose.key
         ballot = self._whose.desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
-
-    def _shown(self, messages: list[dict[str, Any]], choice: ToolChoice) -> list[Tool]:
-        """The tools that the model is shown: all, or of very many those that fit the question."""
-        definitions = [tool.definition for tool in self._toolbox]
-        forced = self._toolbox.find(choice["name"]) if isinstance(choice, dict) else None
-        name = "" if forced is None else forced.definition.name
-        chosen = {tool.name for tool in select(definitions, question_of(messages), name)}
-        return [tool for tool in self._toolbox if tool.definition.name in chosen]
 
     def _choice(self, wanted: ToolChoice) -> ToolChoice:
         """The tool choice of the first turn, in the model's names."""

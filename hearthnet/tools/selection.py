@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hearthnet.tools.types import ToolDefinition
+from hearthnet.tools.toolbox import Tool, Toolbox
+from hearthnet.tools.types import ToolChoice, ToolDefinition
 
 MOST_SHOWN: Final = 64
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -31,6 +32,15 @@ def select(
     scores = _scores([_words(tool) for tool in tools], _split(question))
     ranked = sorted(range(len(tools)), key=lambda at: (tools[at].name != forced, -scores[at], at))
     return [tools[at] for at in sorted(ranked[:most])]
+
+
+def shown(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoice) -> list[Tool]:
+    """The tools that the model is shown: all, or of very many those that fit the question."""
+    forced = toolbox.find(choice["name"]) if isinstance(choice, dict) else None
+    name = "" if forced is None else forced.definition.name
+    definitions = [tool.definition for tool in toolbox]
+    chosen = {tool.name for tool in select(definitions, question_of(messages), name)}
+    return [tool for tool in toolbox if tool.definition.name in chosen]
 
 
 def question_of(messages: Sequence[dict[str, Any]]) -> str:

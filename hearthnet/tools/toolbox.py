@@ -145,7 +145,7 @@ class Toolbox:
 
         What they are bound to stays here.
         """
-        return [native(tool.definition, tool.safe_name) for tool in self._tools.values()]
+        return natives(self._tools.values())
 
     def find(self, name: str) -> Tool | None:
         """The tool that is declared, or shown to the model, as `name`."""
@@ -166,6 +166,11 @@ def native(definition: ToolDefinition, safe_name: str = "") -> dict[str, Any]:
         "description": definition.description,
         "parameters_schema": definition.parameters_schema,
     }
+
+
+def natives(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """These tools as `llm.chat` takes them."""
+    return [native(tool.definition, tool.safe_name) for tool in tools]
 
 
 def _wrong(schema: SchemaCheck, arguments: Any) -> str:
