@@ -100,10 +100,11 @@ class GatewayRuns:
         limits: Limits | None = None,
         settings: Callable[[], ToolSettings] = ToolSettings,
         away_seconds: float = AWAY_SECONDS,
+        clock: Callable[[], int] = now_ms,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
         """`settings` gives the owner's as they are now, `limits` is the rest of what a run may use.
-        `away_seconds` is how long a question waits for a client that is gone.
+        `away_seconds` is how long a question waits for a client that is gone, `clock` gives milliseconds.
         """
         self._bus = bus
         self._settings = settings
@@ -114,6 +115,7 @@ class GatewayRuns:
         self._away = away_seconds
         self._voters = Voters(bus, clients)
         self._refused = Refused(store, bus.peer.identity.node_id, bus.peer.community)
+        self._clock = clock
         self._to_close = to_close
         self._here: dict[tuple[str, str], GatewayRun] = {}
 
@@ -251,7 +253,7 @@ class GatewayRuns:
         page = await desk.page(run)
         return {
             **await self._summary(client, desk, page.record),
-            "calls": run_view.calls(page, now_ms()),
+            "calls": run_view.calls(page, self._clock()),
             "messages": page.record.state.messages,
         }
 
@@ -285,6 +287,7 @@ class GatewayRuns:
         desk = self._desk(client)
         try:
             signed = _read(approval)
+            shown = shown if isinstance(decision, Deny) else shown or ""
             taken = await desk.decide(run, call, decision, via=via, shown=shown, approval=signed)
         except HearthNetError as error:
             if error.code in NOTED and not isinstance(decision, Deny):
@@ -318,7 +321,8 @@ class GatewayRuns:
 
     def _desk(self, client: Client) -> RunDesk:
         peer = self._bus.peer
-        return RunDesk(self._store, peer.identity, peer.community, client=self._voters.voter(client))
+        voter = self._voters.voter(client)
+        return RunDesk(self._store, peer.identity, peer.community, clock=self._clock, client=voter)
 
 
 def _read(approval: Mapping[str, Any] | None) -> approvals.Approval | None:

@@ -73,9 +73,9 @@ class House:
         self.tokens = Tokens(self.bus)
         self.runs = self.gateway()
 
-    def gateway(self) -> GatewayRuns:
+    def gateway(self, **more: Any) -> GatewayRuns:
         """Another process of the gateway, or the same after a restart."""
-        return GatewayRuns(self.bus, self.tokens, self.store, **self.options)
+        return GatewayRuns(self.bus, self.tokens, self.store, **{**self.options, **more})
 
     def guest(self, name: str = "anna", *, own_key: bool = True, scope: Scope = EVERYTHING) -> Guest:
         """A client of this gateway."""
