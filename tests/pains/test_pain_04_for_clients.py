@@ -1,4 +1,4 @@
-"""4. A pending approval of a client is lost: gateway and server are killed while it waits, then the node ends;
+"""4. A client's pending approval is lost: gateway and server are killed while it waits, then the node ends;
 another client of the same person lists it, approves with its own key, and the turn finishes.
 """
 
