@@ -13,12 +13,14 @@ from hearthnet.gateway.clients import Client
 from hearthnet.gateway.voters import Voters
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook, new_entry
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.state import Limits
 from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import Approve, ToolCall
+from hearthnet.tools.types import Approve, Deny, ToolCall
+from hearthnet.trust.token import Scope
 from tests.gateway.running import ENDS, POST, WANTS, Ear, House, ask, driving
 from tests.tools.scripted import PROVIDER, calls, done, gives, says
 from tests.tools.test_large_results import Kept
@@ -165,3 +167,69 @@ async def test_a_run_that_called_nothing_is_cancelled_too() -> None:
     assert (await driven).message["content"] == "Well"
     with pytest.raises(HearthNetError, match="there is no run"):
         await house.runs.cancel(anna.client, run.run)
+
+
+@pytest.mark.req("SESS-10")
+async def test_where_no_approval_can_be_made_the_question_says_why_and_is_only_refused() -> None:
+    arguments = {"corpus": "mine", "doc_cid": ROW["doc_cid"]}
+    ingest = [calls("rag.ingest", arguments, "i"), calls("look", {}, "k"), done("tool_calls")]
+    house = House(MemoryRuns(), ingest, [says("Well."), done()])
+    anna = house.guest(scope=Scope(("llm.chat", "rag.ingest")))
+    own = {"name": "look", "description": "", "parameters_schema": {"type": "object"}, "side_effects": True}
+    run = house.runs.open(anna.client, ask("rag.ingest", own), Ear(), waits=False)
+    await run.drive()
+    (listed,) = await house.runs.listing(anna.client)
+    (ingesting, looking) = listed["pending"]
+    assert ingesting["approval"] is looking["approval"] is None
+    assert "offered by: nobody" in ingesting["approval_problem"]
+    assert "approval_problem" not in looking
+    with pytest.raises(HearthNetError, match="offered by: nobody"):
+        await house.runs.decide(anna.client, run.run, "i", Approve(), shown=ingesting["arguments_digest"])
+    await house.runs.decide(anna.client, run.run, "i", Deny(), shown=None)
+    shown = looking["arguments_digest"]
+    said = await house.runs.decide(anna.client, run.run, "k", Approve(), shown=shown)
+    assert (said["word"], said["approval"]) == ("approved", "")
+
+
+@pytest.mark.req("SESS-5")
+async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
+    store = MemoryRuns()
+    house = House(store)
+    anna = house.guest()
+    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    await run.drive()
+    ballot = RunDesk(store, house.bus.peer.identity, house.bus.peer.community).ballot
+    (listed,) = await house.runs.listing(anna.client)
+    (asked,) = listed["pending"]
+    about = asked["confirmation_id"]
+    assert await ballot.approved(run.run, about) is None
+    signed, shown = anna.sign(asked["approval"]), asked["arguments_digest"]
+    await house.runs.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed)
+    kept = await ballot.approved(run.run, about)
+    assert kept is not None
+    assert kept.id == signed["id"]
+    data = store._said[run.run, about]
+    store._said["other", about] = data
+    for name, stored in ((("other", about), data), ((run.run, about), data.replace(b"market", b"mrrket"))):
+        store._said[name] = stored
+        with pytest.raises(HearthNetError, match="was altered"):
+            await ballot.approved(*name)
+    again = await house.runs.open_saved(anna.client, run.run, Ear())
+    with pytest.raises(HearthNetError, match="was altered"):
+        await again.drive()
+    assert house.bus.calls == []
+
+
+@pytest.mark.req("SESS-9")
+async def test_of_very_many_keys_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearthnet.gateway.voters._MOST_SEEN", 1)
+    house = House(MemoryRuns())
+    voters = Voters(house.bus, house.tokens)
+    first, second = house.guest(), house.guest()
+    acting = voters.acting(first.client)
+    voters.remember(second.client)
+    voters.remember(house.guest(own_key=False).client)
+    house.tokens.known.clear()
+    assert acting.token(second.client.key).startswith("hntoken://")
+    with pytest.raises(HearthNetError, match="another client of yours"):
+        acting.token(first.client.key)
