@@ -22,9 +22,10 @@ from hearthnet.bus.store import Store
 from hearthnet.config import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
+from hearthnet.gateway.listed import Listed
 from hearthnet.gateway.presence import AWAY_SECONDS, Presence
 from hearthnet.gateway.refused import NOTED, Refused
-from hearthnet.gateway.signing import Signing
+from hearthnet.gateway.signing import Proposed, Signing
 from hearthnet.gateway.tool_list import tools_of
 from hearthnet.gateway.voters import ClientsPort, Voters
 from hearthnet.home import Home
@@ -43,6 +44,7 @@ from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.settings import ToolSettings, tool_settings
 from hearthnet.tools.state import Limits
+from hearthnet.tools.toolbox import Toolbox
 from hearthnet.tools.types import Decision, Deny, ToolDefinition
 from hearthnet.trust import approval as approvals
 
@@ -117,6 +119,8 @@ class GatewayRuns:
         self._refused = Refused(store, bus.peer.identity.node_id, bus.peer.community)
         self._clock = clock
         self._to_close = to_close
+        self._proposed = Proposed()
+        self._listed = Listed(store, self._clock)
         self._here: dict[tuple[str, str], GatewayRun] = {}
 
     @classmethod
@@ -174,7 +178,7 @@ class GatewayRuns:
         if asked and not shown:
             raise _not_covered(", ".join(hidden))
         request = {"params": body.get("params") or {}, "input": given}
-        signing = Signing(self._voters.voter(client), executor.toolbox)
+        signing = self._signing(client, executor.toolbox)
         presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
         try:
             run = executor.open_run(
@@ -204,7 +208,7 @@ class GatewayRuns:
         if record.tools:
             self._settings().check()
         executor = self._executor(self._voters.acting(client), [], via)
-        signing = Signing(self._voters.voter(client), toolbox_of(record))
+        signing = self._signing(client, toolbox_of(record))
         presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
         try:
             opened = await executor.open_saved(
@@ -244,6 +248,9 @@ class GatewayRuns:
 
     async def listing(self, client: Client) -> list[dict[str, Any]]:
         """The client's runs of the last day, newest first, as `run_view.summary` has them."""
+        return await self._listed.get(client, self._list)
+
+    async def _list(self, client: Client) -> list[dict[str, Any]]:
         desk = self._desk(client)
         return [await self._summary(client, desk, record) for record in (await desk.listing()).runs]
 
@@ -264,7 +271,7 @@ class GatewayRuns:
         desk = self._desk(client)
         asked = await desk.preview(run, call, arguments)
         toolbox = toolbox_of((await desk.load(run)).record)
-        return await Signing(self._voters.voter(client), toolbox).shown(msgspec.to_builtins(asked))
+        return await self._signing(client, toolbox).shown(msgspec.to_builtins(asked))
 
     async def decide(
         self,
@@ -315,9 +322,12 @@ class GatewayRuns:
     async def _summary(self, client: Client, desk: RunDesk, record: RunRecord) -> dict[str, Any]:
         found = run_view.summary(record, await desk.waiting(record))
         if client.key and found["pending"]:
-            signing = Signing(self._voters.voter(client), toolbox_of(record))
+            signing = self._signing(client, toolbox_of(record))
             found["pending"] = await signing.all_shown(found["pending"])
         return found
+
+    def _signing(self, client: Client, toolbox: Toolbox) -> Signing:
+        return Signing(self._voters.voter(client), toolbox, self._proposed)
 
     def _desk(self, client: Client) -> RunDesk:
         peer = self._bus.peer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from typing import Any, Final
 
 import msgspec
 
@@ -11,14 +12,34 @@ from hearthnet.tools.acting import Voter
 from hearthnet.tools.ports import Listener
 from hearthnet.tools.toolbox import Toolbox
 from hearthnet.tools.types import Pending
+from hearthnet.trust.approval import Approval
+
+_MOST_PROPOSED: Final = 1024
+
+
+class Proposed:
+    """The approvals that were proposed: who looks again is shown the same one."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[bytes, Approval] = OrderedDict()
+
+    def same(self, wanted: Approval) -> Approval:
+        """What was proposed before in place of `wanted`, which differs in id and time alone; else that."""
+        alike = msgspec.structs.replace(wanted, id="", time=0).signing_bytes()
+        proposed = self._kept.pop(alike, wanted)
+        self._kept[alike] = proposed
+        if len(self._kept) > _MOST_PROPOSED:
+            self._kept.popitem(last=False)
+        return proposed
 
 
 class Signing:
     """The questions of one run, as its client is shown them."""
 
-    def __init__(self, voter: Voter, toolbox: Toolbox) -> None:
+    def __init__(self, voter: Voter, toolbox: Toolbox, proposed: Proposed) -> None:
         self._voter = voter
         self._toolbox = toolbox
+        self._proposed = proposed
 
     async def shown(self, asked: dict[str, Any]) -> dict[str, Any]:
         """`asked`, the data of `confirmation_required`, with `approval`: all of it but the signature.
@@ -34,7 +55,7 @@ class Signing:
             return {**asked, "approval": None, "approval_problem": error.message}
         if wanted is None:
             return {**asked, "approval": None}
-        unsigned = wanted.as_json()
+        unsigned = self._proposed.same(wanted).as_json()
         del unsigned["signature"]
         return {**asked, "approval": unsigned}
 

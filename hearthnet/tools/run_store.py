@@ -48,6 +48,9 @@ class RunStore(Protocol):
     async def runs(self) -> list[str]:
         """The ids of all runs that are kept, oldest first."""
 
+    async def mark(self) -> int:
+        """A number that is larger whenever a run was saved or something was decided since."""
+
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
         """What was decided about a call; None where nothing was."""
 
@@ -78,6 +81,7 @@ class MemoryRuns:
         self._said: dict[tuple[str, str], bytes] = {}
         self._watching: dict[str, list[Wake]] = {}
         self._log: list[Entry] = []
+        self._saves = 0
 
     async def load(self, run: str) -> Kept | None:
         """As `RunStore.load`."""
@@ -91,11 +95,16 @@ class MemoryRuns:
         if (kept.revision if kept else 0) != revision:
             raise Superseded
         self._runs[run] = Kept(data, revision + 1)
+        self._saves += 1
         return revision + 1
 
     async def runs(self) -> list[str]:
         """As `RunStore.runs`."""
         return list(self._runs)
+
+    async def mark(self) -> int:
+        """As `RunStore.mark`."""
+        return self._saves + len(self._said)
 
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
         """As `RunStore.said`."""

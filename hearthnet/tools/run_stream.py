@@ -84,6 +84,13 @@ class StoredRuns:
             info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
 
+    async def mark(self) -> int:
+        """As `RunStore.mark`."""
+        store = (await self._open()).store
+        async with stored.answering(_WHAT):
+            info = await store.js.stream_info(STREAM)
+        return int(info.state.last_seq)
+
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
         """As `RunStore.said`."""
         found = await self._last(_said(run, confirmation_id))

@@ -10,12 +10,14 @@ import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
+from hearthnet.gateway.listed import FRESH_MS
 from hearthnet.gateway.voters import Voters
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook, new_entry
+from hearthnet.tools.run_store import Kept as Saved
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.state import Limits
 from hearthnet.tools.toolbox import Toolbox
@@ -233,3 +235,58 @@ async def test_of_very_many_keys_the_oldest_is_forgotten(monkeypatch: pytest.Mon
     assert acting.token(second.client.key).startswith("hntoken://")
     with pytest.raises(HearthNetError, match="another client of yours"):
         acting.token(first.client.key)
+
+
+class Counting(MemoryRuns):
+    """Counts how often a run is read."""
+
+    reads = 0
+
+    async def load(self, run: str) -> Saved | None:
+        self.reads += 1
+        return await super().load(run)
+
+
+@pytest.mark.req("SESS-18")
+async def test_who_looks_again_is_shown_the_same_and_nothing_is_read_for_it() -> None:
+    store, ahead = Counting(), [0]
+    house = House(store, clock=lambda: now_ms() + ahead[0])
+    anna, eve = house.guest(), house.guest("eve")
+    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    await run.drive()
+    (first,) = await house.runs.listing(anna.client)
+    reads = store.reads
+    assert await house.runs.listing(anna.client) == [first]
+    assert store.reads == reads
+    assert await house.runs.listing(eve.client) == []
+    page = await house.runs.page(anna.client, run.run)
+    assert page["pending"] == first["pending"], "the same approval is proposed"
+    ahead[0] = FRESH_MS
+    assert await house.runs.listing(anna.client) == [first]
+    ahead[0] = first["pending"][0]["expires_at"] - now_ms()
+    (expired,) = await house.runs.listing(anna.client)
+    assert expired["pending"] == []
+    ahead[0] = 0
+    shown = first["pending"][0]["arguments_digest"]
+    await house.runs.decide(anna.client, run.run, "p", Deny(), shown=shown)
+    (decided,) = await house.runs.listing(anna.client)
+    assert decided["pending"] == []
+
+
+@pytest.mark.req("SESS-18")
+async def test_of_very_many_lists_and_proposals_the_oldest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hearthnet.gateway.listed._MOST", 1)
+    monkeypatch.setattr("hearthnet.gateway.signing._MOST_PROPOSED", 1)
+    store = Counting()
+    house = House(store, WANTS, WANTS)
+    anna, eve = house.guest(), house.guest("eve")
+    await house.runs.open(anna.client, ask(), Ear(), waits=False).drive()
+    await house.runs.open(eve.client, ask(), Ear(), waits=False).drive()
+    first = await house.runs.listing(anna.client)
+    await house.runs.listing(eve.client)
+    reads = store.reads
+    again = await house.runs.listing(anna.client)
+    assert store.reads > reads
+    assert again[0]["pending"][0]["approval"]["id"] != first[0]["pending"][0]["approval"]["id"]

@@ -73,6 +73,20 @@ async def test_a_run_is_replaced_only_by_who_knows_what_stands_there(runs: RunSt
     assert sorted(await runs.runs()) == sorted([run, other])
 
 
+@pytest.mark.req("SESS-18")
+async def test_a_mark_grows_with_what_is_saved_and_decided(runs: RunStore) -> None:
+    run = ids.new_ulid()
+    marks = [await runs.mark()]
+    await runs.save(run, b"one", 0)
+    marks.append(await runs.mark())
+    assert marks[-1] == await runs.mark()
+    await runs.say(run, ids.new_ulid(), b"yes")
+    marks.append(await runs.mark())
+    await runs.save(ids.new_ulid(), b"two", 0)
+    marks.append(await runs.mark())
+    assert marks == sorted(set(marks))
+
+
 @pytest.mark.req("RUN-7")
 async def test_of_many_who_save_at_once_one_does(runs: RunStore) -> None:
     run = ids.new_ulid()

@@ -1,0 +1,48 @@
+"""Lists of runs, made once for all who look again while nothing has changed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hearthnet.gateway.clients import Client
+from hearthnet.tools.run_store import RunStore
+
+FRESH_MS: Final = 30_000
+"""So long a list is good: who offers a capability may have changed, and with it what is to be signed."""
+_MOST: Final = 256
+
+
+class _List(NamedTuple):
+    mark: int
+    made_at: int
+    until: int
+    runs: list[dict[str, Any]]
+
+
+class Listed:
+    """The lists of a gateway's clients."""
+
+    def __init__(self, store: RunStore, clock: Callable[[], int]) -> None:
+        """`clock` gives milliseconds since the epoch."""
+        self._store = store
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str], _List] = OrderedDict()
+
+    async def get(
+        self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
+    ) -> list[dict[str, Any]]:
+        """The client's list, from `make` where what is kept may be true no longer; not to be changed."""
+        name, mark, now = (client.principal, client.key), await self._store.mark(), self._clock()
+        kept = self._kept.get(name)
+        if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
+            return kept.runs
+        runs = await make(client)
+        # A question that expires changes the list without anything being written.
+        ends = [one["expires_at"] for run in runs for one in run["pending"]]
+        self._kept[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
+        self._kept.move_to_end(name)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return runs
