@@ -106,6 +106,10 @@ class SteppedRuns:
         """As `RunStore.runs`."""
         return await self._inner.runs()
 
+    async def mark(self) -> int:
+        """As it is."""
+        return await self._inner.mark()
+
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
         """As `RunStore.said`."""
         return await self._inner.said(run, confirmation_id)
