@@ -129,10 +129,13 @@ def remove(client: str, home: Home, json: bool) -> None:
 def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
     """What the client may call, and how much of it."""
     from hearthnet.bus import find_contract
+    from hearthnet.gateway.own_offers import PREFIX
     from hearthnet.trust.token import Scope
 
     for name in names:
-        find_contract(name)
+        # What somebody added has its contract at the node that offers it.
+        if not name.startswith(PREFIX):
+            find_contract(name)
     most = _EFFECTS if effects is None and not has_key else effects
     return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
 

@@ -28,6 +28,7 @@ from hearthnet.gateway.errors import HANDLERS
 from hearthnet.gateway.guard import Guard
 from hearthnet.gateway.limits import Limits
 from hearthnet.gateway.links import LinkBook
+from hearthnet.gateway.own_offers import OwnOffers
 from hearthnet.gateway.runs import GatewayRuns
 from hearthnet.home import Home
 
@@ -57,6 +58,7 @@ class Gateway:
         """The gateway of the node in `home`, which speaks through `bus`."""
         limits = Limits()
         clients = Clients(bus.peer, ClientBook(home), limits)
+        clients.more_capabilities = OwnOffers(home)
         return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))
 
 

@@ -24,6 +24,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import SECRET_PREFIX, ClientBook, Entry, split_secret
 from hearthnet.gateway.envelope import check_envelope
 from hearthnet.gateway.limits import Limits, address_of
+from hearthnet.gateway.links import OWNER
 from hearthnet.times import now_ms
 from hearthnet.trust.roster import RANK
 from hearthnet.trust.token import SCHEME, Claims, Scope, check_use, mint
@@ -70,9 +71,9 @@ class Clients:
         self._peer = peer
         self._clock = clock
         self._seen = ReplayWindow()
-        self._minted: dict[str, tuple[Entry, str, int]] = {}
+        self._minted: dict[str, tuple[tuple[Entry, Scope], str, int]] = {}
         self.more_capabilities: Callable[[], Iterable[str]] = tuple
-        """What clients may call whose scope is everything, beside what there are contracts for."""
+        """What the owner's own pages may call beside what there are contracts for."""
 
     async def from_request(self, connection: HTTPConnection) -> Client:
         """The client that sent a request, by its cookie or its Authorization header.
@@ -151,10 +152,11 @@ class Clients:
                 )
             return client.bearer
         entry = self.book.find(client.id)
+        wanted = entry, self.scope_of(entry)
         known, token, until = self._minted.get(client.id, (None, "", 0))
-        if known != entry or not 0 <= until - now - _RENEW_MS <= TOKEN_SECONDS * 1000:
+        if known != wanted or not 0 <= until - now - _RENEW_MS <= TOKEN_SECONDS * 1000:
             token, until = self._mint(entry, now), now + TOKEN_SECONDS * 1000
-            self._minted[client.id] = entry, token, until
+            self._minted[client.id] = wanted, token, until
         return token
 
     def forget(self, client: str) -> None:
@@ -165,7 +167,8 @@ class Clients:
         """What a client of the book may call now."""
         if entry.scope.capabilities:
             return entry.scope
-        return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *self.more_capabilities()))
+        more = self.more_capabilities() if entry.principal == OWNER else ()
+        return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *more))
 
     def _mint(self, entry: Entry, now: int) -> str:
         if len(self._minted) > 2 * len(self.book.ids()):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.requests import HTTPConnection
 
@@ -20,6 +21,7 @@ from hearthnet.gateway.envelope import sign_envelope
 from hearthnet.gateway.limits import Limits
 from hearthnet.gateway.links import LinkBook
 from hearthnet.home import Home
+from hearthnet.node_state import ServiceState, read_node_state
 from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust import revocation
 from hearthnet.trust.keys import Identity
@@ -217,12 +219,30 @@ async def test_a_scope_without_names_is_all_that_a_guest_may_ever_call(shared: H
     scope = clients.scope_of(guest.entry)
     assert {"llm.chat", "market.post", "rag.query"} <= set(scope.capabilities)
     assert not any(name.startswith(("auth.", "community.", "node.")) for name in scope.capabilities)
-    clients.more_capabilities = lambda: ["experimental.mcp.clock.now"]
-    try:
-        assert "experimental.mcp.clock.now" in clients.scope_of(guest.entry).capabilities
-    finally:
-        clients.more_capabilities = tuple
     assert len(clients.token(shared.client(guest))) < 2048
+
+
+@pytest.mark.req("GATE-4")
+async def test_the_owners_page_may_call_what_the_owner_added(shared: House) -> None:
+    clients, owner, guest = shared.gateway.clients, shared.guest(principal="owner"), shared.guest()
+    before = clients.token(shared.client(owner))
+    names = [f"experimental.mcp.everything.tool_number_{number:02}" for number in range(40)]
+    offers = (*(f"{name}@1.0" for name in names), "rag.query@1.0 corpus=system")
+    state = read_node_state(shared.mesh.home)
+    tools = ServiceState("mcp", 1, "ready", 0, None, offers, 0)
+    shared.mesh.home.state.write_bytes(msgspec.json.encode(msgspec.structs.replace(state, services=(tools,))))
+    scope = clients.scope_of(owner.entry).capabilities
+    assert names[0] in scope
+    assert names[39] not in scope  # there is no room for so many
+    token = clients.token(shared.client(owner))
+    assert token != before
+    assert token == clients.token(shared.client(owner))
+    assert not any(name.startswith("experimental.") for name in clients.scope_of(guest.entry).capabilities)
+    shared.mesh.home.state.write_bytes(b"{")
+    assert names[0] not in clients.scope_of(owner.entry).capabilities
+    shared.mesh.home.state.unlink()
+    assert names[0] not in clients.scope_of(owner.entry).capabilities
+    shared.mesh.home.state.write_bytes(msgspec.json.encode(state))
 
 
 @pytest.mark.req("GATE-12")
@@ -381,6 +401,9 @@ async def test_the_commands_without_a_gateway(shared: House, capsys: pytest.Capt
     assert "base URL" not in said.err
     assert run(["clients", "remove", "twin", *away]) == 2
     assert "2 clients are called 'twin'" in capsys.readouterr().err
+    tool = "experimental.mcp.clock.now"
+    assert run(["clients", "add", "agent", "--scope", tool, *away, "--json"]) == 0
+    assert tool in capsys.readouterr().out
     assert run(["clients"]) == 0
     assert "hearthnet clients add editor" in capsys.readouterr().out
 

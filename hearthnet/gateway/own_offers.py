@@ -1,0 +1,46 @@
+"""What this node offers under names that no contract of the installation has: tools that its owner added."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.home import Home
+from hearthnet.node_state import read_node_state
+
+PREFIX: Final = "experimental."
+MOST_BYTES: Final = 560
+"""Of names in one token, beside all that there are contracts for: a token has 2,048 bytes."""
+
+
+class OwnOffers:
+    """Their names, as the supervisor publishes them; read again when that changes."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._seen = (0, 0)
+        self._names: tuple[str, ...] = ()
+
+    def __call__(self) -> tuple[str, ...]:
+        """The names, in order, as many as there is room for in a token; none where no node runs."""
+        try:
+            status = self._home.state.stat()
+        except OSError:
+            return ()
+        seen = (status.st_ino, status.st_mtime_ns)
+        if seen != self._seen:
+            self._seen, self._names = seen, self._read()
+        return self._names
+
+    def _read(self) -> tuple[str, ...]:
+        try:
+            services = read_node_state(self._home).services
+        except HearthNetError:
+            return ()
+        lines = [line for service in services for line in service.offers if line.startswith(PREFIX)]
+        found, left = [], MOST_BYTES
+        for name in sorted({line.partition("@")[0] for line in lines}):
+            left -= len(name) + 3  # quotes and comma
+            if left >= 0:
+                found.append(name)
+        return tuple(found)
