@@ -11,16 +11,13 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from hearthnet import __version__
-from hearthnet.contracts import Contract, contracts
-from hearthnet.errors import CODES
 from hearthnet.gateway.errors import STATUS
-from hearthnet.trust.authority import SELF, UNDELEGABLE
+from hearthnet.gateway.openapi_schemas import TEXT, Schema, schemas
 
-Schema = dict[str, Any]
-_TEXT: Final[Schema] = {"type": "string"}
-_OBJECT: Final[Schema] = {"type": "object"}
-_FLAG: Final[Schema] = {"type": "boolean"}
-_TIME: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Milliseconds since the epoch"}
+_RUN: Final[Schema] = {"in": "path", "name": "run", "required": True, "schema": TEXT}
+_OPENAI_ERROR: Final[Schema] = {
+    "anyOf": [{"$ref": "#/components/schemas/OpenAIError"}, {"$ref": "#/components/schemas/Error"}]
+}
 
 
 @cache
@@ -51,7 +48,7 @@ def description() -> dict[str, Any]:
                     "description": "The page's own; its name ends with a part of the node's id",
                 },
             },
-            "schemas": _schemas(),
+            "schemas": schemas(),
             "responses": {
                 "Error": _json("What is wrong, and what to do", {"$ref": "#/components/schemas/Error"})
             },
@@ -60,16 +57,21 @@ def description() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    named = {"in": "query", "name": "name", "schema": _TEXT, "description": "Only this capability"}
-    model = {"in": "path", "name": "model", "required": True, "schema": _TEXT}
+    named = {"in": "query", "name": "name", "schema": TEXT, "description": "Only this capability"}
+    model = {"in": "path", "name": "model", "required": True, "schema": TEXT}
     return {
         "/v1/capabilities": {"get": _get("calls", "What this client may call", "Capabilities", [named])},
         "/v1/call": {"post": _call()},
-        "/v1/models": {"get": _get("openai", "The models of the mesh", "Models")},
-        "/v1/models/{model}": {"get": _get("openai", "One model", "Model", [model])},
+        "/v1/runs": {"get": _get("runs", "This client's runs of the last day", "Runs")},
+        "/v1/runs/{run}": {"get": _get("runs", "One run with its conversation", "Run", [_RUN])},
+        "/v1/runs/{run}/decisions": {"post": _of_run("Decide about a call", "decide", "Said", "Taken")},
+        "/v1/runs/{run}/preview": {"post": _of_run("A call after an edit", "preview", "Changed", "Pending")},
+        "/v1/runs/{run}/cancel": {"post": _of_run("End a run", "cancel", "", "Run")},
+        "/v1/models": {"get": _in_openais_form(_get("openai", "The models of the mesh", "Models"))},
+        "/v1/models/{model}": {"get": _in_openais_form(_get("openai", "One model", "Model", [model]))},
         "/v1/chat/completions": {"post": _completion()},
         "/v1/me": {"get": _get("door", "Who this client is, and what it may do", "Me")},
-        "/health": {"get": {**_get("door", "Whether the gateway is well", "Health"), "security": []}},
+        "/health": {"get": _health()},
     }
 
 
@@ -82,6 +84,36 @@ def _get(tag: str, summary: str, schema: str, parameters: list[Schema] | None = 
         "responses": {"200": found, **_errors()},
     }
     return operation | ({"parameters": parameters} if parameters else {})
+
+
+def _in_openais_form(operation: dict[str, Any]) -> dict[str, Any]:
+    """`operation` with the errors that OpenAI's clients know."""
+    told = {
+        "200": operation["responses"]["200"],
+        "default": _json("The error in OpenAI's form", _OPENAI_ERROR),
+    }
+    return {**operation, "responses": told}
+
+
+def _health() -> dict[str, Any]:
+    """The same body, well or not."""
+    operation = _get("door", "Whether the gateway is well", "Health")
+    ill = {**operation["responses"]["200"], "description": "The bus is out of reach"}
+    return {**operation, "security": [], "responses": {**operation["responses"], "503": ill}}
+
+
+def _of_run(summary: str, name: str, takes: str, gives: str) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "tags": ["runs"],
+        "summary": summary,
+        "operationId": f"{name}Run",
+        "parameters": [_RUN],
+        "responses": {"200": _json(summary, {"$ref": f"#/components/schemas/{gives}"}), **_errors()},
+    }
+    if takes:
+        body = {"schema": {"$ref": f"#/components/schemas/{takes}"}}
+        operation["requestBody"] = {"required": True, "content": {"application/json": body}}
+    return operation
 
 
 def _call() -> dict[str, Any]:
@@ -107,13 +139,13 @@ def _completion() -> dict[str, Any]:
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": _answers({"$ref": "#/components/schemas/ChatCompletion"}),
-            "default": _json("The error in OpenAI's form", {"$ref": "#/components/schemas/OpenAIError"}),
+            "default": _json("The error in OpenAI's form", _OPENAI_ERROR),
         },
     }
 
 
 def _answers(schema: Schema) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema}, "text/event-stream": {"schema": _TEXT}}
+    content = {"application/json": {"schema": schema}, "text/event-stream": {"schema": TEXT}}
     return {"description": "The answer", "content": content}
 
 
@@ -132,195 +164,4 @@ def _errors() -> dict[str, Any]:
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
         for status, names in sorted(codes.items())
-    }
-
-
-def _closed(required: tuple[str, ...], **properties: Schema) -> Schema:
-    return {"type": "object", "required": list(required), "properties": properties}
-
-
-def _list_of(schema: str) -> Schema:
-    return {"type": "array", "items": {"$ref": f"#/components/schemas/{schema}"}}
-
-
-def _schemas() -> dict[str, Any]:
-    callable_here = [one for one in contracts() if _for_guests(one)]
-    found: dict[str, Any] = {}
-    for contract in callable_here:
-        name = contract.id.replace("@", "-")
-        found[f"{name}.request"] = {**contract.request_schema, "description": contract.summary}
-        found[f"{name}.response"] = contract.response_schema
-    return {**_calls([one.id for one in callable_here]), **_runs(), **_openai(), **_door(), **found}
-
-
-def _for_guests(contract: Contract) -> bool:
-    return contract.trust_required != SELF and contract.name not in UNDELEGABLE
-
-
-def _calls(names: list[str]) -> dict[str, Schema]:
-    offer = _closed(
-        ("node", "instance", "params"),
-        node=_TEXT,
-        instance=_TEXT,
-        service=_TEXT,
-        params=_OBJECT,
-        max_concurrent={"type": "integer"},
-        in_flight={"type": "integer"},
-        expires_at=_TIME,
-    )
-    capability = _closed(
-        ("capability", "name", "version", "summary", "side_effects", "streams", "request_schema", "offers"),
-        capability=_TEXT,
-        name=_TEXT,
-        version=_TEXT,
-        summary=_TEXT,
-        side_effects=_FLAG,
-        idempotent=_TEXT,
-        trust_required=_TEXT,
-        streams=_FLAG,
-        timeout_seconds={"type": "number"},
-        request_schema=_OBJECT,
-        response_schema=_OBJECT,
-        stream_schema={"type": ["object", "null"]},
-        offers=_list_of("Offer"),
-    )
-    body = {"type": "object", "required": ["params", "input"], "description": "As its request schema says"}
-    call = _closed(
-        ("capability", "body"),
-        capability={"type": "string", "examples": names, "description": "name or name@major.minor"},
-        version={"type": "string", "description": "major.minor; the newest where it is left out"},
-        body=body,
-        timeout_ms={"type": "integer", "minimum": 1, "maximum": 600_000},
-        request_id={"type": "string", "description": "A ULID; the same one again has no second effect"},
-        approval={"type": "object", "description": "What was handed out to be signed, with its signature"},
-        community=_TEXT,
-        timestamp=_TEXT,
-        signature=_TEXT,
-        token=_TEXT,
-        **{"from": _TEXT},
-    )
-    answer = _closed(("output", "meta"), output={}, meta=_OBJECT, provider=_TEXT, run=_TEXT)
-    answer["properties"]["requires_follow_up"] = {"const": False}
-    error = _closed(
-        ("error", "message"),
-        error={"enum": sorted(CODES)},
-        message=_TEXT,
-        details=_OBJECT,
-        retry_after_ms={"type": "integer", "minimum": 0},
-        alt_capabilities={"type": "array", "items": _TEXT},
-    )
-    return {
-        "Offer": offer,
-        "Capability": capability,
-        "Capabilities": _closed(("capabilities",), capabilities=_list_of("Capability")),
-        "Call": call,
-        "Answer": answer,
-        "Error": error,
-    }
-
-
-def _runs() -> dict[str, Schema]:
-    decision = _closed(
-        ("decision",),
-        decision={"enum": ["approve", "deny", "edit"]},
-        shown={"type": "string", "description": "The arguments_digest of what was seen"},
-        arguments=_OBJECT,
-        reason=_TEXT,
-        approval=_OBJECT,
-    )
-    follow_up = _closed(
-        ("run",),
-        run=_TEXT,
-        decisions={"type": "object", "additionalProperties": decision},
-        answers={
-            "type": "object",
-            "additionalProperties": _closed(("content",), content={}, is_error=_FLAG),
-        },
-    )
-    follow_up["additionalProperties"] = False
-    waits = _closed(
-        ("requires_follow_up", "run", "pending", "wanted"),
-        requires_follow_up={"const": True},
-        run=_TEXT,
-        output=_OBJECT,
-        pending=_list_of("Pending"),
-        wanted=_list_of("Wanted"),
-    )
-    pending = _closed(
-        ("tool_call_id", "name", "capability", "arguments", "body", "arguments_digest", "expires_at"),
-        tool_call_id=_TEXT,
-        name=_TEXT,
-        capability=_TEXT,
-        arguments=_OBJECT,
-        body=_OBJECT,
-        arguments_digest=_TEXT,
-        expires_at=_TIME,
-        problem=_TEXT,
-        untrusted=_FLAG,
-        approval={"type": ["object", "null"], "description": "To be signed, where the client has a key"},
-    )
-    wanted = _closed(
-        ("run", "tool_call_id", "name", "arguments", "expires_at"),
-        run=_TEXT,
-        tool_call_id=_TEXT,
-        name=_TEXT,
-        arguments=_OBJECT,
-        expires_at=_TIME,
-    )
-    return {"FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
-
-
-def _openai() -> dict[str, Schema]:
-    message = {"type": "object", "required": ["role"], "properties": {"role": _TEXT}}
-    request = _closed(
-        ("model", "messages"),
-        model={
-            "type": "string",
-            "description": "As /v1/models lists it; +tools: with the tools of the mesh",
-        },
-        messages={"type": "array", "minItems": 1, "items": message},
-        stream=_FLAG,
-        tools={"type": "array", "items": _OBJECT},
-        hearthnet=_closed(
-            (),
-            tools={"type": "array", "items": {"type": ["string", "object"]}},
-            run=_TEXT,
-            events=_FLAG,
-        ),
-    )
-    completion = _closed(
-        ("id", "object", "created", "model", "choices"),
-        id=_TEXT,
-        object={"const": "chat.completion"},
-        created={"type": "integer"},
-        model=_TEXT,
-        choices={"type": "array", "items": _OBJECT},
-        usage=_OBJECT,
-        hearthnet=_OBJECT,
-    )
-    model = _closed(
-        ("id", "object", "created", "owned_by"),
-        id=_TEXT,
-        object={"const": "model"},
-        created={"type": "integer"},
-        owned_by=_TEXT,
-        hearthnet=_OBJECT,
-    )
-    told = _closed(
-        ("message", "type", "code"), message=_TEXT, type=_TEXT, param={"type": ["string", "null"]}, code=_TEXT
-    )
-    return {
-        "ChatCompletionRequest": request,
-        "ChatCompletion": completion,
-        "Model": model,
-        "Models": _closed(("object", "data"), object={"const": "list"}, data=_list_of("Model")),
-        "OpenAIError": _closed(("error",), error=told),
-    }
-
-
-def _door() -> dict[str, Schema]:
-    who = ("node", "community", "principal", "key")
-    return {
-        "Me": _closed(who, **dict.fromkeys(who, _TEXT), scope=_OBJECT, expires_at=_TIME),
-        "Health": _OBJECT,
     }

@@ -12,9 +12,12 @@ from hearthnet.contracts import compile_schema, contracts
 from hearthnet.gateway import openapi
 from hearthnet.gateway.errors import STATUS
 from tests.helpers.gateway import House
+from tests.helpers.scripted_model import Say
 
-_ELSEWHERE = ("/v1/socket", "/mcp", "/page", "/openapi.json", "/v1/session", "/v1/runs")
-"""Described in words: other protocols, the page's own door, and runs."""
+POST = {"category": "offer", "title": "Jam", "body": "Plum."}
+QUERY = {"capability": "rag.query", "body": {"params": {"corpus": "probe"}, "input": {"query": "water"}}}
+_ELSEWHERE = ("/v1/socket", "/mcp", "/page", "/openapi.json", "/v1/session")
+"""Described in words: other protocols, and the page's own door."""
 
 
 @pytest.mark.req("HTTP-9")
@@ -50,3 +53,46 @@ async def test_every_route_is_in_it(house: House) -> None:
     paths = {route.path.replace(":path}", "}") for route in routes}
     own = {path for path in paths if not path.startswith(_ELSEWHERE) and path != "/"}
     assert own == described
+
+
+def check(name: str, value: Any) -> None:
+    """`value` is what the description says of the schema `name`."""
+    schema = {**openapi.description(), "$ref": f"#/components/schemas/{name}"}
+    assert compile_schema(schema).errors(value) == []
+
+
+@pytest.mark.req("HTTP-9")
+@pytest.mark.asyncio
+async def test_what_is_answered_is_what_it_says(house: House) -> None:
+    guest = house.guest()
+    house.model.turns["post"] = [Say(calls=(("market_post", POST),)), Say("Posted.")]
+    chat = {"messages": [{"role": "user", "content": "post"}], "tools": ["market.post"]}
+    async with house.http(guest) as http:
+        for path, name in (
+            ("/v1/capabilities", "Capabilities"),
+            ("/v1/models", "Models"),
+            ("/v1/models/mesh", "Model"),
+            ("/v1/me", "Me"),
+            ("/health", "Health"),
+            ("/v1/runs", "Runs"),
+            ("/v1/nothing", "Error"),
+            ("/v1/models/nothing", "OpenAIError"),
+        ):
+            check(name, (await http.get(path)).json())
+        check("Answer", (await http.post("/v1/call", json=QUERY)).json())
+        check("Error", (await http.post("/v1/call", json={})).json())
+        body = {"params": {"model": "scripted"}, "input": chat}
+        waits = (await http.post("/v1/call", json={"capability": "llm.chat", "body": body})).json()
+        check("Waits", waits)
+        (pending,) = waits["pending"]
+        run, call = f"/v1/runs/{waits['run']}", pending["tool_call_id"]
+        check("Run", (await http.get(run)).json())
+        check("Runs", (await http.get("/v1/runs")).json())
+        changed = {"call": call, "arguments": {**POST, "title": "Jelly"}}
+        check("Pending", (await http.post(f"{run}/preview", json=changed)).json())
+        said = {"call": call, "decision": "deny", "shown": pending["arguments_digest"]}
+        check("Said", said)
+        check("Taken", (await http.post(f"{run}/decisions", json=said)).json())
+        check("Run", (await http.post(f"{run}/cancel")).json())
+        asked = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
+        check("ChatCompletion", (await http.post("/v1/chat/completions", json=asked)).json())

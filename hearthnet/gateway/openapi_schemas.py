@@ -1,0 +1,227 @@
+"""The schemas of the gateway's description: what its paths take and give, besides the contracts' own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.contracts import Contract, contracts
+from hearthnet.errors import CODES
+from hearthnet.trust.authority import SELF, UNDELEGABLE
+
+Schema = dict[str, Any]
+TEXT: Final[Schema] = {"type": "string"}
+_OBJECT: Final[Schema] = {"type": "object"}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_TIME: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Milliseconds since the epoch"}
+
+
+def _closed(required: tuple[str, ...], **properties: Schema) -> Schema:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+def _list_of(schema: str) -> Schema:
+    return {"type": "array", "items": {"$ref": f"#/components/schemas/{schema}"}}
+
+
+def schemas() -> dict[str, Any]:
+    """All of them by name; for each capability a guest may call, those of its contract."""
+    callable_here = [one for one in contracts() if _for_guests(one)]
+    found: dict[str, Any] = {}
+    for contract in callable_here:
+        name = contract.id.replace("@", "-")
+        found[f"{name}.request"] = {**contract.request_schema, "description": contract.summary}
+        found[f"{name}.response"] = contract.response_schema
+    return {**_calls([one.id for one in callable_here]), **_runs(), **_openai(), **_door(), **found}
+
+
+def _for_guests(contract: Contract) -> bool:
+    return contract.trust_required != SELF and contract.name not in UNDELEGABLE
+
+
+def _calls(names: list[str]) -> dict[str, Schema]:
+    offer = _closed(
+        ("node", "instance", "params"),
+        node=TEXT,
+        instance=TEXT,
+        service=TEXT,
+        params=_OBJECT,
+        max_concurrent={"type": "integer"},
+        in_flight={"type": "integer"},
+        expires_at=_TIME,
+    )
+    capability = _closed(
+        ("capability", "name", "version", "summary", "side_effects", "streams", "request_schema", "offers"),
+        capability=TEXT,
+        name=TEXT,
+        version=TEXT,
+        summary=TEXT,
+        side_effects=_FLAG,
+        idempotent=TEXT,
+        trust_required=TEXT,
+        streams=_FLAG,
+        timeout_seconds={"type": "number"},
+        request_schema=_OBJECT,
+        response_schema=_OBJECT,
+        stream_schema={"type": ["object", "null"]},
+        offers=_list_of("Offer"),
+    )
+    body = {"type": "object", "required": ["params", "input"], "description": "As its request schema says"}
+    call = _closed(
+        ("capability", "body"),
+        capability={"type": "string", "examples": names, "description": "name or name@major.minor"},
+        version={"type": "string", "description": "major.minor; the newest where it is left out"},
+        body=body,
+        timeout_ms={"type": "integer", "minimum": 1, "maximum": 600_000},
+        request_id={"type": "string", "description": "A ULID; the same one again has no second effect"},
+        approval={"type": "object", "description": "What was handed out to be signed, with its signature"},
+        community=TEXT,
+        timestamp=TEXT,
+        signature=TEXT,
+        token=TEXT,
+        **{"from": TEXT},
+    )
+    answer = _closed(("output", "meta"), output={}, meta=_OBJECT, provider=TEXT, run=TEXT)
+    answer["properties"]["requires_follow_up"] = {"const": False}
+    error = _closed(
+        ("error", "message"),
+        error={"enum": sorted(CODES)},
+        message=TEXT,
+        details=_OBJECT,
+        retry_after_ms={"type": "integer", "minimum": 0},
+        alt_capabilities={"type": "array", "items": TEXT},
+    )
+    return {
+        "Offer": offer,
+        "Capability": capability,
+        "Capabilities": _closed(("capabilities",), capabilities=_list_of("Capability")),
+        "Call": call,
+        "Answer": answer,
+        "Error": error,
+    }
+
+
+def _runs() -> dict[str, Schema]:
+    decision = _closed(
+        ("decision",),
+        decision={"enum": ["approve", "deny", "edit"]},
+        shown={"type": "string", "description": "The arguments_digest of what was seen"},
+        arguments=_OBJECT,
+        reason=TEXT,
+        approval=_OBJECT,
+    )
+    follow_up = _closed(
+        ("run",),
+        run=TEXT,
+        decisions={"type": "object", "additionalProperties": decision},
+        answers={
+            "type": "object",
+            "additionalProperties": _closed(("content",), content={}, is_error=_FLAG),
+        },
+    )
+    follow_up["additionalProperties"] = False
+    waits = _closed(
+        ("requires_follow_up", "run", "pending", "wanted"),
+        requires_follow_up={"const": True},
+        run=TEXT,
+        output=_OBJECT,
+        pending=_list_of("Pending"),
+        wanted=_list_of("Wanted"),
+    )
+    pending = _closed(
+        ("tool_call_id", "name", "capability", "arguments", "body", "arguments_digest", "expires_at"),
+        tool_call_id=TEXT,
+        name=TEXT,
+        capability=TEXT,
+        arguments=_OBJECT,
+        body=_OBJECT,
+        arguments_digest=TEXT,
+        expires_at=_TIME,
+        problem=TEXT,
+        untrusted=_FLAG,
+        approval={"type": ["object", "null"], "description": "To be signed, where the client has a key"},
+    )
+    wanted = _closed(
+        ("run", "tool_call_id", "name", "arguments", "expires_at"),
+        run=TEXT,
+        tool_call_id=TEXT,
+        name=TEXT,
+        arguments=_OBJECT,
+        expires_at=_TIME,
+    )
+    said = _closed(("call", "decision", "shown"), call=TEXT, **decision["properties"])
+    changed = _closed(("call", "arguments"), call=TEXT, arguments=_OBJECT)
+    taken = _closed(
+        ("repeated", "word", "by", "via", "time"), repeated=_FLAG, word=TEXT, by=TEXT, via=TEXT, time=_TIME
+    )
+    run = _closed(
+        ("run", "principal", "state", "question", "started_at", "saved_at", "expires_at", "pending"),
+        run=TEXT,
+        principal=TEXT,
+        state=TEXT,
+        question=TEXT,
+        started_at=_TIME,
+        saved_at=_TIME,
+        expires_at=_TIME,
+        pending=_list_of("Pending"),
+        calls={"type": "array", "items": _OBJECT},
+        messages={"type": "array", "items": _OBJECT},
+    )
+    kept = {"Run": run, "Runs": _closed(("runs",), runs=_list_of("Run"))}
+    told = {"FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
+    return {**told, **kept, "Said": said, "Changed": changed, "Taken": taken}
+
+
+def _openai() -> dict[str, Schema]:
+    message = {"type": "object", "required": ["role"], "properties": {"role": TEXT}}
+    request = _closed(
+        ("model", "messages"),
+        model={
+            "type": "string",
+            "description": "As /v1/models lists it; +tools: with the tools of the mesh",
+        },
+        messages={"type": "array", "minItems": 1, "items": message},
+        stream=_FLAG,
+        tools={"type": "array", "items": _OBJECT},
+        hearthnet=_closed(
+            (),
+            tools={"type": "array", "items": {"type": ["string", "object"]}},
+            run=TEXT,
+            events=_FLAG,
+        ),
+    )
+    completion = _closed(
+        ("id", "object", "created", "model", "choices"),
+        id=TEXT,
+        object={"const": "chat.completion"},
+        created={"type": "integer"},
+        model=TEXT,
+        choices={"type": "array", "items": _OBJECT},
+        usage=_OBJECT,
+        hearthnet=_OBJECT,
+    )
+    model = _closed(
+        ("id", "object", "created", "owned_by"),
+        id=TEXT,
+        object={"const": "model"},
+        created={"type": "integer"},
+        owned_by=TEXT,
+        hearthnet=_OBJECT,
+    )
+    told = _closed(
+        ("message", "type", "code"), message=TEXT, type=TEXT, param={"type": ["string", "null"]}, code=TEXT
+    )
+    return {
+        "ChatCompletionRequest": request,
+        "ChatCompletion": completion,
+        "Model": model,
+        "Models": _closed(("object", "data"), object={"const": "list"}, data=_list_of("Model")),
+        "OpenAIError": _closed(("error",), error=told),
+    }
+
+
+def _door() -> dict[str, Schema]:
+    who = ("node", "community", "principal", "key")
+    return {
+        "Me": _closed(who, **dict.fromkeys(who, TEXT), scope=_OBJECT, expires_at=_TIME),
+        "Health": _OBJECT,
+    }
