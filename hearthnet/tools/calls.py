@@ -28,13 +28,14 @@ from hearthnet.tools.outcomes import failure
 from hearthnet.tools.reader import ReaderTool
 from hearthnet.tools.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.tools.toolbox import Tool, Toolbox
-from hearthnet.tools.transcript import error_text
+from hearthnet.tools.transcript import DEEPEST, INVALID, error_text, too_deep
 
 MAX_ID_LENGTH: Final = 40
 """OpenAI takes no longer ones, and the vendor may change in mid-conversation."""
 MOST_OF_A_TURN: Final = 128
 """Calls of one turn that are taken up, and ids of which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"
+_TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
 class Calls(Asking):
@@ -65,18 +66,19 @@ class Calls(Asking):
         if len(state.calls) >= MOST_OF_A_TURN:
             self._ignore(event)
             return
+        given: Any = {} if (deep := too_deep(event.arguments)) else event.arguments
         call = CallState(
             id=state.aliases.pop(event.id, "") or self._fresh_id(event.id),
             name=event.name if tool is None else tool.definition.name,
             model_name=_model_name(event.name, tool),
-            arguments=event.arguments if isinstance(event.arguments, dict) else {},
+            arguments=given if isinstance(given, dict) else {},
             sealed=event.sealed,
         )
         state.calls.append(call)
         state.call_count += 1
-        self._emit("tool_call", {"id": call.id, "name": call.name, "arguments": event.arguments})
+        self._emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
         self._tell(call, "pending")
-        if wrong := self._judge(call, tool, event.arguments):
+        if wrong := self._judge(call, tool, given) or (_TOO_DEEP if deep else ""):
             self._settle(call, CallStep.REFUSED, "refused", wrong)
         elif call.effect:
             call.step(CallStep.SHOWN)

@@ -104,6 +104,10 @@ class Dispatcher:
         except HearthNetError as error:
             _log.warning("a large result of run %s is not kept: %s", self._run, error.message)
             return "", 0, output
+        except Exception:
+            # Whatever breaks here, the call has happened, and its run waits for what became of it.
+            _log.exception("a large result of run %s is not kept", self._run)
+            return "", 0, output
         return cid, len(data), await asyncio.to_thread(shown, text, cid, call.max_result_bytes)
 
     async def _read(self, call: Dispatch) -> ToolReturned:

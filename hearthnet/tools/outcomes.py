@@ -42,7 +42,7 @@ class Outcomes:
         """Gives `call` its result, cut to size for the model; `kept`: the CID and the bytes of the whole."""
         try:
             full = json_text(output)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             text = error_text("internal_error", "what the tool gave back has no JSON text")
             self._settle(call, CallStep.RETURNED, "failed", text)
             return

@@ -10,17 +10,31 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from hearthnet import ids
 from hearthnet.bus.sticky import LONGEST_NAME
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
-from hearthnet.tools.events import AskModel, ModelDone, ModelEvent, ModelFailed, model_event
+from hearthnet.tools.events import (
+    AskModel,
+    CallComplete,
+    Kept,
+    ModelDone,
+    ModelEvent,
+    ModelFailed,
+    Token,
+    model_event,
+)
 from hearthnet.tools.ports import BusPort, Clock
 from hearthnet.tools.reader import DEFINITION as READER
 from hearthnet.tools.state import RunState
 from hearthnet.tools.toolbox import native
 
 CHAT: Final = "llm.chat@2.0"
+MOST_SAID: Final = 8 << 20
+"""Bytes, about, of what is kept of one turn; whoever says more is not a model."""
+_ENCODE: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
@@ -43,6 +57,18 @@ def session_of(request: dict[str, Any]) -> str:
     """What keeps the turns of a thread with the process that holds it; empty without a thread."""
     thread = str(request["input"].get("thread_id", ""))
     return thread if len(thread) <= LONGEST_NAME else content_hash(thread.encode())[-LONGEST_NAME:]
+
+
+def _size(event: ModelEvent) -> int:
+    """How much is kept of it."""
+    match event:
+        case Token():
+            return len(event.text)
+        case Kept():
+            return len(_ENCODE(event.data))
+        case CallComplete():
+            return len(_ENCODE(event.arguments))
+    return 0
 
 
 class Lender(Protocol):
@@ -110,10 +136,16 @@ class Talk:
         async with self._bus.stream(
             CHAT, self._body(asked, kept), token=token, run=self._state.run, session=session_of(self._request)
         ) as stream:
+            said = 0
             async for frame in stream:
                 event = model_event(frame.event, frame.data, self._clock.now_ms())
                 if event is None:
                     continue
+                said += _size(event)
+                if said > MOST_SAID:
+                    raise HearthNetError(
+                        "payload_too_large", f"the model said more than {MOST_SAID >> 20} MB in one turn"
+                    )
                 if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
                     raise HearthNetError.from_body(event.error)
                 yield event

@@ -14,7 +14,7 @@ from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.names import NameMap, unknown_tool
 from hearthnet.tools.reader import READ_RESULT, ReaderTool
-from hearthnet.tools.transcript import INVALID, error_text
+from hearthnet.tools.transcript import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.tools.types import Prepared as Prepared
 from hearthnet.tools.types import ToolDefinition
 from hearthnet.types import split_name
@@ -175,6 +175,8 @@ def natives(tools: Iterable[Tool]) -> list[dict[str, Any]]:
 
 def _wrong(schema: SchemaCheck, arguments: Any) -> str:
     """What is wrong with `arguments`, if anything: path and rule of the first problems."""
+    if too_deep(arguments):
+        return error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
     if schema.accepts(arguments):
         return ""
     wrong = schema.errors(arguments)[:_MOST_PROBLEMS]

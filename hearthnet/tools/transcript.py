@@ -6,7 +6,7 @@ stays inside a JSON string; an error begins with its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from hearthnet.tools.state import RunState
 
 INVALID: Final = "invalid_arguments"
+DEEPEST: Final = 64
+"""So deep may arguments be nested: what is much deeper could be saved, and not be read again."""
 MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 
@@ -21,6 +23,20 @@ _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 def json_text(value: Any) -> str:
     """Compact JSON text of a result."""
     return _ENCODE(value).decode("utf-8")
+
+
+def too_deep(value: Any) -> bool:
+    """Whether a JSON value is nested deeper than `DEEPEST`."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [inner for one in level if isinstance(one, dict | list) for inner in _members(one)]
+        if not level:
+            return False
+    return True
+
+
+def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def fit(text: str, max_bytes: int) -> str:
