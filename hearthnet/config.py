@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -144,6 +145,77 @@ class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(_NO_ENDPOINT)
 
 
+_SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+NO_SECRETS: Final = (
+    "a key does not belong into a file: put it into the environment of the node, and name its variable with "
+    "--env, or write ${VARIABLE} in its place"
+)
+"""Said without the value."""
+
+
+class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[[mcp.servers]]: a program whose tools are offered as `experimental.mcp.NAME.TOOL` (docs/mcp.md).
+
+    `env` names variables of the node's environment that it gets; in `command`, ${NAME} stands for the value
+    of one. `read_only` tools are called without a question, and with `trust_hints` those that the program
+    itself calls read-only. `share` offers them to all members, and not only to this node.
+    """
+
+    name: str
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=64)]
+    env: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    trust_hints: bool = False
+    share: bool = False
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=3_600)] = 60
+
+    def __post_init__(self) -> None:
+        if not _SERVER_NAME.fullmatch(self.name):
+            raise ValueError("name is up to 32 of a-z, 0-9, _ and -, and begins with a letter")
+        if not self.command[0].strip() or any("\0" in word for word in self.command):
+            raise ValueError("command is the program and its arguments")
+        if not all(map(names_variable, self.env)):
+            raise ValueError(f"env has names of variables; {NO_SECRETS}")
+        if any(map(looks_like_a_key, self.command)):
+            raise ValueError(NO_SECRETS)
+
+    def filled(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The command with the values of `environment`; `bad_request` names a variable that is not set."""
+        return tuple(
+            _PLACEHOLDER.sub(lambda found: _value(found[1], environment), word) for word in self.command
+        )
+
+    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What the program gets of `environment`; `bad_request` as `filled`."""
+        return {name: _value(name, environment) for name in self.env}
+
+
+def _value(name: str, environment: Mapping[str, str]) -> str:
+    if name not in environment:
+        raise HearthNetError(
+            "bad_request", f"{name} is not set where the node was started; set it and start the node again"
+        )
+    return environment[name]
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Whether a word of a command, or what follows its `=`, looks like a key or a token."""
+    word = text.rpartition("=")[2]
+    return bool(_KEY_LIKE.fullmatch(word)) and not word.isupper()
+
+
+class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[mcp]: MCP servers that run with this node."""
+
+    servers: tuple[McpServerConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [server.name for server in self.servers]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"there are two servers called {repeated[0]}")
+
+
 class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[file]: how much content others may have kept here, and what stays free; MB of a million bytes.
 
@@ -207,6 +279,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
+    mcp: McpConfig = McpConfig()
     file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()
     gateway: GatewayConfig = GatewayConfig()
@@ -220,8 +293,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 DEFAULT_CONFIG: Final = """\
 # HearthNet: the settings of this node, with their defaults. What is commented out is an example.
-# Models ([[llm.models]]) are taken while the node runs, tools_* with the next question; all else takes effect
-# at the next `hearthnet up`.
+# Models ([[llm.models]]) and MCP servers ([[mcp.servers]]) are taken while the node runs, tools_* with the
+# next question; all else takes effect at the next `hearthnet up`.
 
 [node]
 # The name under which others see this computer. Empty: its host name.
@@ -244,7 +317,7 @@ address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.
-# enabled = ["auth", "llm", "rag", "market", "mesh", "file"]
+# enabled = ["auth", "llm", "rag", "market", "mesh", "file", "mcp"]
 
 [gateway]
 # The web page and the door for programs: HTTP, WebSocket, the OpenAI API, MCP. false: none of it.
@@ -315,6 +388,13 @@ tools_require_confirmation_for_side_effects = true
 # url = "http://127.0.0.1:11434"
 # model = "qwen3:8b"
 # api_key_env = "EXAMPLE_API_KEY"
+
+# A program whose tools the model may call; `hearthnet mcp add` writes this. Calls are confirmed first, but
+# for the tools in read_only. env names environment variables of the node that the program gets.
+# [[mcp.servers]]
+# name = "notes"
+# command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/home/me/notes"]
+# read_only = ["read_text_file", "list_directory"]
 """
 
 

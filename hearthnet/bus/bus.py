@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hearthnet import ids, telemetry
-from hearthnet.bus import calls, sticky, trace
+from hearthnet.bus import calls, learning, sticky, trace
 from hearthnet.bus.attempt import Request
 from hearthnet.bus.calls import Reply
 from hearthnet.bus.discovery import Discovery
@@ -17,7 +17,7 @@ from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.streamcall import StreamCall
 from hearthnet.bus.watch import OfferWatch
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
@@ -105,6 +105,8 @@ class Bus:
         anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
         `timeout`, `partition`.
         """
+        if is_told(capability):
+            capability = (await self.learn(capability)).id
         contract = _checked(capability, body, node, session)
         request = Request(
             contract=contract,
@@ -131,13 +133,17 @@ class Bus:
         timeout_seconds: float | None = None,
         token: str = "",
         run: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
         hops: int = 0,
         node: str = "",
         session: str = "",
     ) -> StreamCall:
         """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`.
 
-        Leaving it cancels. `node` and `session` are as in `call`.
+        Leaving it cancels. All else is as in `call`; a contract that is told is learned before (`learn`).
         """
         contract = _checked(capability, body, node, session)
         request = Request(
@@ -145,7 +151,10 @@ class Bus:
             body=body,
             token=token,
             run=run,
-            idempotency_key=_client_id(contract, body),
+            approval=approval,
+            grant=grant,
+            use=use,
+            idempotency_key=idempotency_key or _client_id(contract, body),
             hops=hops or trace.hops(),
             node=node,
             session=session,
@@ -166,6 +175,25 @@ class Bus:
             for view in everything
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
+
+    async def learn(self, capability: str) -> Contract:
+        """The contract that `capability` stands for; one that came with no installation is asked of who
+        offers it, first of the own node (contracts/told.py).
+
+        Raises `not_found` where nobody offers it, and what its provider raises.
+        """
+        if not is_told(capability):
+            return find_contract(capability)
+        there = learning.known(capability)
+        if there is not None:
+            return there
+        view = learning.first(capability, await self.offers(capability), self.peer.node_id)
+        return await learning.learn(view, self.call)
+
+    async def learn_all(self, offers: list[OfferView]) -> None:
+        """Learns the contracts of those offers that came with no installation; one that cannot be is left."""
+        told = [view for view in offers if is_told(view.capability.name)]
+        await asyncio.gather(*(learning.learn(view, self.call) for view in told), return_exceptions=True)
 
     def watch(self, capability: str) -> OfferWatch:
         """Follows who offers `name` or `name@major.minor`: `async with` it, then `async for` its changes."""

@@ -47,6 +47,10 @@ class OfferView(msgspec.Struct, frozen=True):
         """What the offer says of itself: model, corpus, languages ..."""
         return self.offer.params
 
+    def is_called(self, name: str) -> bool:
+        """Whether `name`, with or without version, is what is offered."""
+        return name in (self.capability.name, str(self.capability))
+
     @property
     def key(self) -> _Key:
         """What makes an offer the same one when it is announced again."""

@@ -32,6 +32,7 @@ _COMMANDS: Final = (
     "trace",
     "logs",
     "models",
+    "mcp",
     "version",
 )
 _HELP: Final = """Share what the computers of a household can do.

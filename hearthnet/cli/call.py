@@ -56,9 +56,11 @@ def command(
 
     from hearthnet.bus import find_contract
     from hearthnet.cli.token import read_token
+    from hearthnet.contracts import is_told
 
     request = read_body(body)
-    contract = find_contract(name)
+    contract = asyncio.run(_learned(home, name)) if is_told(name) else find_contract(name)
+    name = contract.id if is_told(name) else name
     made = fill_client_id(contract, request)
     contract.check_request(request)
     if made:
@@ -93,6 +95,14 @@ def fill_client_id(contract: Contract, request: Any) -> str:
         return ""
     given["client_id"] = new_ulid()
     return str(given["client_id"])
+
+
+async def _learned(home: Home, name: str) -> Contract:
+    """The contract of a capability that came with no installation, asked of who offers it."""
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.learn(name)
 
 
 async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:

@@ -60,7 +60,9 @@ async def offers_of(home: Home, name: str | None) -> list[OfferView]:
     from hearthnet.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
-        return await bus.offers(name)
+        found = await bus.offers(name)
+        await bus.learn_all(found)
+        return found
 
 
 async def _watch(home: Home, name: str, json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hearthnet.cli.settings_file import text_of, write
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def insert(home: Home, model: ModelConfig) -> None:
     import tomlkit
 
     connected(home)
-    page = tomlkit.parse(_text(home))
+    page = tomlkit.parse(text_of(home))
     llm = page.setdefault("llm", tomlkit.table())
     models: Any = llm.get("models")
     fields = {name: value for name, value in msgspec.to_builtins(model).items() if value not in (None, "")}
@@ -46,7 +47,7 @@ def insert(home: Home, model: ModelConfig) -> None:
         if models is None:
             models = llm["models"] = tomlkit.aot()
         models.append(entry)
-    _write(home, tomlkit.dumps(page))
+    write(home, tomlkit.dumps(page))
 
 
 def delete(home: Home, name: str) -> list[ModelConfig]:
@@ -55,36 +56,12 @@ def delete(home: Home, name: str) -> list[ModelConfig]:
 
     gone = [model for model in connected(home) if model.name == name]
     if gone:
-        page: Any = tomlkit.parse(_text(home))
+        page: Any = tomlkit.parse(text_of(home))
         models = page["llm"]["models"]
         for index in reversed(range(len(models))):
             if models[index].get("name") == name:
                 del models[index]
         if not models:
             del page["llm"]["models"]
-        _write(home, tomlkit.dumps(page))
+        write(home, tomlkit.dumps(page))
     return gone
-
-
-def _text(home: Home) -> str:
-    try:
-        return home.config_file.read_bytes().decode("utf-8")  # not read_text: line ends stay what they are
-    except FileNotFoundError:
-        return ""
-
-
-def _write(home: Home, text: str) -> None:
-    """Puts the new text in place, unless it would not be read as settings any more."""
-    from hearthnet.config import parse_config
-    from hearthnet.up.files import file_errors, write_whole
-
-    try:
-        parse_config(text, home.config_file)
-    except HearthNetError as error:
-        raise HearthNetError(
-            "bad_request",
-            f"{home.config_file} cannot be edited by this command ({error.message}); edit it by hand",
-        ) from error
-    file = home.config_file.resolve()
-    with file_errors(file):
-        write_whole(file, text.encode("utf-8"), durable=True)

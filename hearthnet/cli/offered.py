@@ -65,7 +65,8 @@ def _away(name: str, others: Sequence[str]) -> HearthNetError:
 
 class Offered:
     """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file,
-    `connected` are the models that stand in it, `settings` what it says of tools.
+    `connected` are the models that stand in it, `settings` what it says of tools, `told` the tools that came
+    with no installation.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class Offered:
         config: Path,
         connected: Sequence[str] = (),
         settings: ToolSettings = _USUAL,
+        told: Sequence[ToolDefinition] = (),
     ) -> None:
         self._views = views
         self._own = own
         self._config = config
         self._connected = connected
         self._settings = settings
+        self._told = {tool.name: tool for tool in told}
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
         """The model and the tools; `not_found` for what nobody offers, with the nearest names, `bad_request`
@@ -160,11 +163,12 @@ class Offered:
     def _tools(self, names: list[str], corpus: str | None) -> Chosen:
         """The named tools that can be called now, and the others; `not_found` where there is none of them."""
         bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
-        chosen = available_tools(names, self._views, bound)
-        if not chosen.tools:
+        told = [self._told[name] for name in names if name in self._told]
+        chosen = available_tools([name for name in names if name not in self._told], self._views, bound)
+        if not (chosen.tools or told):
             reasons = "; ".join(tool.notice for tool in chosen.missing)
             raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
-        return chosen
+        return Chosen([*chosen.tools, *told], chosen.missing)
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
         """The corpus to search where none is named: the only one; of several, the model may choose."""

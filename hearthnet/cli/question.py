@@ -19,6 +19,7 @@ from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
 from hearthnet.cli.text import one_line
 from hearthnet.config import load_config
+from hearthnet.contracts import is_told
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.home import Home
 from hearthnet.tools.availability import UNAVAILABLE
@@ -27,6 +28,7 @@ from hearthnet.tools.grants import GrantBook
 from hearthnet.tools.ports import Listener
 from hearthnet.tools.results import HomeResults
 from hearthnet.tools.settings import ToolSettings, tool_settings
+from hearthnet.tools.told import told_tools
 from hearthnet.tools.types import Pending
 
 if TYPE_CHECKING:
@@ -106,10 +108,12 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
         # Asked before the offers are, since in between it may have come.
         starting = bus.peer.starting()
         connected = model_settings.names(home)
-        offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools)
         late = asyncio.get_running_loop().time() >= last
         try:
-            plan = offered.plan(question.corpus, question.tools, question.model)
+            told = await told_tools(bus, [name for name in question.tools if is_told(name)])
+            offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, told)
+            names = [name.partition("@")[0] if is_told(name) else name for name in question.tools]
+            plan = offered.plan(question.corpus, names, question.model)
             if late or not (plan.notices and starting):
                 return offered, plan
         except HearthNetError as error:

@@ -12,6 +12,7 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.loading import Contracts, contracts
 from hearthnet.contracts.match import MatchRule
 from hearthnet.contracts.schema import Problem, SchemaCheck, compile_schema
+from hearthnet.contracts.told import is_told
 
 __all__ = [
     "Contract",
@@ -21,4 +22,5 @@ __all__ = [
     "SchemaCheck",
     "compile_schema",
     "contracts",
+    "is_told",
 ]

@@ -10,11 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.told import is_told, versioned
 from hearthnet.errors import HearthNetError
 from hearthnet.types import Capability, parse_capability, split_name
 
 COMMON: Final = "_common.json"
 _REFERENCE: Final = f"{COMMON}#/$defs/"
+MOST_TOLD: Final = 1_024
+"""Contracts that others told and that are kept; the one that was told first makes room."""
 
 
 class Contracts:
@@ -32,9 +35,19 @@ class Contracts:
             self._known.setdefault(capability.name, []).append(capability)
         self._loaded: dict[Capability, Contract] = {}
         self._found: dict[tuple[str, tuple[int, int] | None], Contract] = {}
+        self._told: dict[Capability, Contract] = {}
+
+    def learn(self, contract: Contract) -> None:
+        """Takes a contract that was told; `bad_request` where its version does not follow from it."""
+        if versioned(contract).version != contract.version:
+            raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
+        self._told.pop(contract.capability, None)
+        self._told[contract.capability] = contract
+        if len(self._told) > MOST_TOLD:
+            del self._told[next(iter(self._told))]
 
     def __iter__(self) -> Iterator[Contract]:
-        """All contracts, by name and version."""
+        """The installed contracts, by name and version."""
         for versions in self._known.values():
             yield from map(self._load, versions)
 
@@ -55,6 +68,8 @@ class Contracts:
         `schema_mismatch` for an unknown version, those there are in `alt`.
         """
         wanted = parse_capability(identifier)
+        if is_told(identifier):
+            return self._find_told(wanted.name, wanted[1:])
         if wanted in self._versions(wanted.name):
             return self._load(wanted)
         raise self._mismatch(identifier, wanted.name)
@@ -69,11 +84,21 @@ class Contracts:
             return known
         bare, own = split_name(name)
         wanted = version or own
+        if is_told(bare):
+            return self._find_told(bare, wanted)
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
                 found = self._found[name, version] = self._load(capability)
                 return found
         raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
+
+    def _find_told(self, name: str, version: tuple[int, int] | None) -> Contract:
+        """The one that was told last, of that version where one is given."""
+        for capability in reversed(self._told):
+            if capability.name == name and version in (None, capability[1:]):
+                return self._told[capability]
+        told = name if version is None else f"{name}@{version[0]}.{version[1]}"
+        raise HearthNetError("not_found", f"nobody has told what {told} takes; see: hearthnet caps")
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:

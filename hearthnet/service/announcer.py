@@ -44,7 +44,7 @@ class Announcer:
     async def open(self, built_in: list[Hosted]) -> None:
         """Starts to announce, every 20 s and whenever the connection comes back.
 
-        Of what is built in only the own node is told, and only where it asks for just that.
+        Of what is built in only those are told who ask for just that.
         """
         self._built_in = built_in
         for topic in {subjects.EVERYTHING, *map(_topic, built_in)}:
@@ -130,8 +130,9 @@ class Announcer:
             for entry in self._hosted
             if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or _is_for(rank, entry))
         ]
-        if own:
-            mine += [entry for entry in self._built_in if wanted == _topic(entry)]
+        mine += [
+            entry for entry in self._built_in if wanted == _topic(entry) and (own or _is_for(rank, entry))
+        ]
         if not mine:
             return None
         target = subjects.reply(self._peer.node_id, asker, header.from_instance, header.id)

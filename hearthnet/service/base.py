@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from hearthnet.service.capability import Offer
+from hearthnet.service.capability import Endpoint, Offer
 from hearthnet.service.context import NodeContext
 
 GROUP: Final = "hearthnet.services"
@@ -36,6 +36,10 @@ class Service:
 
     def offers(self) -> list[Offer]:
         """What is offered now; asked again after `offers_changed`."""
+        return []
+
+    def endpoints(self) -> list[Endpoint]:
+        """What answers the offers of capabilities whose contracts it tells itself (contracts/told.py)."""
         return []
 
     async def stop(self) -> None:

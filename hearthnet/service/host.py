@@ -10,6 +10,7 @@ from typing import Final
 
 from hearthnet.bus.clocks import RULE as CLOCK_RULE
 from hearthnet.bus.peer import Peer
+from hearthnet.contracts import Contract, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.service import admission
 from hearthnet.service.announcer import Announcer
@@ -23,6 +24,7 @@ from hearthnet.service.peer_rates import PeerRates
 from hearthnet.service.refusals import ConsentRefused
 from hearthnet.service.running import Outbox, Running, as_wire_error
 from hearthnet.service.tasks import TaskSet, end
+from hearthnet.service.telling import Telling
 from hearthnet.service.traced import Traced
 from hearthnet.service.turns import Turns
 from hearthnet.types import parse_capability
@@ -45,8 +47,13 @@ class Host:
         peer = node.bus.peer
         self.peer: Final[Peer] = peer
         self._rates = PeerRates(node.config.limits)
-        self._endpoints = endpoints(service) | endpoints(Traced(peer, service.name))
-        self._built_in = [self._host(Traced.OFFER)]
+        self._fixed = (
+            endpoints(service)
+            | endpoints(Traced(peer, service.name))
+            | endpoints(Telling(self._own_contract))
+        )
+        self._endpoints = self._fixed
+        self._built_in = [self._host(offer) for offer in _built_in(service)]
         self._loop = asyncio.get_running_loop()
         self._tasks, self._answers = TaskSet(), TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
@@ -94,6 +101,7 @@ class Host:
     async def refresh(self) -> None:
         """Offers what the service offers now; an offer that stays keeps its load."""
         known = {_key(entry.offer): entry for entry in self._hosted}
+        self._endpoints = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
         fresh = [self._host(offer) for offer in self._service.offers()]
         self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
         self._offered = Offered([*self._hosted, *self._built_in])
@@ -121,6 +129,11 @@ class Host:
             Served(endpoint.contract.capability, endpoint.contract.schema_hash, count, endpoint.statistics)
             for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
         ]
+
+    def _own_contract(self, capability: str) -> Contract | None:
+        """The contract of an offer that came with no installation."""
+        endpoint = self._endpoints.get(capability)
+        return endpoint.contract if endpoint is not None and is_told(capability) else None
 
     def _host(self, offer: Offer) -> Hosted:
         endpoint = self._endpoints.get(offer.capability)
@@ -285,6 +298,12 @@ class Host:
             running.outbox.alive_if_due()
         except HearthNetError as error:
             _log.info("no sign of life sent: %s", error)
+
+
+def _built_in(service: Service) -> list[Offer]:
+    """What every process offers, and what only those do that have contracts to tell."""
+    tells = type(service).endpoints is not Service.endpoints
+    return [Traced.OFFER, Telling.OFFER] if tells else [Traced.OFFER]
 
 
 def _key(offer: Offer) -> str:

@@ -15,7 +15,7 @@ where a computer learns the time while a run lasts, what it signs afterwards mus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -36,7 +36,8 @@ RENEW_SECONDS: Final = 60
 MOST_CALLS_ELSEWHERE: Final = 128
 """So many calls a token is good for that another node holds, at each provider."""
 MOST_CAPABILITIES: Final = 16
-"""So many fit into the bytes of a token, beside what the tools are fixed to."""
+MOST_CHARACTERS: Final = 640
+"""So many, with so long names together, fit into the bytes of a token, beside what the tools are fixed to."""
 APPROVAL_TTL_MS: Final = 120_000
 
 
@@ -78,9 +79,7 @@ class Scopes:
             self._share(key, named)
 
     def _share(self, key: _Alike, named: dict[str, list[str]]) -> None:
-        capabilities = sorted(named)
-        for start in range(0, len(capabilities), MOST_CAPABILITIES):
-            some = tuple(capabilities[start : start + MOST_CAPABILITIES])
+        for some in _portions(sorted(named)):
             covered = (TOOLS_CALL_ID, *some) if key[2] else some
             scope = Scope(capabilities=covered, params_constraints=self._limits[key])
             number = len({number for number, _ in self._of.values()})
@@ -95,6 +94,17 @@ def _constraints(tool: BoundTool) -> dict[str, list[Any]]:
     bound = tool.contract.split_arguments({}, tool.bound_params)
     constraints = {name: [value] for name, value in bound["params"].items()}
     return constraints | {f"input.{name}": [value] for name, value in bound["input"].items()}
+
+
+def _portions(capabilities: list[str]) -> Iterator[tuple[str, ...]]:
+    """What fits into one token each."""
+    some: list[str] = []
+    for capability in capabilities:
+        if len(some) == MOST_CAPABILITIES or sum(map(len, some)) + len(capability) > MOST_CHARACTERS:
+            yield tuple(some)
+            some = []
+        some.append(capability)
+    yield tuple(some)
 
 
 class RunAuthority:

@@ -214,7 +214,8 @@ class Calls(Asking):
                 self._emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
                 call.foreign = self._toolbox[call.name].foreign
-                self._return(call, event.output, event.meta, kept=(event.cid, event.size))
+                kept = event.cid, event.size
+                self._return(call, event.output, event.meta, is_error=event.is_error, kept=kept)
             case ToolFailed():
                 call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)

@@ -10,6 +10,7 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.bus.calls import InDoubt
+from hearthnet.contracts import is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools import derive
@@ -80,6 +81,7 @@ class Dispatcher:
             incident = ids.new_ulid()
             _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
             return self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
+        failed = is_told(call.capability) and isinstance(output, dict) and output.get("is_error") is True
         cid, size, output = await self._kept(call, output)
         return ToolReturned(
             now=self._clock.now_ms(),
@@ -88,6 +90,7 @@ class Dispatcher:
             meta=meta,
             cid=cid,
             size=size,
+            is_error=failed,
         )
 
     async def _kept(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
@@ -226,7 +229,7 @@ class Dispatcher:
                 if tool.composed:
                     return await self._send_composed(tool, call, consent, seconds)
                 if tool.contract.stream_schema is not None:
-                    return await self._stream(tool, call, seconds, on_progress)
+                    return await self._stream(tool, call, consent, seconds, on_progress)
                 reply = await self._bus.call(
                     call.capability,
                     call.body,
@@ -241,11 +244,21 @@ class Dispatcher:
             raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
 
     async def _stream(
-        self, tool: BoundTool, call: Dispatch, seconds: float, on_progress: OnProgress
+        self,
+        tool: BoundTool,
+        call: Dispatch,
+        consent: _Consent,
+        seconds: float,
+        on_progress: OnProgress,
     ) -> tuple[Any, dict[str, Any]]:
         """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
-        token = self._authority.token(tool)
         stream = self._bus.stream(
-            call.capability, call.body, timeout_seconds=seconds, token=token, run=self._run
+            call.capability,
+            call.body,
+            timeout_seconds=seconds,
+            token=self._authority.token(tool),
+            run=self._run,
+            idempotency_key=call.client_id if tool.effect else "",
+            **consent,
         )
         return await drain(tool.capability, stream, on_progress)

@@ -16,6 +16,8 @@ MOST_COLLECTED: Final = 64 << 20
 MOST_PROGRESS: Final = 1000
 """Progress frames of one call that are passed on, each of at most `MOST_PROGRESS_BYTES`."""
 MOST_PROGRESS_BYTES: Final = 4096
+RESULT: Final = "result"
+"""The event of a frame that is the output of a capability which streams only its progress."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -24,10 +26,12 @@ async def drain(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """`{frames, final}` and the meta of what was opened; its progress goes to `on_progress`.
 
-    Raises `payload_too_large` for a stream of more than `MOST_COLLECTED` bytes, and what the stream raises.
+    A frame `result` holds the whole output, which is then all that is given. Raises `payload_too_large` for
+    a stream of more than `MOST_COLLECTED` bytes, and what the stream raises.
     """
     frames: list[dict[str, Any]] = []
     final: dict[str, Any] = {}
+    result: list[dict[str, Any]] = []
     size = progress = 0
     async with opened as stream:
         async for frame in stream:
@@ -37,6 +41,8 @@ async def drain(
                     on_progress(_bounded(frame.data))
             elif frame.event == "done":
                 final = frame.data
+            elif frame.event == RESULT:
+                result.append(frame.data)
             else:
                 size += len(_ENCODE(frame.data))
                 if size > MOST_COLLECTED:
@@ -45,7 +51,7 @@ async def drain(
                         f"{capability} sent more than {MOST_COLLECTED >> 20} MB; ask for less",
                     )
                 frames.append({"event": frame.event, "data": frame.data})
-    return {"frames": frames, "final": final}, final
+    return result[-1] if result else {"frames": frames, "final": final}, final
 
 
 def _bounded(data: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,7 @@ class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
     """A dispatched call has its result: the reply's `output` and `meta`.
 
     With `cid` set, `output` is only what the model is shown of a result of `size` bytes that is kept there.
+    `is_error`: the tool itself says that it failed.
     """
 
     tool_call_id: str
@@ -105,6 +106,7 @@ class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
     meta: dict[str, Any]
     cid: str = ""
     size: int = 0
+    is_error: bool = False
 
 
 class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):

@@ -33,7 +33,7 @@ from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.outcomes import failure
 from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
 from hearthnet.tools.run import Outcome, ToolRun
-from hearthnet.tools.run_record import RunRecord, contracts_digest
+from hearthnet.tools.run_record import RunRecord, contracts_digest, told_contracts
 from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.selection import shown
 from hearthnet.tools.state import Limits, RunState, new_run
@@ -188,7 +188,7 @@ class ToolExecutor:
         )
         outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
         if isinstance(outcome, ToolReturned):
-            return ToolResult(call.id, call.name, outcome.output, False)
+            return ToolResult(call.id, call.name, outcome.output, outcome.is_error)
         return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
 
     # --- a conversation
@@ -342,6 +342,7 @@ class ToolExecutor:
             request=request,
             tools=[tool.definition for tool in self._toolbox],
             contracts=contracts_digest(self._toolbox),
+            told=told_contracts(self._toolbox),
             per_tool_seconds=self._per_tool_seconds,
             started_at=now_ms(),
             via=self._via,

@@ -108,6 +108,11 @@ class BusPort(Protocol):
         token: str = "",
         run: str = "",
         session: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
     ) -> StreamPort: ...
 
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...

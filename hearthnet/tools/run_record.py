@@ -17,6 +17,7 @@ import blake3
 import msgspec
 
 from hearthnet.canonical import digest, read_json
+from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.asking import pending_of
 from hearthnet.tools.state import CallPhase, CallState, Phase, RunState
@@ -65,7 +66,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     `owner` is the node that keeps it, `principal` the one it works for, `key` whose signature that one's
     approvals take (empty: the node's). `request` is what
     the model is asked besides its messages; `tools` what it may call, `contracts` the digest of what these
-    are bound to. `writer` is the process that drives it. Times are milliseconds since the epoch.
+    are bound to, `told` the contracts among it that came with no installation. `writer` is the process that
+    drives it. Times are milliseconds since the epoch.
     """
 
     run: str
@@ -82,6 +84,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     via: str = ""
     effects: list[EffectRecord] = []
     key: str = ""
+    told: list[Contract] = []
     v: int = 1
 
     @property
@@ -136,9 +139,15 @@ def contracts_digest(toolbox: Toolbox) -> str:
     return digest([[tool.capability, tool.contract.schema_hash] for tool in bound])
 
 
+def told_contracts(toolbox: Toolbox) -> list[Contract]:
+    """The contracts that another process may not know, and that whoever goes on with the run needs."""
+    bound = [tool.contract for tool in toolbox if isinstance(tool, BoundTool)]
+    return [contract for contract in bound if is_told(contract.name)]
+
+
 def unchanging(record: RunRecord) -> dict[str, Any]:
     """What stays the same as long as the run lasts, encoded once for all its savings."""
-    return {name: msgspec.Raw(_ENCODE(getattr(record, name))) for name in ("request", "tools")}
+    return {name: msgspec.Raw(_ENCODE(getattr(record, name))) for name in ("request", "tools", "told")}
 
 
 def seal(record: RunRecord, key: bytes, encoded: dict[str, Any] | None = None) -> bytes:
@@ -150,7 +159,10 @@ def seal(record: RunRecord, key: bytes, encoded: dict[str, Any] | None = None) -
 
 
 def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
-    """The record in `data`; `invalid_signature` where it is not what this node saved under the id `run`."""
+    """The record in `data`; `invalid_signature` where it is not what this node saved under the id `run`.
+
+    The contracts that it brings along are known from then on.
+    """
     kept, rest = data[len(_MAGIC) : _HEAD - len(_PLAIN)], data[_HEAD - len(_PLAIN) :]
     if not data.startswith(_MAGIC) or not hmac.compare_digest(kept, _seal_of(rest, identity.runs_key())):
         raise altered(run)
@@ -160,6 +172,8 @@ def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
     record = read_json(body, _DECODER)
     if (record.run, record.owner) != (run, identity.node_id):
         raise altered(run)
+    for contract in record.told:
+        contracts().learn(contract)
     return record
 
 

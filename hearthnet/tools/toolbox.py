@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hearthnet.canonical import digest
-from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts
+from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.names import NameMap, unknown_tool
 from hearthnet.tools.reader import READ_RESULT, ReaderTool
@@ -51,8 +51,11 @@ class BoundTool:
         self.effect: Final = definition.side_effects or contract.side_effects
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
-        self.foreign: Final = not contract.side_effects and contract.trust_required != "self"
-        """Whether a result holds words of others: every read that others answer, or fill (decision 0073)."""
+        self.foreign: Final = is_told(contract.name) or (
+            not contract.side_effects and contract.trust_required != "self"
+        )
+        """Whether a result holds words of others: every read that others answer, or fill (decision 0073), and
+        all that a program of others says (decision 0106)."""
         self.memorable: Final = contract.idempotent == "pure" and not self.effect
         self._schema = _compile(definition)
 

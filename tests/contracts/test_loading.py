@@ -66,6 +66,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "mesh.query@1.0",
         "mesh.relations@1.0",
         "mesh.search@1.0",
+        "node.contract@1.0",
         "node.trace.list@1.0",
         "rag.ingest@1.0",
         "rag.list_corpora@1.0",

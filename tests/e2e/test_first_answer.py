@@ -141,6 +141,7 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
         "gateway": "ready",
         "llm": "ready",
         "market": "ready",
+        "mcp": "ready",
         "mesh": "ready",
         "rag": "ready",
     }

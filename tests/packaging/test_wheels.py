@@ -24,6 +24,7 @@ PROJECTS = [
     "services/file",
     "services/llm",
     "services/market",
+    "services/mcp",
     "services/mesh",
     "services/rag",
 ]

@@ -115,6 +115,11 @@ class ScriptedBus:
         token: str = "",
         run: str = "",
         session: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
     ) -> Script:
         self.sessions.append(session)
         contracts().find(*split_name(capability)).check_request(body)
@@ -123,7 +128,8 @@ class ScriptedBus:
                 self.asked_under.append(self._proved(capability, body, token)[0])
             self.requests.append(body["input"])
             return self.turns[len(self.requests) - 1]
-        self._accept(capability, body, token, None, run, "", timeout_seconds)
+        consent = approval if grant is None else (grant, use)
+        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
         lines = self.tools[capability]
         assert isinstance(lines, list)
         return Script(lines)

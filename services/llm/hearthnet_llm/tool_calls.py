@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Reply
 from hearthnet.tools.drain import drain
@@ -39,13 +39,19 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
     not fit the target, and whatever the target raises.
     """
     wanted = call.input
-    contract = contracts().get(wanted.target_capability)
+    contract = await _contract(bus, wanted.target_capability)
     _check(contract, wanted.target_body)
     token = _token(bus.peer.node_id, call)
     seconds = call.allowed()
+    approval = None if wanted.approval is None else approvals.decode(wanted.approval)
     if contract.stream_schema is not None:
         stream = bus.stream(
-            contract.id, wanted.target_body, timeout_seconds=seconds, token=token, run=call.run
+            contract.id,
+            wanted.target_body,
+            timeout_seconds=seconds,
+            token=token,
+            run=call.run,
+            approval=approval,
         )
         output, meta = await drain(contract.id, stream, lambda _progress: None)
         return Reply(output, meta)
@@ -55,9 +61,14 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
         timeout_seconds=seconds,
         token=token,
         run=call.run,
-        approval=None if wanted.approval is None else approvals.decode(wanted.approval),
+        approval=approval,
     )
     return Reply(reply.output, reply.meta)
+
+
+async def _contract(bus: Bus, capability: str) -> Contract:
+    """What is installed, or told by who offers it (contracts/told.py)."""
+    return await bus.learn(capability) if is_told(capability) else contracts().get(capability)
 
 
 def _check(contract: Contract, body: dict[str, Any]) -> None:

@@ -58,6 +58,9 @@ class MeshService(Service):
     async def describe(self, call: Call[NoParams, DescribeInput]) -> Reply:
         """Everything known of one thing."""
         snapshot, viewer = await self._sources.snapshot.get(), self._viewer(call)
+        await self._node.bus.learn_all(
+            [view for view in snapshot.visible(viewer) if view.is_called(call.input.name)]
+        )
         thing = describing.find(snapshot, viewer, call.input.name)
         known, every = await self._relations(viewer)
         tied = relating.around(every, thing, 1)

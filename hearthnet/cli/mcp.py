@@ -1,0 +1,222 @@
+"""`hearthnet mcp`: MCP servers whose tools this node offers, and this node as an MCP server (docs/mcp.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import one_line
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.bus import OfferView
+    from hearthnet.config import McpServerConfig
+    from hearthnet.home import Home
+
+SERVICE: Final = "mcp"
+PREFIX: Final = "experimental.mcp."
+WAIT_SECONDS: Final = 20.0
+_PAUSE_SECONDS: Final = 0.2
+_STARTING: Final = "it is starting"
+
+
+@click.group("mcp", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """MCP servers: their tools on the bus, and the mesh as tools for MCP clients."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("program", nargs=-1, required=True, metavar="-- COMMAND [ARGS]...")
+@click.option(
+    "--read-only", multiple=True, metavar="TOOL", help="Call this tool without asking. Several: all."
+)
+@click.option("--trust-hints", is_flag=True, help="Also those that the server itself calls read-only.")
+@click.option(
+    "--env", multiple=True, metavar="VARIABLE", help="Give it this environment variable of the node."
+)
+@click.option("--share", is_flag=True, help="Offer its tools to all members, not only to this node.")
+@click.option("--timeout", type=click.IntRange(1, 3_600), default=60, help="Seconds for a call. Default: 60.")
+@home_option
+@json_option
+def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: Any) -> None:
+    """Run an MCP server with this node, and offer its tools as experimental.mcp.NAME.TOOL.
+
+    Each call of a tool is confirmed by a person, but for the tools that are named as read-only. A key goes
+    through the environment of the node: name its variable with --env, or write '${VARIABLE}' in an argument.
+
+    \b
+      hearthnet mcp add notes --read-only read_text_file -- \\
+          npx -y @modelcontextprotocol/server-filesystem ~/notes
+    """
+    import asyncio
+
+    from hearthnet.cli import mcp_settings
+
+    server = _config(name, program, given)
+    known = {one.name for one in mcp_settings.configured(home)}
+    if name in known:
+        raise HearthNetError(
+            "bad_request",
+            f"there is an MCP server {name} already; take it out first: hearthnet mcp remove {name}",
+        )
+    _check_program(program[0])
+    mcp_settings.insert(home, server)
+    state = asyncio.run(_settled(home, server))
+    if json:
+        terminal.json_page(state)
+    else:
+        _show(state)
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_(home: Home, json: bool) -> None:
+    """List the MCP servers of this node, and what they offer now."""
+    import asyncio
+
+    from hearthnet.cli import mcp_settings
+
+    states = asyncio.run(_states(home, mcp_settings.configured(home)))
+    if json:
+        terminal.json_page({"servers": states})
+        return
+    if not states:
+        terminal.line("no MCP server runs with this node; add one with: hearthnet mcp add NAME -- COMMAND")
+    for state in states:
+        _show(state)
+
+
+@command.command("remove")
+@click.argument("name")
+@home_option
+@json_option
+def remove(name: str, home: Home, json: bool) -> None:
+    """End an MCP server, and take its tools off the bus."""
+    from hearthnet.cli import mcp_settings
+    from hearthnet.cli.suggest import unknown
+
+    gone = mcp_settings.delete(home, name)
+    if gone is None:
+        known = [server.name for server in mcp_settings.configured(home)]
+        raise unknown("MCP server", name, known, "there is none; add one with: hearthnet mcp add")
+    if json:
+        terminal.json_page({"removed": gone.name})
+    else:
+        terminal.line(f"removed: {_described(gone)}")
+
+
+def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpServerConfig:
+    """What is written; a usage error where it is none."""
+    import msgspec
+
+    from hearthnet.config import McpServerConfig
+
+    fields = {"name": name, "command": program, "timeout_seconds": given.pop("timeout"), **given}
+    try:
+        return msgspec.convert(fields, McpServerConfig)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error).partition(" - at `$")[0]) from error
+
+
+def _check_program(name: str) -> None:
+    """Raises `not_found` for a program that is not on this computer."""
+    import shutil
+
+    if "${" not in name and shutil.which(name) is None:
+        raise HearthNetError(
+            "not_found", f"there is no program {one_line(name)} here; install it, or give its path"
+        )
+
+
+async def _settled(home: Home, server: McpServerConfig) -> dict[str, Any]:
+    """The state of the server once its tools are offered or it is known why not, or after some seconds."""
+    import asyncio
+
+    end = asyncio.get_running_loop().time() + WAIT_SECONDS
+    while True:
+        state = (await _states(home, (server,)))[0]
+        waits = (
+            state["running"]
+            and not state["tools"]
+            and (not state["problem"] or _STARTING in state["problem"])
+        )
+        if not waits or asyncio.get_running_loop().time() >= end:
+            return state
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _states(home: Home, servers: tuple[McpServerConfig, ...]) -> list[dict[str, Any]]:
+    """Each server with its tools; without them where no node runs."""
+    from hearthnet.bus import Bus
+    from hearthnet.node_state import read_node_state
+
+    views: list[OfferView] = []
+    try:
+        async with await Bus.connect(home, name="cli mcp") as bus:
+            notes = [one.note or "" for one in read_node_state(home).services if one.name == SERVICE]
+            own = bus.peer.node_id
+            views = [
+                view for view in await bus.offers() if view.node == own and view.offer.service == SERVICE
+            ]
+            await bus.learn_all(views)
+    except HearthNetError as error:
+        return [_state(server, [], error.message, running=False) for server in servers]
+    missing = "" if notes else "the service mcp is not among those that run here"
+    return [
+        _state(server, views, missing or _problem(server, notes), running=not missing) for server in servers
+    ]
+
+
+def _problem(server: McpServerConfig, notes: list[str]) -> str:
+    """What the service says of this server, or of the settings."""
+    lines = [line for note in notes for line in note.split("; ")]
+    own, others = f"{server.name}: ", ("the MCP servers stay", "only ")
+    return "; ".join(line.removeprefix(own) for line in lines if line.startswith((own, *others)))
+
+
+def _state(server: McpServerConfig, views: list[OfferView], problem: str, *, running: bool) -> dict[str, Any]:
+    from hearthnet.cli.caps import contract_of
+
+    tools = []
+    for view in views:
+        if view.params.get("server") == server.name:
+            contract = contract_of(str(view.capability))
+            tools.append(
+                {
+                    "name": view.params.get("tool"),
+                    "capability": str(view.capability),
+                    "summary": contract.summary if contract else "",
+                    "confirmed": contract.side_effects if contract else True,
+                }
+            )
+    return {
+        "name": server.name,
+        "command": list(server.command),
+        "shared": server.share,
+        "running": running,
+        "problem": problem,
+        "tools": sorted(tools, key=lambda tool: str(tool["name"])),
+    }
+
+
+def _show(state: dict[str, Any]) -> None:
+    terminal.line(f"{one_line(state['name'])}: {one_line(' '.join(state['command']))}")
+    if state["problem"]:
+        terminal.line(f"  {one_line(state['problem'])}")
+    elif not state["tools"]:
+        terminal.line("  it offers no tool yet; see: hearthnet logs mcp")
+    for tool in state["tools"]:
+        asks = "asks first" if tool["confirmed"] else "only reads"
+        terminal.line(f"  {one_line(tool['capability'])}  {asks}  {one_line(tool['summary'])}")
+
+
+def _described(server: McpServerConfig) -> str:
+    return one_line(f"{server.name}: {' '.join(server.command)}")

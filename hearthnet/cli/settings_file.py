@@ -1,0 +1,35 @@
+"""hearthnet.toml as text, for commands that edit it: what a person wrote stays as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.home import Home
+
+
+def text_of(home: Home) -> str:
+    """What stands in it, nothing where there is none; line ends stay what they are."""
+    try:
+        return home.config_file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def write(home: Home, text: str) -> None:
+    """Puts the new text in place, unless it would not be read as settings any more."""
+    from hearthnet.config import parse_config
+    from hearthnet.up.files import file_errors, write_whole
+
+    try:
+        parse_config(text, home.config_file)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "bad_request",
+            f"{home.config_file} cannot be edited by this command ({error.message}); edit it by hand",
+        ) from error
+    file = home.config_file.resolve()
+    with file_errors(file):
+        write_whole(file, text.encode("utf-8"), durable=True)

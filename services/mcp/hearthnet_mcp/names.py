@@ -1,0 +1,41 @@
+"""The name of a tool on the bus: `experimental.mcp.SERVER.TOOL`, and no two tools under one. Pure.
+
+A tool that is named as the bus names things keeps its name. Any other gets a presentable form of it and a
+piece of the hash of the real one, so that `readFile` and `readfile` stay apart whatever else the server has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import blake3
+
+PREFIX: Final = "experimental.mcp."
+LONGEST_TOOL: Final = 64
+_FITS: Final = re.compile(r"[a-z0-9_-]{1,64}")
+_OTHER: Final = re.compile(r"[^a-z0-9_-]+")
+_HASH: Final = 8
+
+
+def capabilities(server: str, tools: Iterable[str]) -> dict[str, str]:
+    """The capability of each tool of `server`, by the tool's own name; of equal names the first counts."""
+    names = list(dict.fromkeys(tools))
+    taken = {name for name in names if _FITS.fullmatch(name)}
+    found = {}
+    for name in names:
+        if name in taken:
+            segment = name
+        else:
+            segment = _segment(name, taken)
+            taken.add(segment)
+        found[name] = f"{PREFIX}{server}.{segment}"
+    return found
+
+
+def _segment(name: str, taken: set[str]) -> str:
+    hashed = blake3.blake3(name.encode("utf-8", "surrogatepass")).hexdigest()
+    stem = _OTHER.sub("_", name.lower()).strip("_")[: LONGEST_TOOL - _HASH - 1] or "tool"
+    forms = (f"{stem}-{hashed[at : at + _HASH]}" for at in range(len(hashed) - _HASH))
+    return next(form for form in forms if form not in taken)

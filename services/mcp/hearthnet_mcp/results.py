@@ -1,0 +1,91 @@
+"""What an MCP tool answers, as the output of its capability. Pure.
+
+Texts stay texts; pictures, sounds and files come with their bytes as base64 while all of it fits into one
+answer on the bus. What does not is named with its size, and said.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+MOST_CHARACTERS: Final = 500_000
+"""Of all parts of one answer: a frame on the bus takes about a million bytes, and a letter up to two here."""
+
+
+_MOST_COUNTED: Final = 2.0**53
+
+
+def output(result: dict[str, Any]) -> dict[str, Any]:
+    """The output for a `tools/call` result, by the MCP schema's names."""
+    room = MOST_CHARACTERS
+    parts = []
+    for block in result.get("content") or []:
+        part = _part(block)
+        size = len(json.dumps(part, ensure_ascii=False))
+        if size > room:
+            part = _cut(part, size, room)
+            size = len(json.dumps(part, ensure_ascii=False))
+        room = max(0, room - size)
+        parts.append(part)
+    given: dict[str, Any] = {"content": parts, "is_error": bool(result.get("isError"))}
+    structured = result.get("structuredContent")
+    if structured is not None and len(json.dumps(structured, ensure_ascii=False)) <= room:
+        given["structured"] = structured
+    return given
+
+
+def _part(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block.get("type")
+    if kind == "text":
+        return {"type": "text", "text": str(block.get("text", ""))}
+    if kind in ("image", "audio"):
+        return {"type": kind, "data": block.get("data", ""), "media_type": block.get("mimeType", "")}
+    if kind == "resource":
+        return _resource(block.get("resource") or {})
+    if kind == "resource_link":
+        link = {"type": "link", "url": str(block.get("uri", "")), "name": str(block.get("name", ""))}
+        return {
+            **link,
+            **_media(block),
+            **({"description": block["description"]} if block.get("description") else {}),
+        }
+    return {"type": "json", "value": block}
+
+
+def _resource(resource: dict[str, Any]) -> dict[str, Any]:
+    part = {"type": "document", "url": str(resource.get("uri", "")), **_media(resource)}
+    return (
+        {**part, "text": resource["text"]}
+        if "text" in resource
+        else {**part, "data": resource.get("blob", "")}
+    )
+
+
+def _media(block: dict[str, Any]) -> dict[str, Any]:
+    return {"media_type": block["mimeType"]} if block.get("mimeType") else {}
+
+
+def _cut(part: dict[str, Any], size: int, room: int) -> dict[str, Any]:
+    """What is left of a part that does not fit: the beginning of a text, of bytes only what they are."""
+    if part["type"] == "text" and room > 1_000:
+        kept = part["text"][: room // 2 - 200]
+        return {
+            "type": "text",
+            "text": f"{kept}\n[cut here: {len(part['text']) - len(kept)} more characters]",
+        }
+    about: dict[str, Any] = {name: part[name] for name in ("url", "name", "media_type") if name in part}
+    return {"type": "omitted", "was": part["type"], **about, "bytes": size}
+
+
+def progress(done: float, total: float | None, message: str | None) -> dict[str, Any]:
+    """The data of a `progress` frame, whose numbers are whole; of those that are not, percent."""
+    current, of = _counted(done), _counted(total or 0.0)
+    if of and (current != int(current) or of != int(of)):
+        current, of = min(100.0, 100 * current / of), 100.0
+    return {"current": int(current), "total": int(of), "stage": (message or "")[:200]}
+
+
+def _counted(number: float) -> float:
+    return min(max(number, 0.0), _MOST_COUNTED) if math.isfinite(number) else 0.0

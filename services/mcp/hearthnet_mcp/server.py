@@ -1,0 +1,126 @@
+"""One configured MCP server, kept running, and the tools that it has now.
+
+waiting --started, listed--> there --ends--> waiting, ever longer while it does not stay
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from hearthnet.config import McpServerConfig
+from hearthnet.errors import HearthNetError
+from hearthnet_mcp import tools
+from hearthnet_mcp.session import Session, opened
+from hearthnet_mcp.tools import Listing, Tool
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import ProgressFnT
+
+_log = logging.getLogger(__name__)
+FIRST_SECONDS: Final = 0.5
+MOST_SECONDS: Final = 30.0
+STEADY_SECONDS: Final = 60.0
+"""Who has run for so long is trusted anew."""
+_NOTHING: Final = Listing((), ())
+
+
+class McpServer:
+    """`changed` is called whenever `listing` or `problem` is another one."""
+
+    def __init__(
+        self,
+        config: McpServerConfig,
+        changed: Callable[[], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.config: Final = config
+        self.listing = _NOTHING
+        self.problem = "it is starting"
+        self._changed = changed
+        self._environment = environment
+        self._session: Session | None = None
+        self._pause = FIRST_SECONDS
+
+    @property
+    def note(self) -> str:
+        """What a person should know of it; empty where all is well."""
+        lines = [self.problem, *self.listing.dropped]
+        return "; ".join(f"{self.config.name}: {line.replace('; ', ', ')}" for line in lines if line)
+
+    async def keep(self) -> None:
+        """Runs the server, and again when it ends, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            problem = await self._run_once()
+            if clock() - began >= STEADY_SECONDS:
+                self._pause = FIRST_SECONDS
+            _log.warning("%s: %s; next start in %g s", self.config.name, problem, self._pause)
+            self._become(_NOTHING, f"{problem}; it is started again")
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, MOST_SECONDS)
+
+    async def call(
+        self, tool: Tool, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
+    ) -> dict[str, Any]:
+        """What the tool answers, as `Session.call`; an effect whose answer is lost is `outcome_unknown`."""
+        session = self._session
+        if session is None:
+            raise HearthNetError("not_found", f"the MCP server {self.config.name} does not run now")
+        try:
+            return await session.call(tool.name, arguments, seconds, on_progress)
+        except HearthNetError as error:
+            if tool.contract.side_effects and error.code in ("partition", "timeout", "internal_error"):
+                raise HearthNetError("outcome_unknown", error.message) from error
+            raise
+
+    async def _run_once(self) -> str:
+        """Runs it to its end; says in words how that came."""
+        try:
+            command = self.config.filled(self._environment)
+            variables = self.config.variables(self._environment)
+            async with opened(self.config.name, command, variables) as session:
+                await self._serve(session)
+            return "it has ended"
+        except HearthNetError as error:
+            return error.message
+        except Exception as error:
+            _log.exception("the MCP server %s failed", self.config.name)
+            return f"{type(error).__name__}: {error}"
+        finally:
+            self._session = None
+
+    async def _serve(self, session: Session) -> None:
+        """Offers what it lists until it ends."""
+        await self._list(session)
+        closed = asyncio.create_task(session.closed.wait())
+        try:
+            while not closed.done():
+                changed = asyncio.create_task(session.changed.wait())
+                await asyncio.wait({changed, closed}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                if session.changed.is_set() and not closed.done():
+                    await self._list(session)
+        finally:
+            closed.cancel()
+
+    async def _list(self, session: Session) -> None:
+        session.changed.clear()
+        session.broken.clear()
+        listed = await session.tools()
+        found = tools.read(self.config, listed)
+        known = {tool.contract.id: tool for tool in self.listing.tools}
+        self._session = session
+        kept = tuple(known.get(tool.contract.id, tool) for tool in found.tools)
+        self._become(Listing(kept, (*session.broken, *found.dropped)), "")
+
+    def _become(self, listing: Listing, problem: str) -> None:
+        for line in listing.dropped:
+            if line not in self.listing.dropped:
+                _log.warning("%s: %s", self.config.name, line)
+        self.listing, self.problem = listing, problem
+        self._changed()

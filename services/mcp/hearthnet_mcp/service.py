@@ -1,0 +1,152 @@
+"""The mcp service: runs the MCP servers of the settings, and offers their tools (docs/mcp.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, ClassVar, Final
+
+from hearthnet.config import McpConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream
+from hearthnet.service.capability import Endpoint
+from hearthnet_mcp import results
+from hearthnet_mcp.server import McpServer
+from hearthnet_mcp.settings import Settings
+from hearthnet_mcp.tools import Tool
+
+_MOST_OFFERED: Final = 400
+"""Of all servers together: a node is heard with so many offers of all its services (bus/registry.py)."""
+_MOST_WAITING: Final = 16
+_LONGEST_NOTE: Final = 1_000
+
+
+class McpService(Service):
+    """The tools of MCP servers."""
+
+    name: ClassVar[str] = "mcp"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._servers: dict[str, tuple[McpServer, asyncio.Task[None]]] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._offers: list[Offer] = []
+        self._settings: Settings | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self, node: NodeContext) -> None:
+        """Starts the servers, and waits for none of them."""
+        self._settings = Settings(node.home)
+        self._following = asyncio.create_task(self._follow(self._settings), name="mcp settings")
+
+    def offers(self) -> list[Offer]:
+        """What the servers that run list now."""
+        return self._offers
+
+    def endpoints(self) -> list[Endpoint]:
+        """What answers them."""
+        return list(self._endpoints.values())
+
+    async def stop(self) -> None:
+        """Ends the servers."""
+        if self._following is not None:
+            await _end([self._following])
+        await _end([task for _, task in self._servers.values()])
+        self._servers.clear()
+
+    async def _follow(self, settings: Settings) -> None:
+        async for config in settings.follow():
+            if config is not None:
+                await self._use(config)
+            self._refresh()
+
+    async def _use(self, config: McpConfig) -> None:
+        """Runs what stands in `config`; what stays as it was goes on."""
+        wanted = {server.name: server for server in config.servers}
+        gone = [name for name, (server, _) in self._servers.items() if wanted.get(name) != server.config]
+        await _end([self._servers.pop(name)[1] for name in gone])
+        for name, one in wanted.items():
+            if name not in self._servers:
+                server = McpServer(one, self._refresh)
+                self._servers[name] = server, asyncio.create_task(server.keep(), name=f"mcp {name}")
+
+    def _refresh(self) -> None:
+        """Works out what is offered; what stays keeps its place."""
+        endpoints: dict[str, Endpoint] = {}
+        offers: list[Offer] = []
+        for server, tool in self._tools()[:_MOST_OFFERED]:
+            capability = tool.contract.id
+            known = self._endpoints.get(capability)
+            endpoints[capability] = known or _Runner(self, server.config.name, tool).endpoint()
+            trust = "member" if server.config.share else "self"
+            params = {"server": server.config.name, "tool": tool.name}
+            offers.append(Offer(capability=capability, params=params, trust=trust))
+        self._endpoints, self._offers = endpoints, offers
+        self.note = self._told()
+        self.offers_changed()
+
+    def server(self, name: str) -> McpServer:
+        """The server of that name as it runs now; `not_found` where it was removed."""
+        found = self._servers.get(name)
+        if found is None:
+            raise HearthNetError("not_found", f"the MCP server {name} does not run here any more")
+        return found[0]
+
+    def _tools(self) -> list[tuple[McpServer, Tool]]:
+        servers = [server for server, _ in self._servers.values()]
+        return [(server, tool) for server in servers for tool in server.listing.tools]
+
+    def _told(self) -> str | None:
+        notes = [server.note for server, _ in self._servers.values()]
+        problem = self._settings.problem if self._settings is not None else ""
+        if len(self._tools()) > _MOST_OFFERED:
+            notes.append(f"only {_MOST_OFFERED} tools are offered in all")
+        return "; ".join(filter(None, [problem, *notes]))[:_LONGEST_NOTE] or None
+
+
+class _Runner:
+    """What answers the calls of one tool."""
+
+    def __init__(self, service: McpService, server: str, tool: Tool) -> None:
+        self._service = service
+        self._server = server
+        self._tool = tool
+
+    def endpoint(self) -> Endpoint:
+        """Bound to the tool's contract."""
+        contract = self._tool.contract
+        anything = dict[str, Any]
+        return Endpoint(contract=contract, method=self.run, params_type=anything, input_type=anything)
+
+    async def run(self, call: Call[dict[str, Any], dict[str, Any]], stream: Stream) -> Reply:
+        """Has the server run the tool with exactly what was sent, and confirmed."""
+        waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            # Whoever reads slowly misses steps, and does not hold up the server.
+            with contextlib.suppress(asyncio.QueueFull):
+                waiting.put_nowait(results.progress(progress, total, message))
+
+        relay = asyncio.create_task(_relay(waiting, stream), name="mcp progress")
+        try:
+            server = self._service.server(self._server)
+            answer = await server.call(self._tool, call.body["input"], call.allowed(), told)
+        finally:
+            await _end([relay])
+        while not waiting.empty():
+            await stream.send("progress", waiting.get_nowait())
+        output = results.output(answer)
+        await stream.send("result", output)
+        return Reply(output)
+
+
+async def _relay(waiting: asyncio.Queue[dict[str, Any]], stream: Stream) -> None:
+    while True:
+        await stream.send("progress", await waiting.get())
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -1,0 +1,208 @@
+"""One connection to one MCP server over stdio, by MCP's own library, which is imported here alone and late.
+
+What its server lists is looked at before the library does, which refuses a whole list for one broken tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from hearthnet import __version__
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError
+    from mcp.client._transport import ReadStream
+    from mcp.client.session import IncomingMessage
+    from mcp.client.stdio import StdioServerParameters
+    from mcp.shared.dispatcher import ProgressFnT
+    from mcp.shared.message import SessionMessage
+
+_log = logging.getLogger(__name__)
+START_SECONDS: Final = 120.0
+"""What a server may take until it answers: it may have to be fetched first."""
+LIST_SECONDS: Final = 30.0
+_MOST_PAGES: Final = 50
+
+
+class Session:
+    """A server that answers. `changed` is set where its list of tools has changed, `closed` at its end."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.broken: list[str] = []
+        """Tools of its list that are none, a line each, since this was last emptied."""
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The library's client, once the server has answered."""
+        if self._client is None:
+            raise HearthNetError("partition", "the MCP server has not answered yet", retry_after_ms=1_000)
+        return self._client
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """What the server lists, by the MCP schema's names. Raises as `call`."""
+        listed: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            async with _told_errors(self):
+                async with asyncio.timeout(LIST_SECONDS):
+                    page = await self.client.list_tools(cursor=cursor)
+            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return listed
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
+    ) -> dict[str, Any]:
+        """What `tool` answers, by the MCP schema's names. Cancelled, it tells the server so.
+
+        Raises `timeout`; `partition` where the server ended meanwhile; `bad_request` and `not_implemented`
+        for what it does not take; `internal_error` for any other failure that it, or its answer, has.
+        """
+        async with _told_errors(self):
+            result = await self.client.call_tool(
+                tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
+            )
+        dumped: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped
+
+    async def heard(self, message: IncomingMessage) -> None:
+        """A word of the server that answers nothing."""
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            self.changed.set()
+
+    async def listen(self) -> None:
+        """Hears of changes to the list, where the server has to be asked to tell; until cancelled."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        tools = self.client.server_capabilities.tools
+        if self.client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (tools and tools.list_changed):
+            return
+        try:
+            async with self.client.listen(tools_list_changed=True) as subscription:
+                async for _ in subscription:
+                    self.changed.set()
+        except Exception as error:
+            _log.info("changes to its list of tools are not heard: %s", error)
+
+
+@contextlib.asynccontextmanager
+async def opened(name: str, command: tuple[str, ...], variables: dict[str, str]) -> AsyncIterator[Session]:
+    """Starts the program and waits until it answers; ends it at the end. Its stderr is this process's.
+
+    Raises `not_found` where it cannot be started, and as `Session.call`.
+    """
+    from mcp import Client, StdioServerParameters
+    from mcp_types import Implementation
+
+    session = Session()
+    server = StdioServerParameters(command=command[0], args=list(command[1:]), env=variables)
+    client = Client(
+        _transport(server, session),
+        client_info=Implementation(name="hearthnet", version=__version__),
+        message_handler=session.heard,
+        cache=None,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        async with _told_errors(session), asyncio.timeout(START_SECONDS):
+            session._client = await stack.enter_async_context(client)
+        listening = asyncio.create_task(session.listen(), name=f"{name} listens")
+        try:
+            yield session
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
+
+
+@contextlib.asynccontextmanager
+async def _transport(server: StdioServerParameters, session: Session) -> AsyncIterator[Any]:
+    """The library's own, with what the server says looked through on its way."""
+    from mcp.client.stdio import stdio_client
+
+    async with stdio_client(server) as (said, write), anyio.create_task_group() as tasks:
+        passed, read = anyio.create_memory_object_stream[Any](0)
+
+        async def look_through(source: ReadStream[SessionMessage | Exception]) -> None:
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async with passed:
+                    async for item in source:
+                        _mend(item, session)
+                        await passed.send(item)
+            session.closed.set()
+
+        tasks.start_soon(look_through, said)
+        try:
+            yield read, write
+        finally:
+            read.close()
+            tasks.cancel_scope.cancel()
+
+
+def _mend(item: SessionMessage | Exception, session: Session) -> None:
+    """Takes broken tools out of a list, and what they promise of their results, which is theirs to keep."""
+    result = getattr(getattr(item, "message", None), "result", None)
+    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+        return
+    from mcp_types import Tool
+    from pydantic import ValidationError
+
+    kept = []
+    for tool in result["tools"]:
+        try:
+            Tool.model_validate(tool, by_name=False)
+        except ValidationError as error:
+            named = tool.get("name") if isinstance(tool, dict) else None
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = "/".join(map(str, first["loc"]))
+            session.broken.append(f"{str(named)[:80]!r} is left out: {place}: {first['msg']}")
+        else:
+            kept.append({key: value for key, value in tool.items() if key != "outputSchema"})
+    result["tools"] = kept
+
+
+@contextlib.asynccontextmanager
+async def _told_errors(session: Session) -> AsyncIterator[None]:
+    """What the library raises, in our words."""
+    from mcp import MCPError
+    from pydantic import ValidationError
+
+    try:
+        yield
+    except MCPError as error:
+        raise _told(error, session) from error
+    except TimeoutError as error:
+        raise HearthNetError("timeout", "the MCP server did not answer in time") from error
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+        raise _ended() from error
+    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        raise HearthNetError(
+            "not_found", f"the command cannot be run: {error.strerror}: {error.filename}"
+        ) from error
+    except (RuntimeError, ValidationError) as error:
+        _log.warning("an answer of the MCP server is none: %s", error)
+        raise HearthNetError("internal_error", "the MCP server's answer is not as MCP has it") from error
+
+
+def _told(error: MCPError, session: Session) -> HearthNetError:
+    from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+
+    if error.code == CONNECTION_CLOSED and session.closed.is_set():
+        return _ended()
+    codes = {REQUEST_TIMEOUT: "timeout", INVALID_PARAMS: "bad_request", METHOD_NOT_FOUND: "not_implemented"}
+    message = " ".join(error.message.split())[:500] or "no reason"
+    return HearthNetError(codes.get(error.code, "internal_error"), f"the MCP server says: {message}")
+
+
+def _ended() -> HearthNetError:
+    return HearthNetError("partition", "the MCP server ended before it answered; it is started again")

@@ -1,0 +1,145 @@
+"""A tool as an MCP server lists it, as a contract of ours (decision 0106). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.config import McpServerConfig
+from hearthnet.contracts import Contract
+from hearthnet.contracts.told import versioned
+from hearthnet.errors import HearthNetError
+from hearthnet_mcp.names import capabilities
+from hearthnet_mcp.schemas import input_schema
+
+MOST_TOOLS: Final = 128
+"""Of one server; what it lists beyond that is left out."""
+MAX_CONCURRENT: Final = 8
+_LONGEST_SUMMARY: Final = 160
+_LONGEST_DESCRIPTION: Final = 4_000
+_OBJECT: Final = {"type": "object"}
+_PROGRESS: Final = {
+    "type": "object",
+    "required": ["current", "total", "stage"],
+    "properties": {
+        "current": {"type": "integer", "minimum": 0},
+        "total": {"type": "integer", "minimum": 0},
+        "stage": {"type": "string"},
+    },
+}
+_OUTPUT: Final = {
+    "type": "object",
+    "required": ["content", "is_error"],
+    "properties": {
+        "content": {"type": "array", "items": {"type": "object", "required": ["type"]}},
+        "structured": {"description": "The result as a value, where the tool gives one"},
+        "is_error": {"type": "boolean", "description": "The tool says that it failed"},
+    },
+}
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool that can be offered: the server's name for it, and its contract."""
+
+    name: str
+    contract: Contract
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What a server lists: what can be offered of it, and why the rest cannot, a line each."""
+
+    tools: tuple[Tool, ...]
+    dropped: tuple[str, ...]
+
+
+def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
+    """The tools of the server `config` as it lists them, by the MCP schema's names."""
+    wanted = list(listed)
+    names = capabilities(config.name, [str(tool["name"]) for tool in wanted[:MOST_TOOLS]])
+    tools: dict[str, Tool] = {}
+    dropped: list[str] = []
+    for tool in wanted[:MOST_TOOLS]:
+        name = str(tool["name"])
+        if name in tools:
+            continue
+        try:
+            tools[name] = Tool(name, contract_of(config, names[name], tool))
+        except HearthNetError as error:
+            dropped.append(f"{name[:80]!r} is left out: {error.message}")
+    if len(wanted) > MOST_TOOLS:
+        dropped.append(f"{len(wanted) - MOST_TOOLS} tools are left out: {MOST_TOOLS} are offered at most")
+    return Listing(tuple(tools.values()), tuple(dropped))
+
+
+def contract_of(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> Contract:
+    """The contract under which `tool` is offered; `bad_request` where it has a schema that is none."""
+    effects = not _only_reads(config, tool)
+    description = _text(tool.get("description"), _LONGEST_DESCRIPTION)
+    request: dict[str, Any] = {
+        "type": "object",
+        "required": ["params", "input"],
+        "properties": {
+            "params": {**_OBJECT, "properties": {}},
+            "input": input_schema(tool.get("inputSchema")),
+        },
+    }
+    if description:
+        request["description"] = description
+    try:
+        return versioned(
+            Contract(
+                name=capability,
+                version="0.0",
+                stability="experimental",
+                summary=_summary(tool, description),
+                trust_required="member",
+                side_effects=effects,
+                idempotent="no",
+                timeout_seconds=config.timeout_seconds,
+                max_concurrent=MAX_CONCURRENT,
+                request_schema=request,
+                response_schema={
+                    "type": "object",
+                    "required": ["output", "meta"],
+                    "properties": {"output": _OUTPUT, "meta": _OBJECT},
+                },
+                stream_schema={"progress": _PROGRESS, "result": _OUTPUT, "done": _OBJECT, "error": _OBJECT},
+                offer_params={
+                    "type": "object",
+                    "properties": {"server": {"type": "string"}, "tool": {"type": "string"}},
+                },
+                match={},
+                errors=[],
+                examples=[],
+                effect_scope="node" if effects else None,
+                approval="any" if effects else None,
+            )
+        )
+    except RecursionError as error:
+        raise HearthNetError("bad_request", "its input schema is too deep") from error
+
+
+def _only_reads(config: McpServerConfig, tool: dict[str, Any]) -> bool:
+    """Whether its owner says that the tool only reads; the server's own word counts where that is trusted."""
+    if tool["name"] in config.read_only:
+        return True
+    hints = tool.get("annotations")
+    return config.trust_hints and isinstance(hints, dict) and hints.get("readOnlyHint") is True
+
+
+def _summary(tool: dict[str, Any], description: str) -> str:
+    """One line for people."""
+    line = next((line.strip() for line in description.splitlines() if line.strip()), "")
+    title = _text(tool.get("title"), _LONGEST_SUMMARY)
+    text = line or title or f"The tool {tool['name']}"
+    return text if len(text) <= _LONGEST_SUMMARY else text[: _LONGEST_SUMMARY - 3] + "..."
+
+
+def _text(value: Any, longest: int) -> str:
+    """Words of the server: printable, and only so many."""
+    if not isinstance(value, str):
+        return ""
+    kept = "".join(letter for letter in value[: 2 * longest] if letter.isprintable() or letter in "\n\t")
+    return kept[:longest].strip()

@@ -1,0 +1,179 @@
+"""Tools of MCP servers in runs: what is asked, what a yes covers, what is said of a lost outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.bus.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.tools.executor import ToolExecutor
+from hearthnet.tools.grants import GrantBook, new_entry
+from hearthnet.tools.told import told_tools
+from hearthnet.tools.toolbox import Toolbox
+from hearthnet.tools.types import ToolCall, ToolError, ToolResult
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+from tests.services.mcp.houses import SECONDS, Plain, offered, running, tool
+
+pytestmark = pytest.mark.asyncio
+PREFIX = "experimental.mcp.plain."
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(f"tc_{name}", PREFIX + name, {"text": "hello", **arguments})
+
+
+async def executor(bus: Bus, *names: str) -> ToolExecutor:
+    return ToolExecutor(bus, await told_tools(bus, [PREFIX + name for name in names]))
+
+
+def called(plain: Plain) -> list[str]:
+    return [message["params"]["name"] for message in plain.heard("tools/call")]
+
+
+async def unsure(tools: ToolExecutor, name: str) -> ToolResult:
+    with pytest.raises(ToolError):
+        await tools.dispatch(call(name))
+    return await tools.dispatch_confirmed(call(name))
+
+
+@pytest.mark.req("MCPADD-4", "MCPADD-6", "MCPADD-7", "MCPADD-13")
+async def test_a_person_is_asked_and_a_yes_is_for_exactly_what_was_shown(mesh: Mesh, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    plain.lists(tool("echo"), tool("read"), tool("sad"), tool("exit"))
+    sad = {"content": [{"type": "text", "text": "no milk"}], "isError": True}
+    plain.answers(read={"result": {"content": []}}, sad={"result": sad})
+    async with running(mesh, plain.toml(read_only=["read"])), await mesh.bus() as bus:
+        await offered(bus, "echo", "read", "sad", "exit")
+        tools = await executor(bus, "echo", "read", "sad", "exit")
+        read = await tools.dispatch(call("read"))
+        assert read == ToolResult("tc_read", PREFIX + "read", {"content": [], "is_error": False}, False)
+        with pytest.raises(ToolError) as asked:
+            await tools.dispatch(call("echo"))
+        assert called(plain) == ["read"]
+        assert asked.value.pending.body == {"params": {}, "input": {"text": "hello"}}
+        done = await tools.dispatch_confirmed(call("echo"))
+        assert done.content == {
+            "content": [{"type": "text", "text": '{"text": "hello"}'}],
+            "is_error": False,
+        }
+        failed = await unsure(tools, "sad")
+        assert failed.is_error
+        assert "no milk" in str(failed.content)
+        # Its answer is lost: nobody runs it again.
+        lost = await unsure(tools, "exit")
+        assert lost.is_error
+        assert str(lost.content).startswith("outcome_unknown: it may or may not have happened")
+        await offered(bus, "echo")
+        assert called(plain) == ["read", "echo", "sad", "exit"]
+
+
+@pytest.mark.req("MCPADD-4")
+async def test_a_model_cannot_have_an_effect_that_nobody_confirmed(mesh: Mesh, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    plain.lists(tool("echo"))
+    async with running(mesh, plain.toml()), await mesh.bus() as bus:
+        await offered(bus, "echo")
+        tools = await executor(bus, "echo")
+        bound = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        token = tools._dispatcher._authority.token(bound)
+        body = {"params": {}, "input": {"text": "unasked"}}
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call(bound.capability, body, token=token, run=tools._run)
+        assert caught.value.code == "unauthorized"
+        stream = bus.stream(bound.capability, body, token=token, run=tools._run)
+        with pytest.raises(HearthNetError) as caught:
+            async with stream:
+                await anext(stream)
+        assert caught.value.code == "unauthorized"
+        assert called(plain) == []
+
+
+@pytest.mark.req("MCPADD-5")
+async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: Mesh, tmp_path: Path) -> None:
+    plain, book = Plain(tmp_path / "plain"), GrantBook(tmp_path / "grants")
+    plain.lists(tool("echo", "Says it again."))
+    async with running(mesh, plain.toml()), await mesh.bus() as bus:
+        old = (await offered(bus, "echo"))["echo"].capability
+        before = await executor(bus, "echo")
+        bound = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        peer, now = bus.peer, now_ms()
+        until = now + 600_000
+        granted = new_entry(
+            peer.identity, peer.community, bound, peer.node_id, {}, uses=5, now_ms=now, until_ms=until
+        )
+        book.add(granted, now)
+        with pytest.raises(ToolError) as asked:
+            await before.dispatch(call("echo"))
+        pending = asked.value.pending
+        use = book.take(pending, bound, now)
+        assert use is not None
+        body = {"params": {}, "input": {"text": "granted"}}
+        await bus.call(
+            str(old), body, grant=use.grant, use=use.number, token=_token(before, bound), run=before._run
+        )
+
+        plain.lists(tool("echo", "Says it again, and to everybody."))
+        await bus.call(str(old), {"params": {}, "input": {"text": "tell"}})
+
+        async def changed() -> bool:
+            return (await offered(bus))["echo"].capability != old
+
+        await wait_for(changed, SECONDS)
+        count = len(called(plain))
+        fresh = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        assert book.take(pending, fresh, now) is None
+        # A yes to the old one, given before or after the change, reaches nothing.
+        late = await before.dispatch_confirmed(call("echo"))
+        assert late.is_error
+        assert str(late.content).startswith("not_found")
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call(
+                fresh.capability, body, grant=use.grant, use=2, token=_token(before, bound), run=before._run
+            )
+        assert caught.value.code in ("unauthorized", "token_scope_insufficient")
+        assert len(called(plain)) == count
+
+
+def _token(tools: ToolExecutor, bound: Any) -> str:
+    return tools._dispatcher._authority.token(bound)
+
+
+@pytest.mark.req("MCPADD-4", "MCPADD-12")
+async def test_what_another_node_calls_harmless_is_asked_about_all_the_same(
+    mesh: Mesh, tmp_path: Path
+) -> None:
+    plain = Plain(tmp_path / "plain")
+    plain.lists(tool("read", str(tmp_path)))
+    plain.answers(read={"result": {"content": []}})
+    async with (
+        running(mesh, plain.toml(read_only=["read"], share=True)),
+        await mesh.bus() as bus,
+        await mesh.guest_bus() as guest,
+    ):
+        await offered(guest, "read")
+        own, others = await executor(bus, "read"), await executor(guest, "read")
+        assert not (await own.dispatch(call("read"))).is_error
+        with pytest.raises(ToolError):
+            await others.dispatch(call("read"))
+        assert not (await others.dispatch_confirmed(call("read"))).is_error
+        assert called(plain) == ["read", "read"]
+
+
+@pytest.mark.req("MCPADD-6")
+async def test_progress_and_cancellation_pass_through_a_run(mesh: Mesh, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    plain.lists(tool("endless"))
+    async with running(mesh, plain.toml()), await mesh.bus() as bus:
+        await offered(bus, "endless")
+        tools = await executor(bus, "endless")
+        task = asyncio.create_task(tools.dispatch_confirmed(call("endless")))
+        await wait_for(lambda: called(plain), SECONDS)
+        task.cancel()
+        await asyncio.wait({task})
+        await wait_for(lambda: plain.heard("notifications/cancelled"), SECONDS)

@@ -1,0 +1,94 @@
+"""Input schemas of foreign tools: whole, bounded, objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hearthnet.contracts import compile_schema
+from hearthnet.errors import HearthNetError
+from hearthnet_mcp.schemas import MOST_NODES, input_schema
+
+pytestmark = pytest.mark.req("MCPADD-8")
+
+
+def test_references_are_put_in_where_they_stand() -> None:
+    raw = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "definitions": {"point": {"type": "object", "properties": {"x/y": {"$ref": "#/$defs/n~1umber"}}}},
+        "$defs": {"n/umber": {"type": "number"}},
+        "properties": {
+            "at": {"$ref": "#/definitions/point", "description": "Where"},
+            "all": {"type": "array", "items": {"anyOf": [{"$ref": "#/definitions/point"}, {"type": "null"}]}},
+            "same": {"$ref": "#/properties/all/items/anyOf/1"},
+        },
+    }
+    schema = input_schema(raw)
+    point = {"type": "object", "properties": {"x/y": {"type": "number"}}}
+    assert schema["properties"]["at"] == {**point, "description": "Where"}
+    assert schema["properties"]["all"]["items"] == {"anyOf": [point, {"type": "null"}]}
+    assert schema["properties"]["same"] == {"type": "null"}
+    assert "$ref" not in str(schema)
+    assert "$schema" not in schema
+    compile_schema(schema)
+
+
+def test_one_that_leads_back_into_itself_becomes_anything() -> None:
+    raw = {
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/tree"}, "me": {"$ref": "#"}},
+        "$defs": {
+            "tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree", "title": "Left"}}}
+        },
+    }
+    schema = input_schema(raw)
+    assert schema["properties"]["tree"]["properties"]["left"] == {"title": "Left"}
+    check = compile_schema(schema)
+    assert check.accepts({"tree": {"left": {"left": 7}}})
+
+
+def test_fields_may_be_called_like_keywords() -> None:
+    raw = {"type": "object", "properties": {"$ref": {"type": "string"}, "definitions": {"type": "integer"}}}
+    assert input_schema(raw)["properties"] == raw["properties"]
+
+
+def test_without_fields_it_is_an_empty_object() -> None:
+    assert input_schema({}) == {"type": "object", "properties": {}}
+    assert input_schema(
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/any"}}, "$defs": {"any": True}}
+    )["properties"] == {"a": True}
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (None, "describes no object"),
+        ({"type": "string"}, "describes no object"),
+        ({"type": "object", "properties": []}, "are no object"),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}}, "not in it"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "not in it"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/required/x"}}, "required": ["a"]}, "not in it"),
+        ({"type": "object", "properties": {str(n): {} for n in range(MOST_NODES)}}, "parts"),
+    ],
+)
+def test_what_is_no_schema_of_arguments_is_refused(raw: Any, reason: str) -> None:
+    with pytest.raises(HearthNetError, match=reason):
+        input_schema(raw)
+
+
+def test_a_small_schema_that_grows_without_end_is_refused() -> None:
+    defs: dict[str, Any] = {"d0": {"type": "string"}}
+    for level in range(1, 30):
+        inner = {"$ref": f"#/$defs/d{level - 1}"}
+        defs[f"d{level}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
+    deep: Any = {}
+    for _ in range(100):
+        deep = {"type": "array", "items": deep}
+    for raw in (
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/d29"}}, "$defs": defs},
+        {"type": "object", "properties": {"x": deep}},
+    ):
+        with pytest.raises(HearthNetError, match="parts, or is too deep"):
+            input_schema(raw)

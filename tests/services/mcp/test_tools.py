@@ -1,0 +1,85 @@
+"""Listed tools as contracts: what is asked about, what is left out, what a change makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.config import McpServerConfig
+from hearthnet_mcp.tools import MOST_TOOLS, read
+from tests.services.mcp.houses import SCHEMA, tool
+
+READS = {"readOnlyHint": True}
+
+
+def config(**settings: Any) -> McpServerConfig:
+    return McpServerConfig(name="s", command=("x",), **settings)
+
+
+def contract(listed: dict[str, Any], **settings: Any) -> Any:
+    listing = read(config(**settings), [listed])
+    assert not listing.dropped
+    return listing.tools[0].contract
+
+
+@pytest.mark.req("MCPADD-4")
+def test_a_tool_is_asked_about_unless_its_owner_says_that_it_only_reads() -> None:
+    plain, hinted = tool("a"), tool("a", annotations=READS)
+    assert contract(plain).side_effects
+    assert contract(hinted).side_effects, "what it says of itself does not count by itself"
+    assert not contract(hinted, trust_hints=True).side_effects
+    assert contract(plain, trust_hints=True).side_effects
+    assert contract(tool("a", annotations={"readOnlyHint": False}), trust_hints=True).side_effects
+    assert not contract(plain, read_only=("a",)).side_effects
+    assert contract(plain, read_only=("b",)).side_effects
+    assert contract(plain).idempotent == "no", "a program of others promises nothing about repetitions"
+    assert (contract(plain).approval, contract(plain).effect_scope) == ("any", "node")
+
+
+@pytest.mark.req("MCPADD-5")
+def test_whatever_changes_of_a_tool_makes_another_capability_of_it() -> None:
+    other = {**SCHEMA, "required": []}
+    forms = [
+        contract(tool("a", "Reads.")),
+        contract(tool("a", "Reads. Also deletes.")),
+        contract(tool("a", "Reads.", other)),
+        contract(tool("a", "Reads."), read_only=("a",)),
+    ]
+    assert len({one.id for one in forms}) == 4
+    assert len({one.name for one in forms}) == 1
+    assert contract(tool("a", "Reads.")).id == forms[0].id
+
+
+@pytest.mark.req("MCPADD-8")
+def test_a_tool_with_a_broken_or_a_huge_schema_is_left_out_alone() -> None:
+    listed = [
+        tool("good"),
+        tool("broken", schema={"type": "object", "properties": {"a": {"type": "nothing"}}}),
+        tool("huge", schema={"type": "object", "properties": {"a": {"enum": ["x" * 70_000]}}}),
+        tool("no object", schema={"type": "array"}),
+        tool("number", schema={"type": "object", "properties": {"a": {"const": 2**60}}}),
+        tool("good", "Once more under the same name."),
+    ]
+    listing = read(config(), listed)
+    assert [one.name for one in listing.tools] == ["good"]
+    assert len(listing.dropped) == 4
+    assert all("is left out: " in line for line in listing.dropped)
+    many = read(config(), [tool(f"t{number}") for number in range(MOST_TOOLS + 3)])
+    assert len(many.tools) == MOST_TOOLS
+    assert many.dropped == (f"3 tools are left out: {MOST_TOOLS} are offered at most",)
+
+
+@pytest.mark.req("MCPADD-8")
+def test_what_a_tool_says_of_itself_is_bounded() -> None:
+    hidden = "Line one.\u202e\x07\nLine two." + "x" * 10_000
+    made = contract(tool("a", hidden))
+    assert made.summary == "Line one."
+    assert "\u202e" not in made.request_schema["description"]
+    assert len(made.request_schema["description"]) <= 4_000
+    assert len(contract(tool("a", "y" * 500)).summary) == 160
+    assert contract(tool("a", "", title="A title")).summary == "A title"
+    nameless = msgspec.structs.asdict(contract({"name": "a", "inputSchema": SCHEMA, "description": 7}))
+    assert nameless["summary"] == "The tool a"
+    assert "description" not in nameless["request_schema"]
