@@ -51,6 +51,11 @@ def text_of(output: dict[str, Any]) -> str:
     return str(output["content"][0]["text"])
 
 
+def note(service: McpService) -> str:
+    """What a person reads of it now."""
+    return service.note or ""
+
+
 def sdk(folder: Path, **settings: Any) -> str:
     folder.mkdir(exist_ok=True)
     return entry("odd", [sys.executable, str(SERVERS / "sdk.py"), str(folder)], **settings)
@@ -138,12 +143,12 @@ async def test_a_server_that_ends_is_withdrawn_and_started_again(mesh: Mesh, tmp
         assert unsure.code == "outcome_unknown"
         assert (await refused(look)).code == "partition"
         await gone(bus, "exit")
-        assert "ended" in (service.note or "")
+        assert "ended" in note(service)
         missing = await refused(ask(bus, "plain.exit", text=""))
         assert missing.code == "not_found"
         hold.unlink()
         await offered(bus, "exit")
-        assert service.note is None
+        assert not note(service)
         assert json.loads(text_of(await ask(bus, "plain.echo", text="again"))) == {"text": "again"}
         assert [call["params"]["name"] for call in plain.heard("tools/call")] == ["look", "exit", "echo"]
 
@@ -184,8 +189,8 @@ async def test_the_list_and_the_settings_are_followed(mesh: Mesh, tmp_path: Path
     other.lists(tool("second"))
     async with running(mesh, plain.toml()) as service, await mesh.bus() as bus:
         first = (await offered(bus, "echo"))["echo"]
-        assert "'broken' is left out" in (service.note or "")
-        assert "'bad' is left out" in (service.note or "")
+        assert "'broken' is left out" in note(service)
+        assert "'bad' is left out" in note(service)
         plain.lists(tool("echo", "Another description."))
         await ask(bus, "plain.echo", text="")  # after which it says that its list has changed
 
@@ -193,7 +198,7 @@ async def test_the_list_and_the_settings_are_followed(mesh: Mesh, tmp_path: Path
             return (await offered(bus))["echo"].capability != first.capability
 
         await wait_for(changed, SECONDS)
-        assert service.note is None
+        assert not note(service)
         old = await refused(bus.call(str(first.capability), {"params": {}, "input": {"text": ""}}))
         assert old.code == "not_found", "what was said of the old one is said of nothing any more"
         # Settings: another server comes, the first one stays, then goes.
@@ -201,7 +206,7 @@ async def test_the_list_and_the_settings_are_followed(mesh: Mesh, tmp_path: Path
         await offered(bus, "echo", "second")
         assert len(plain.heard("initialize")) == 1
         configure(mesh.home, "[[mcp.servers]]\nname = 7")
-        await wait_for(lambda: "stay as they were" in (service.note or ""), SECONDS)
+        await wait_for(lambda: "stay as they were" in note(service), SECONDS)
         assert {"echo", "second"} <= (await offered(bus)).keys()
         configure(mesh.home, other.toml())
         await gone(bus, "echo")
@@ -222,8 +227,8 @@ async def test_a_server_gets_the_variables_that_are_named_for_it_and_no_other(
         await offered(bus, "environment")
         assert text_of(await ask(bus, "odd.environment", name="HN_GIVEN")) == "for you"
         assert text_of(await ask(bus, "odd.environment", name="HN_KEPT")) == "(not set)"
-        await wait_for(lambda: "lost: HN_ABSENT is not set" in (service.note or ""), SECONDS)
-        await wait_for(lambda: "absent: the command cannot be run" in (service.note or ""), SECONDS)
+        await wait_for(lambda: "lost: HN_ABSENT is not set" in note(service), SECONDS)
+        await wait_for(lambda: "absent: the command cannot be run" in note(service), SECONDS)
 
 
 @pytest.mark.req("MCPADD-2", "MCPADD-12")
