@@ -97,16 +97,16 @@ class McpServer:
     async def _serve(self, session: Session) -> None:
         """Offers what it lists until it ends."""
         await self._list(session)
-        closed = asyncio.create_task(session.closed.wait())
-        try:
-            while not closed.done():
-                changed = asyncio.create_task(session.changed.wait())
-                await asyncio.wait({changed, closed}, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                if session.changed.is_set() and not closed.done():
-                    await self._list(session)
-        finally:
-            closed.cancel()
+        while not session.closed.is_set():
+            waiting = [asyncio.create_task(one.wait()) for one in (session.closed, session.changed)]
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waiting:
+                    one.cancel()
+                await asyncio.wait(waiting)
+            if session.changed.is_set() and not session.closed.is_set():
+                await self._list(session)
 
     async def _list(self, session: Session) -> None:
         session.changed.clear()
