@@ -82,7 +82,7 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
     """
     async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
         record = (await RunDesk(runs, bus.peer.identity, bus.peer.community).load(run)).record
-        plan = Plan(ModelOffer(record.request["params"]), tuple(record.tools), "auto")
+        plan = Plan(await _offer(bus, record.request["params"]), tuple(record.tools), "auto")
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
@@ -97,6 +97,12 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
         waiting = [effect.asked.tool_call_id for effect in record.effects if not effect.ended_at]
         async with results:
             return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
+
+
+async def _offer(bus: Bus, params: dict[str, Any]) -> ModelOffer:
+    """What the model of a saved run says of itself now; its name alone where nobody offers it."""
+    offers = (ModelOffer(view.params) for view in await bus.offers("llm.chat"))
+    return next((offer for offer in offers if params.get("model") in offer.names), ModelOffer(params))
 
 
 async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -> tuple[Offered, Plan]:

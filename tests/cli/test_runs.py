@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Here
-from tests.cli.test_ask import offer
+from tests.cli.test_ask import BOX, offer
 from tests.cli.test_node import LISTING
 from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
@@ -211,3 +211,14 @@ def test_that_the_model_has_read_what_others_wrote_is_said_where_somebody_decide
     assert told not in runs.out
     assert runs.json("runs", "show", trusting)["untrusted"] is False
     assert runs("runs", "cancel", trusting) == 0
+
+
+@pytest.mark.req("RUN-12")
+def test_a_run_goes_on_with_what_its_model_says_of_itself(runs: Runs) -> None:
+    assert runs("ask", "I can lend a sledge", "--tool", "market_post", *BOX) == 7
+    words = runs.err.split()
+    run = words[words.index("approve") + 1]
+    assert runs("runs", "deny", run) == 0
+    assert runs("runs", "resume", run) == 4
+    assert "there to try things out" in runs.out
+    assert "only when one is demanded" not in runs.out
