@@ -45,6 +45,11 @@ class ModelOffer:
         return "by name" if self.by_name_only else "yes"
 
     @property
+    def tools_shown(self) -> str:
+        """The same for a person; `in text` where it writes its calls in its text."""
+        return "in text" if self.tools == "yes" and self._text("tool_mode") == "text" else self.tools
+
+    @property
     def by_name_only(self) -> bool:
         """Whether a tool must be demanded by name, because the model cannot choose."""
         return self._params.get("tools_by_name_only") is True

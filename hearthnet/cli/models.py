@@ -71,7 +71,7 @@ def _report(views: list[OfferView], json: bool) -> None:
                 one_line(model.backend),
                 str(model.context),
                 one_line(", ".join(model.languages)) or "-",
-                model.tools,
+                model.tools_shown,
             )
             for view, model in offers
         ],
