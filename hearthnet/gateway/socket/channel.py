@@ -34,7 +34,7 @@ class Frame(NamedTuple):
 
     seq: int
     event: str
-    text: str
+    text: bytes
 
 
 class Reader(Protocol):
@@ -114,7 +114,7 @@ class Channel:
             return
         self.seq += 1
         self.ended = event in TERMINAL
-        text = frames.write(event, data, self.seq).decode("utf-8")
+        text = frames.write(event, data, self.seq)
         self._kept.append(Frame(self.seq, event, text))
         self._bytes += len(text)
         if self._summary is not None:
@@ -193,7 +193,7 @@ class Channel:
     def _snapshot(self) -> Frame:
         seq = self.seq - 1 if self.ended else self.seq
         said = self._summary.data() if self._summary is not None else {}
-        return Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, said, seq).decode("utf-8"))
+        return Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, said, seq))
 
     def _only_end(self) -> bool:
         return self.ended and len(self._kept) == 1

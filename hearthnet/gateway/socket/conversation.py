@@ -16,7 +16,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.errors import known
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
-from hearthnet.gateway.socket.engine import ABORT
+from hearthnet.gateway.socket.engine import ABORT, SEND
 from hearthnet.gateway.socket.frames import (
     SUBPROTOCOL,
     Ack,
@@ -68,6 +68,8 @@ class Conversation:
         self._receive = receive
         self._send = send
         self._since = self.traffic_at = self._moved = hub.now
+        several = scope.get("extensions", {}).get(SEND)
+        self._send_texts = self._send_each if several is None else several["send"]
         self._first: bytes = b""
         self._closing: Closed | None = None
         self._woken = asyncio.Event()
@@ -198,7 +200,7 @@ class Conversation:
                 self._woken.clear()
                 if self._first:
                     first, self._first = self._first, b""
-                    await self._send_text(first.decode("utf-8"))
+                    await self._send_texts([first])
                 if self._closing is None:
                     await self._send_frames()
                 if self._closing is not None:
@@ -214,17 +216,20 @@ class Conversation:
             frames = source.take(connection.seq, connection.room)
             if not frames:
                 return
-            for seq, event, text in frames:
-                await self._send({"type": "websocket.send", "text": text})
-                if self._closing is not None:
-                    return
+            for seq, event, _ in frames:
                 connection.sent(event, seq)
+            # An acknowledgement may come before this returns.
+            await self._send_texts([frame.text for frame in frames])
+            if self._closing is not None:
+                return
             self.traffic_at = self._moved = self._hub.now
             if connection.ended:
                 self.close(Closed(protocol.END))
 
-    async def _send_text(self, text: str) -> None:
-        await self._send({"type": "websocket.send", "text": text})
+    async def _send_each(self, texts: list[bytes]) -> None:
+        """For an engine that sends one message at a time."""
+        for text in texts:
+            await self._send({"type": "websocket.send", "text": text.decode("utf-8")})
 
     # --- the end
 

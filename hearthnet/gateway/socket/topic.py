@@ -46,7 +46,7 @@ class Ring:
     def put(self, event: str, data: dict[str, Any]) -> None:
         """Takes the next frame; the oldest one gives way."""
         self.seq += 1
-        self._frames.append(Frame(self.seq, event, frames.write(event, data, self.seq).decode("utf-8")))
+        self._frames.append(Frame(self.seq, event, frames.write(event, data, self.seq)))
 
     def after(self, seq: int, most: int) -> list[Frame] | None:
         """Up to `most` frames that follow `seq`; None where that is no place this ring still knows."""
@@ -101,7 +101,7 @@ class Topic:
         if found is not None:
             return found
         seq = self.seq
-        return [Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, self._feed.state(), seq).decode("utf-8"))]
+        return [Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, self._feed.state(), seq))]
 
     def acknowledge(self, upto: int) -> None:
         """What one reader has makes no difference to the others."""
