@@ -74,8 +74,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self._expect(self._patience.head)
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > _MOST_HEAD_BYTES and self._is_between_requests() and self.parser is not None:
+        if self._head_bytes > _MOST_HEAD_BYTES and not self._in_body and self.parser is not None:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        """Says so, unless it came while the request before it is still being answered: then this ends too."""
+        if self._is_between_requests():
             self.send_400_response("the head of the request is too large")
+        else:
+            self.transport.abort()
 
     def on_headers_complete(self) -> None:
         """The head is there."""

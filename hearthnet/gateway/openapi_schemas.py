@@ -166,13 +166,15 @@ def _runs() -> dict[str, Schema]:
         calls={"type": "array", "items": _OBJECT},
         messages={"type": "array", "items": _OBJECT},
     )
+    said["additionalProperties"] = changed["additionalProperties"] = False
     kept = {"Run": run, "Runs": _closed(("runs",), runs=_list_of("Run"))}
     told = {"FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
     return {**told, **kept, "Said": said, "Changed": changed, "Taken": taken}
 
 
 def _openai() -> dict[str, Schema]:
-    message = {"type": "object", "required": ["role"], "properties": {"role": TEXT}}
+    role = {"enum": ["system", "developer", "user", "assistant", "tool"]}
+    message = {"type": "object", "required": ["role"], "properties": {"role": role}}
     request = _closed(
         ("model", "messages"),
         model={

@@ -199,3 +199,26 @@ async def test_who_hangs_up_in_mid_request_leaves_nothing_behind(
     await wait_for(lambda: len(asyncio.all_tasks()) <= tasks, 30, "the tasks to end")
     assert shared.gateway.limits.open == 0
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.req("HTTP-21")
+async def test_a_head_without_end_behind_a_request_in_progress_ends_both(shared: House) -> None:
+    workshop, sender = shared.workshop, Sender(shared)
+    slow = {
+        "capability": "llm.complete",
+        "body": {"params": {"model": "echo"}, "input": {"prompt": "slow 1"}},
+    }
+    workshop.go.clear()
+    began, stopped = len(workshop.calls), len(workshop.stopped)
+    host, port = shared.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sender.request(json.dumps(slow).encode()))
+    await wait_for(lambda: len(workshop.calls) > began, 30)
+    with contextlib.suppress(ConnectionError):
+        writer.write(b"GET /health HTTP/1.1\r\nX: " + b"a" * 1_000_000)
+        async with asyncio.timeout(30):
+            assert await reader.read() == b""
+    await wait_for(lambda: len(workshop.stopped) > stopped, 30, "the work to stop")
+    workshop.go.set()
+    writer.close()
+    assert await sender.status(QUERY) == 200
