@@ -33,6 +33,7 @@ SINGLE: Final = 8
 MOST_CALLERS: Final = 512
 """So many are told apart; those of all others are counted together."""
 _LONGEST_NAME: Final = 64
+_LONGEST_CAPABILITY: Final = 140
 _FAREWELL_SECONDS: Final = 2.0
 _log: Final = logging.getLogger(__name__)
 
@@ -163,13 +164,13 @@ class Refusals:
             key,
             1,
             call=header.id,
-            capability=header.capability,
+            capability=header.capability[:_LONGEST_CAPABILITY],
             principal=principal,
             token=token,
             run=header.run[:_LONGEST_NAME],
             approval=_id_of(header.approval),
             grant=_id_of(header.grant),
-            use=max(0, header.use),
+            use=header.use,
             digest=arguments_digest,
             idempotency_key=header.idempotency_key[:_LONGEST_NAME],
             frame=content_hash(evidence or b""),
