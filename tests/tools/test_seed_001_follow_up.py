@@ -199,7 +199,7 @@ def _call(bench: Bench, kind: str, call_id: str) -> None:
     if kind == "read":
         bench.call("search_corpus", {"query": call_id}, call_id)
     elif kind == "unknown":
-        bench.call("nothing", {}, call_id)
+        bench.call("nothing", {"of": call_id}, call_id)
     else:
         question = asked(bench.call("market_post", {**POST_ARGUMENTS, "title": call_id}, call_id)).pending
         bench.decided(question.confirmation_id, Approve() if kind == "post" else Deny())
