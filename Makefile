@@ -29,7 +29,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface bench chaos fuzz system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface screenshots bench chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ floors: dev  ## coverage of the last `make pytest` against its floors
 surface: dev  ## write the list of public names anew (tests/public_surface.txt)
 	@$(BIN)/python -m tests.helpers.public_surface
 	@git diff --stat -- tests/public_surface.txt
+
+screenshots: dev  ## take the pictures of the page in docs/images anew
+	@HEARTHNET_SCREENSHOTS=1 $(BIN)/python -m pytest -q -n 0 tests/gateway/page
 
 bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page renews docs/performance.md
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -106,6 +106,8 @@ def test_wheels_hold_their_data_and_nothing_of_the_checkout(wheels: dict[str, Pa
     held = {name: zipfile.ZipFile(wheel).namelist() for name, wheel in wheels.items()}
     contracts = {f"hearthnet/_contracts/{file.name}" for file in (ROOT / "contracts").glob("*.json")}
     assert contracts <= set(held["hearthnet"])
+    page = ROOT / "hearthnet" / "gateway" / "page" / "static"
+    assert {str(file.relative_to(ROOT)) for file in page.rglob("*.*")} <= set(held["hearthnet"])
     starter = ROOT / "services" / "rag" / "hearthnet_rag" / "starter"
     documents = {f"hearthnet_rag/starter/{file.name}" for file in starter.glob("*.md")}
     assert len(documents) >= 60

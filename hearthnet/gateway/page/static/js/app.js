@@ -39,4 +39,4 @@ export function nodeName(id) {
   return known?.display_name ?? shortId(id);
 }
 
-export const shortId = (id) => `${String(id).slice(0, 16)}…`;
+export const shortId = (id) => `${String(id).replace(/^ed25519:/, "").slice(0, 6)}…`;

@@ -154,7 +154,7 @@ export class AskView {
   }
 
   #tools(open) {
-    const { usable } = this.catalog;
+    const usable = this.catalog.usable(this.use.tools);
     const summary = el("summary", { id: "tools" });
     const count = () => { summary.textContent = text("ask.tools.count", { count: this.#chosen().length }); };
     const boxes = usable.map((tool) => el("label", { class: "tick" },
@@ -175,7 +175,7 @@ export class AskView {
   }
 
   #chosen() {
-    const there = new Set(this.catalog.usable.map((tool) => tool.name));
+    const there = new Set(this.catalog.usable(this.use.tools).map((tool) => tool.name));
     return this.use.tools.filter((name) => there.has(name));
   }
 

@@ -5,6 +5,7 @@ import { canonical } from "./lib/canonical.js";
 import { Topic } from "./link.js";
 
 const SEARCH = "search_corpus";
+const CONNECTED = "experimental.";
 const keyOf = ({ node, instance, capability, params }) => canonical([node, instance, capability, params ?? {}]);
 
 /** Who offers what; fires `change`. */
@@ -63,9 +64,18 @@ export class Catalog extends EventTarget {
     return [...new Set(this.#of("rag.query").map(({ params }) => params.corpus))].sort();
   }
 
-  /** The built-in tools that somebody offers, without the search, which comes with its documents. */
-  get usable() {
-    return this.tools.filter(({ name, capability }) => name !== SEARCH && this.has(capability.split("@")[0]));
+  /**
+   * The built-in tools that somebody offers, without the search, which comes with its documents; what others have
+   * connected; and of `chosen` what else is there.
+   */
+  usable(chosen) {
+    const known = new Set(this.tools.map(({ capability }) => capability.split("@")[0]));
+    const names = [...new Set([...this.offers.values()].map(({ capability }) => capability.split("@")[0]))].sort();
+    const more = names.filter((name) => !known.has(name) && (name.startsWith(CONNECTED) || chosen.includes(name)));
+    return [
+      ...this.tools.filter(({ name, capability }) => name !== SEARCH && this.has(capability.split("@")[0])),
+      ...more.map((name) => ({ name, capability: name, description: "", side_effects: false })),
+    ];
   }
 
   tool(name) {

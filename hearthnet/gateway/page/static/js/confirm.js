@@ -73,13 +73,14 @@ class Question {
 
   #choices(sound) {
     const reason = el("input", { type: "text", maxlength: 500, autocomplete: "off" });
-    return el("div", { class: "choices" },
+    return [
       labelled(text("confirm.reason"), reason),
-      el("div", { class: "buttons" },
+      el("div", { class: "buttons choices" },
         button("confirm.approve", () => this.#approve(), { class: "primary", "data-choice": "approve", disabled: !sound }),
         this.desk.preview && button("confirm.edit", () => this.#edit(), { "data-choice": "edit" }),
         button("confirm.deny", () => this.#deny(reason.value), { class: "danger", "data-choice": "deny" }),
-        button("confirm.later", () => this.sheet.close(null), { class: "quiet", "data-choice": "later" })));
+        button("confirm.later", () => this.sheet.close(null), { class: "quiet", "data-choice": "later" })),
+    ];
   }
 
   async #approve() {

@@ -126,7 +126,11 @@ export class Conversations extends EventTarget {
     if (!this.answers.has(record.id)) return;
     record.kept = place ?? record.kept;
     const { link: _, ...whole } = record;
-    await kept.keep("answers", whole);
+    try {
+      await kept.keep("answers", whole);
+    } catch (error) {
+      console.warn("this browser keeps nothing:", error.message);
+    }
   }
 
   #link(record, state) {
@@ -144,6 +148,10 @@ export class Conversations extends EventTarget {
   async #lost(record, error) {
     this.#live.delete(record.id);
     record.link = "";
+    if (error.error === "replaced") {
+      this.#link(record, "elsewhere");
+      return;
+    }
     const run = record.answer.run && (await get(`/v1/runs/${record.answer.run}`).catch(() => null));
     if (run?.state === "ended") this.#fromRun(record, run);
     else Object.assign(record.answer, { state: "error", error: error.error ? error : { error: "lost" } });
@@ -168,8 +176,14 @@ export class Conversations extends EventTarget {
     this.#live.get(record.id)?.send({ type: "cancel" });
   }
 
+  /** Whether this window hears it, or tries to. */
   isLive(record) {
     return this.#live.has(record.id);
+  }
+
+  /** Nothing more is heard. */
+  end() {
+    for (const stream of this.#live.values()) stream.end();
   }
 
   /** Somebody is back at the screen, or the network is. */

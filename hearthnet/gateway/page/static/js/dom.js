@@ -21,7 +21,7 @@ function filled(element, { on = {}, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -46,11 +46,11 @@ export function select(options, chosen, change = () => {}) {
   return made;
 }
 
-/** Text from elsewhere, whatever is hidden in it shown as codes. */
-export function shown(value) {
+/** Text from elsewhere, whatever is hidden in it shown as codes; its line breaks too, unless they are `plain`. */
+export function shown(value, { plain = false } = {}) {
   return el("span", { class: "shown", dir: "ltr" }, pieces(String(value)).map((piece) => {
     if (piece.text !== undefined) return el("bdi", {}, piece.text);
-    if (piece.line) return [el("span", { class: "code-point" }, "↵"), el("br")];
+    if (piece.line) return [!plain && el("span", { class: "code-point line" }, "↵"), el("br")];
     return el("span", { class: "code-point" }, piece.hidden);
   }));
 }

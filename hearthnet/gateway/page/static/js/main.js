@@ -24,7 +24,7 @@ const section = () => (SECTIONS.includes(location.hash.slice(1)) ? location.hash
 
 function frame() {
   document.documentElement.lang = spoken();
-  document.title = text("app.name");
+  document.title = parts ? `${text(`nav.${section()}`)} – ${text("app.name")}` : text("app.name");
   document.getElementById("skip").textContent = text("app.skip");
   nav.setAttribute("aria-label", text("nav.label"));
 }
@@ -62,7 +62,7 @@ async function start(me = null) {
     runs, conversations, catalog,
     views: {
       ask, waiting: new RunsView(runs, conversations, catalog, follow), mesh: new MeshView(catalog),
-      market: new MarketView(), settings: new SettingsView(changeLanguage, leave),
+      market: new MarketView(), settings: new SettingsView(changeLanguage, hush, leave),
     },
   };
   runs.addEventListener("change", drawNav);
@@ -77,6 +77,12 @@ function changeLanguage(language) {
   speak(language);
   show({ focus: false });
   document.getElementById("language")?.focus();
+}
+
+/** Nothing more is asked by who signs out. */
+function hush() {
+  for (const { topic } of [parts.catalog, parts.runs, parts.views.market]) topic.end();
+  parts.conversations.end();
 }
 
 function leave() {

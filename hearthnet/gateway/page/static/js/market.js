@@ -109,6 +109,7 @@ export class MarketView {
     try {
       if (!(await effect("market.post", "1.0", { params: {}, input }))) return;
       form.reset();
+      document.getElementById("write").open = false;
       announce(text("market.posted"));
       this.status.textContent = text("market.posted");
     } catch (error) {
@@ -136,7 +137,7 @@ function card(one) {
   const who = one.guest || (one.author === app.me.node ? text("mesh.here") : `${String(one.author).slice(8, 16)}…`);
   return el("li", { class: `card post ${one.category}`, "data-post": one.event_id },
     el("header", {}, el("span", { class: "chip" }, textOr(`market.${one.category}`, one.category)), el("h3", {}, shown(one.title))),
-    el("p", { class: "words" }, shown(one.body)),
+    el("p", { class: "words" }, shown(one.body, { plain: true })),
     el("p", { class: "hint" }, text("market.from", { who: "" }), shown(who), " · ",
       text("market.until", { when: moment(Date.parse(one.expires_at)) }),
       (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))));

@@ -3,14 +3,14 @@
 import { shortId } from "./app.js";
 import { el, fill, shown, svg } from "./dom.js";
 import { plain } from "./lib/visible.js";
-import { place, WIDTH, HEIGHT } from "./lib/places.js";
+import { place, WIDTH } from "./lib/places.js";
 import { moment, text } from "./texts.js";
 
 const HEALTH = { well: "good", full: "busy" };
-const MOST_LETTERS = 18;
+const verbLetters = (nodes) => ({ 1: 34, 2: 20 })[nodes] ?? 0;
 
 const nameOf = ({ about, id }) => about?.display_name ?? shortId(id);
-const cut = (name) => (name.length > MOST_LETTERS ? `${name.slice(0, MOST_LETTERS - 1)}…` : name);
+const cut = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 const healthOf = (offer) => HEALTH[offer.health] ?? "weak";
 
 export class MeshView {
@@ -44,13 +44,13 @@ function legend() {
 
 function drawing(nodes) {
   const families = new Set(nodes.flatMap(({ offers }) => offers.map((offer) => offer.capability)));
-  const spots = place(nodes.map((node) => familiesOf(node).length));
+  const { height, spots } = place(nodes.map((node) => familiesOf(node).length));
   return svg("svg", {
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
+    viewBox: `0 0 ${WIDTH} ${height}`, role: "img",
     "aria-label": text("mesh.picture", { nodes: nodes.length, capabilities: families.size }),
   }, spots.slice(1).map(({ x, y }, at) => svg("line", {
     class: `link ${standing(nodes[at + 1])}`, x1: spots[0].x, y1: spots[0].y, x2: x, y2: y,
-  })), nodes.map((node, at) => group(node, spots[at])));
+  })), nodes.map((node, at) => group(node, spots[at], verbLetters(nodes.length))));
 }
 
 const standing = ({ offers, about }) => (offers.length || about?.online ? "good" : "away");
@@ -65,24 +65,26 @@ function familiesOf({ offers }) {
   return [...found].sort(([one], [other]) => one.localeCompare(other));
 }
 
-function group(node, spot) {
+function group(node, spot, roomy) {
   const around = familiesOf(node);
   return svg("g", { class: `node ${standing(node)}${node.own ? " own" : ""}`, "data-node": node.id },
-    around.map(([family, offers], at) => satellite(family, offers, spot, spot.around[at])),
+    around.map(([family, offers], at) => satellite(family, offers, spot, spot.around[at], roomy)),
     svg("circle", { class: "body", cx: spot.x, cy: spot.y, r: spot.r }),
-    svg("text", { class: "name", x: spot.x, y: spot.y + (node.own ? -3 : 5) }, cut(plain(nameOf(node)))),
+    svg("text", { class: "name", x: spot.x, y: spot.y + (node.own ? -3 : 5) }, cut(plain(nameOf(node)), Math.round(spot.r / 4.4))),
     node.own && svg("text", { class: "here", x: spot.x, y: spot.y + 16 }, text("mesh.here")));
 }
 
-function satellite(family, offers, spot, { x, y, side }) {
+function satellite(family, offers, spot, { x, y, side }, roomy) {
   const health = offers.some((one) => healthOf(one) === "busy") ? "busy" : healthOf(offers[0]);
-  const names = [...new Set(offers.map((one) => one.capability))].join(", ");
+  const names = [...new Set(offers.map((one) => one.capability))];
+  const verbs = [...new Set(names.map((name) => name.split("@")[0].slice(family.length + 1)))].join(", ");
+  const at = { x: x + 14 * side, "text-anchor": side < 0 ? "end" : "start" };
   return svg("g", { class: "family", "data-family": family },
-    svg("title", {}, `${names}: ${text(`health.${health}`)}`),
+    svg("title", {}, `${names.join(", ")}: ${text(`health.${health}`)}`),
     svg("line", { class: "tie", x1: spot.x, y1: spot.y, x2: x, y2: y }),
     svg("circle", { class: `dot ${health}`, cx: x, cy: y, r: 8 }),
-    svg("text", { class: "label", x: x + 14 * side, y: y + 5, "text-anchor": { [-1]: "end", 0: "middle", 1: "start" }[side] },
-      `${cut(plain(family))}`));
+    svg("text", { class: "label", ...at, y: y + (roomy ? -1 : 5) }, cut(plain(family), 18)),
+    roomy && svg("text", { class: "label verbs", ...at, y: y + 15 }, cut(plain(verbs), roomy)));
 }
 
 function table(nodes) {

@@ -6,6 +6,8 @@ import { announce, button, el, fill, shown } from "./dom.js";
 import { Topic } from "./link.js";
 import { moment, text, textOr } from "./texts.js";
 
+const DRIVEN_MS = 4000;
+
 /** The runs of this person, by the topic `runs`; fires `change`. */
 export class Runs extends EventTarget {
   all = new Map();
@@ -28,6 +30,22 @@ export class Runs extends EventTarget {
     const known = this.all.get(run);
     if (known) known.pending = known.pending.filter((one) => one.tool_call_id !== call);
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** Whether somebody drives this run, as is seen soon after the last decision about it. */
+  async moves(run) {
+    const { state = "ended", saved_at: before } = this.all.get(run) ?? {};
+    if (["suspended", "ended"].includes(state)) return state === "ended";
+    return new Promise((resolve) => {
+      const done = (moved) => {
+        clearTimeout(timer);
+        this.removeEventListener("change", look);
+        resolve(moved);
+      };
+      const look = () => { if (this.all.get(run)?.saved_at !== before) done(true); };
+      const timer = setTimeout(() => done(false), DRIVEN_MS);
+      this.addEventListener("change", look);
+    });
   }
 
   /** Runs that have not ended, newest first; those that wait for a decision or for somebody to go on with them. */
@@ -81,7 +99,13 @@ export class RunsView {
     const record = this.conversations.byRun(run.run);
     const call = record?.answer.calls.get(pending.tool_call_id);
     if (call) Object.assign(call, { pending: null, status: word });
-    if (!this.runs.all.get(run.run)?.pending.length) await this.#resume(run);
+    if (!this.runs.all.get(run.run)?.pending.length) await this.#goOn(run, record);
+  }
+
+  /** Shows the answer where it stands in this window; a run that nobody drives goes on here. */
+  async #goOn(run, record) {
+    if (record && this.conversations.isLive(record)) this.follow(record);
+    else if (!(await this.runs.moves(run.run))) await this.#resume(run);
   }
 
   async #resume(run) {

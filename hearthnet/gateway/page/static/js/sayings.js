@@ -6,7 +6,7 @@ export const SAYINGS = {
   "say.answered": ["The answer is complete: {words}", "Die Antwort ist vollständig: {words}"],
   "say.call": ["{name}: {status}", "{name}: {status}"],
   "say.waits": ["{name} waits for your decision.", "{name} wartet auf Ihre Entscheidung."],
-  "say.found": ["{count} posts found.", "{count} Aushänge gefunden."],
+  "say.found": ["Posts found: {count}", "Gefundene Aushänge: {count}"],
 
   "error.any": ["That did not work: {message}", "Das hat nicht geklappt: {message}"],
   "error.network": ["The gateway cannot be reached. Is the node running?", "Das Gateway ist nicht zu erreichen. Läuft der Knoten?"],

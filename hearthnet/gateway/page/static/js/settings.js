@@ -16,9 +16,9 @@ export function dress() {
 }
 
 export class SettingsView {
-  /** `speak(language)` draws everything anew, `left()` is called when signed out. */
-  constructor(speak, left) {
-    Object.assign(this, { speak, left });
+  /** `speak(language)` draws everything anew; `hush()` ends what is still asked, `left()` is called at the end. */
+  constructor(speak, hush, left) {
+    Object.assign(this, { speak, hush, left });
   }
 
   show(main) {
@@ -54,6 +54,7 @@ export class SettingsView {
         return;
       }
     }
+    this.hush();
     await forgetAll();
     this.left();
   }

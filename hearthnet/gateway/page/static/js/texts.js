@@ -69,6 +69,7 @@ const WORDS = {
   "state.suspended": ["Waits for your decision.", "Wartet auf Ihre Entscheidung."],
   "state.broken": ["The connection broke; reconnecting …", "Die Verbindung ist abgebrochen; sie wird neu aufgebaut …"],
   "state.away": ["The gateway does not answer; trying again …", "Das Gateway antwortet nicht; neuer Versuch …"],
+  "state.elsewhere": ["This answer goes on in another window.", "Diese Antwort geht in einem anderen Fenster weiter."],
   "state.lost": ["The answer was cut off.", "Die Antwort wurde abgebrochen."],
   "state.reading": ["The model is reading: {current} of {total}", "Das Modell liest: {current} von {total}"],
   "stop.max_tokens": ["The answer is cut off: the model reached its limit.", "Die Antwort ist abgeschnitten: Das Modell hat seine Grenze erreicht."],
@@ -190,7 +191,7 @@ const WORDS = {
   "market.none": ["There are no posts.", "Es gibt keine Aushänge."],
   "market.until": ["until {when}", "bis {when}"],
   "market.from": ["from {who}", "von {who}"],
-  "market.count": ["{count} posts", "{count} Aushänge"],
+  "market.count": ["Posts: {count}", "Aushänge: {count}"],
 
   // settings
   "settings.title": ["Settings", "Einstellungen"],

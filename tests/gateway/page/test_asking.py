@@ -1,0 +1,413 @@
+"""Asking in a browser: answers, cards, the question before an effect, breaks and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import WebSocketRoute, expect
+
+from hearthnet.canonical import digest
+from tests.gateway.page.street import Street, Visit, visit
+from tests.helpers.scripted_model import Say
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POST: Final = {
+    "category": "offer",
+    "title": "Ladder to lend",
+    "body": "Four metres, aluminium.\nRing twice.",
+    "tags": ["tools"],
+}
+STORY: Final = " ".join(f"word{number}" for number in range(90))
+
+
+def offers(street: Street, question: str, title: str, *, last: str = "It is posted.") -> None:
+    """Asked `question`, the model wants to post under `title`."""
+    call = ("market_post", {**POST, "title": title})
+    street.model.turns[question] = [Say("I write the post.", (call,)), Say(last)]
+
+
+async def titles(street: Street) -> list[str]:
+    return [one["title"] for one in await street.effects()]
+
+
+async def dialog(there: Visit) -> None:
+    await there.page.wait_for_selector("dialog [data-choice]")
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-10")
+async def test_an_answer_comes_with_its_cards_and_sources(street: Street) -> None:
+    question = "How do I make water safe?"
+    street.model.turns[question] = [
+        Say("I look it up.", (("search_corpus", {"query": "boil water"}),)),
+        Say("**Boil** it for three minutes.\n\n- Let it cool\n- Keep it `covered`"),
+    ]
+    async with visit(street) as there:
+        page = there.page
+        await page.evaluate(
+            "() => { window.said = []; new MutationObserver(() => window.said.push(live.textContent))"
+            ".observe(live, {childList: true}) }"
+        )
+        await page.wait_for_selector("#corpus option[value=manuals]", state="attached")
+        await there.ask(question, corpus="manuals")
+        await there.answered("for three minutes")
+        await there.card("completed")
+        card = page.locator(".answer .card")
+        await expect(card.locator("h4")).to_have_text("search_corpus")
+        await expect(card.locator(".time")).to_have_text(re.compile(r"^[\d.]+ m?s$"))
+        await card.get_by_text("Arguments").click()
+        await expect(card).to_contain_text("boil water")
+        await card.get_by_text("Result").click()
+        await expect(card).to_contain_text("Boil water for three minutes.")
+        await card.get_by_text("Arguments").click()
+        await card.get_by_text("Result").click()
+        assert await page.locator(".answer strong").inner_text() == "Boil"
+        assert await page.locator(".answer .text li").all_inner_texts() == ["Let it cool", "Keep it covered"]
+        sources = await page.locator(".sources").inner_text()
+        assert "Boiling water" in sources
+        assert "Field guide, p. 12" in sources
+        await there.picture("ask")
+        said = [one for one in await page.evaluate("window.said") if one]
+        assert said[-1].startswith("The answer is complete: I look it up.")
+        assert len(said) < 8
+    asked = street.model.requests[-2]
+    assert asked["tool_choice"] == {"type": "function", "function": {"name": "search_corpus"}}
+
+
+@pytest.mark.req("PAGE-10")
+async def test_conversations_are_kept_and_the_next_question_has_its_history(street: Street) -> None:
+    street.model.turns |= {"Who are you?": [Say("A model.")], "Since when?": [Say("Since today.")]}
+    async with visit(street) as there:
+        page = there.page
+        await there.ask("Who are you?")
+        await there.answered("A model.")
+        await there.ask("Since when?")
+        await there.answered("Since today.")
+        said = [(one["role"], one["content"].strip()) for one in street.model.requests[-1]["messages"]]
+        assert said == [("user", "Who are you?"), ("assistant", "A model."), ("user", "Since when?")]
+        await page.get_by_role("button", name="New conversation", exact=True).click()
+        assert await page.locator(".answer").count() == 0
+        await page.reload()
+        await page.get_by_role("button", name="Who are you?", exact=True).click()
+        assert await page.locator(".question").all_inner_texts() == ["Who are you?", "Since when?"]
+        await page.get_by_role("button", name="Delete this conversation: Who are you?").click()
+        await expect(page.locator(".names li")).to_have_count(0)
+
+
+@pytest.mark.req("PAGE-10", "PAIN-21")
+async def test_ten_steps_of_a_tool_are_seen_before_its_result(street: Street) -> None:
+    street.model.turns["Take ten steps"] = [
+        Say("", (("llm_complete", {"prompt": "go", "model": "steps"}),)),
+        Say("Done."),
+    ]
+    street.library.go.clear()
+    async with visit(street) as there:
+        await there.page.evaluate("localStorage.setItem('hearthnet.tools', '[\"llm.complete\"]')")
+        await there.page.reload()
+        await there.page.wait_for_selector('[id="tool-llm.complete"]', state="attached")
+        await there.page.evaluate(
+            "() => { window.steps = []; const look = () => { const stage = document.querySelector('.stage');"
+            " if (stage?.textContent) window.steps.push(stage.textContent) };"
+            " new MutationObserver(look).observe(main, {childList: true, subtree: true}) }"
+        )
+        await there.ask("Take ten steps")
+        stage = there.page.locator(".answer .card .stage")
+        await expect(stage).to_have_text("reading: 9 of 10")
+        await there.card("running")
+        street.library.go.set()
+        await there.answered("Done.")
+        await there.card("completed")
+        steps = list(dict.fromkeys(await there.page.evaluate("window.steps")))
+        assert steps == [f"reading: {number} of 10" for number in range(1, 11)]
+    assert "reading" not in json.dumps(street.model.requests[-1]["messages"])
+
+
+@pytest.mark.req("PAGE-6", "PAGE-10")
+async def test_an_answer_goes_on_in_the_window_that_was_opened_last(street: Street) -> None:
+    street.model.turns["Walk"] = [
+        Say("", (("llm_complete", {"prompt": "go", "model": "steps"}),)),
+        Say("There."),
+    ]
+    street.library.go.clear()
+    async with visit(street) as there:
+        await there.page.evaluate("localStorage.setItem('hearthnet.tools', '[\"llm.complete\"]')")
+        await there.page.reload()
+        await there.page.wait_for_selector('[id="tool-llm.complete"]', state="attached")
+        await there.ask("Walk")
+        await there.card("running")
+        second = await there.context.new_page()
+        await second.goto(f"{street.url}/#ask")
+        await expect(there.page.locator(".answer .state")).to_contain_text("in another window")
+        await expect(second.locator(".answer .stage")).to_have_text("reading: 9 of 10")
+        street.library.go.set()
+        await expect(second.locator(".answer .text").last).to_have_text("There.")
+        await there.page.reload()
+        await there.answered("There.")
+
+
+# --- the question before an effect ------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-11")
+async def test_an_effect_happens_once_it_was_seen_and_approved(street: Street) -> None:
+    offers(street, "Lend my ladder", "Ladder to lend")
+    async with visit(street) as there:
+        page = there.page
+        await there.ask("Lend my ladder", "market_post")
+        await dialog(there)
+        rows = dict(
+            zip(
+                await page.locator("dialog .json .json dt").all_inner_texts(),
+                await page.locator("dialog .json .json > div > dd").all_inner_texts(),
+                strict=False,
+            )
+        )
+        assert rows["title"] == "Ladder to lend"
+        assert "Ring twice." in rows["body"]
+        assert len(rows["client_id"]) == 26
+        body = {"params": {}, "input": {**POST, "client_id": rows["client_id"]}}
+        assert await page.locator("dialog .digest").inner_text() == digest(body)
+        await there.picture("confirm")
+        assert "Ladder to lend" not in await titles(street)
+        await there.choose("approve")
+        await there.answered("It is posted.")
+        await there.card("completed")
+    assert (await titles(street)).count("Ladder to lend") == 1
+
+
+@pytest.mark.req("PAGE-11")
+async def test_a_no_is_told_to_the_model_with_its_reason_and_nothing_happens(street: Street) -> None:
+    offers(street, "Lend my saw", "Saw to lend", last="Then not.")
+    async with visit(street) as there:
+        await there.ask("Lend my saw", "market_post")
+        await dialog(there)
+        await there.page.get_by_label("Reason for refusing").fill("It is blunt.")
+        await there.choose("deny")
+        await there.answered("Then not.")
+        await there.card("denied")
+    assert "It is blunt." in json.dumps(street.model.requests[-1]["messages"])
+    assert "Saw to lend" not in await titles(street)
+
+
+@pytest.mark.req("PAGE-11")
+async def test_a_changed_call_is_shown_again_before_it_is_signed(street: Street) -> None:
+    offers(street, "Lend my drill", "Drill to lend")
+    async with visit(street) as there:
+        page = there.page
+        await there.ask("Lend my drill", "market_post")
+        await dialog(there)
+        first = await page.locator("dialog .digest").inner_text()
+        await there.choose("edit")
+        await page.get_by_label("title").fill("Drill, only on Sundays")
+        await page.get_by_label("ttl_seconds").fill("soon")
+        await page.get_by_role("button", name="Show the changed call").click()
+        await expect(page.locator("dialog .editor .error")).to_have_text("ttl_seconds must be a number.")
+        await page.get_by_label("ttl_seconds").fill("90000")
+        await page.get_by_role("button", name="Show the changed call").click()
+        await dialog(there)
+        assert await page.locator("dialog .digest").inner_text() != first
+        changed = await page.locator("dialog .changed").all_inner_texts()
+        assert [one.split("\n")[-1] for one in changed] == ["Drill, only on Sundays", "90000"]
+        await there.choose("approve")
+        await there.answered("It is posted.")
+    assert "Drill, only on Sundays" in await titles(street)
+    assert "Drill to lend" not in await titles(street)
+
+
+@pytest.mark.req("PAGE-11")
+async def test_changes_can_be_written_as_json_and_wrong_ones_are_explained(street: Street) -> None:
+    offers(street, "Lend my rake", "Rake to lend")
+    async with visit(street) as there:
+        page = there.page
+        await there.ask("Lend my rake", "market_post")
+        await dialog(there)
+        await there.choose("edit")
+        await page.get_by_role("button", name="As JSON").click()
+        area = page.get_by_label("Arguments (JSON)")
+        assert json.loads(await area.input_value()) == {**POST, "title": "Rake to lend"}
+        for wrong, why in (
+            ("{", "JSON is no valid JSON."),
+            (json.dumps({**POST, "category": "gossip"}), "category"),
+        ):
+            await area.fill(wrong)
+            await page.get_by_role("button", name="Show the changed call").click()
+            await expect(page.locator("dialog .error:not(:empty)")).to_contain_text(why)
+        there.allowed.append("400")
+        await page.get_by_role("button", name="Back").click()
+        await there.choose("deny")
+        await there.card("denied")
+
+
+@pytest.mark.req("PAGE-3", "PAGE-11")
+async def test_what_is_hidden_in_a_call_is_seen(street: Street) -> None:
+    offers(street, "Lend my hat", "Hat \u202egnp.exe\u200b", last="Well.")
+    async with visit(street) as there:
+        await there.ask("Lend my hat", "market_post")
+        await dialog(there)
+        body = there.page.locator("dialog .body")
+        await expect(body).to_contain_text("U+202E")
+        await expect(body).to_contain_text("U+200B")
+        await expect(there.page.locator("dialog .warning")).to_contain_text("hidden characters")
+        await there.choose("deny")
+        await there.answered("Well.")
+
+
+# --- lies -------------------------------------------------------------------------------------------------
+
+
+async def lying(there: Visit, lie: Any) -> None:
+    """From now on every question that comes over the socket is what `lie` makes of it."""
+
+    def connect(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+
+        def heard(message: str | bytes) -> None:
+            frame = json.loads(message)
+            if frame["event"] == "confirmation_required":
+                lie(frame["data"])
+            route.send(json.dumps(frame))
+
+        server.on_message(heard)
+
+    await there.page.route_web_socket(re.compile("/v1/socket"), connect)
+    await there.page.reload()
+    await there.page.wait_for_selector("#question")
+
+
+def swap(asked: dict[str, Any]) -> None:
+    asked["body"]["input"]["title"] = "Something harmless"
+
+
+def swap_and_hash(asked: dict[str, Any]) -> None:
+    swap(asked)
+    asked["arguments_digest"] = digest(asked["body"])
+
+
+def other_actor(asked: dict[str, Any]) -> None:
+    asked["approval"]["actor"] = asked["approval"]["approver"]
+
+
+@pytest.mark.req("PAGE-2", "PAIN-3")
+@pytest.mark.parametrize(
+    ("lie", "rule"), [(swap, "digest"), (swap_and_hash, "arguments"), (other_actor, "actor")]
+)
+async def test_what_is_not_what_is_shown_is_never_signed(street: Street, lie: Any, rule: str) -> None:
+    offers(street, f"Lend {rule}", f"Title {rule}")
+    async with visit(street) as there:
+        await lying(there, lie)
+        await there.ask(f"Lend {rule}", "market_post")
+        await dialog(there)
+        await expect(there.page.locator("dialog .error")).to_contain_text(f"({rule})")
+        await expect(there.page.locator("dialog [data-choice=approve]")).to_be_disabled()
+        await there.page.keyboard.press("Escape")
+        await there.card("waiting")
+    assert f"Title {rule}" not in await titles(street)
+
+
+@pytest.mark.req("PAGE-2", "PAIN-3")
+async def test_an_edit_that_comes_back_as_something_else_is_refused(street: Street) -> None:
+    offers(street, "Lend my boat", "Boat to lend")
+    async with visit(street) as there:
+        page = there.page
+
+        async def change(route: Any) -> None:
+            answer = await route.fetch()
+            found = await answer.json()
+            found["body"]["input"]["title"] = "Boat to give away"
+            found["arguments_digest"] = found["approval"]["arguments_digest"] = digest(found["body"])
+            await route.fulfill(response=answer, json=found)
+
+        await page.route("**/preview", change)
+        await there.ask("Lend my boat", "market_post")
+        await dialog(there)
+        await there.choose("edit")
+        await page.get_by_label("title").fill("Boat to lend in May")
+        await page.get_by_role("button", name="Show the changed call").click()
+        await expect(page.locator("dialog .error:not(:empty)")).to_contain_text("(edited title)")
+        await page.keyboard.press("Escape")
+    assert not {"Boat to give away", "Boat to lend"} & set(await titles(street))
+
+
+# --- breaks, reloads, restarts ----------------------------------------------------------------------------
+
+
+@pytest.mark.req("PAGE-6", "PAIN-14")
+async def test_a_stream_that_breaks_again_and_again_gives_the_same_text(street: Street) -> None:
+    street.model.turns["Tell me a story"] = [Say(STORY)]
+    cuts = [3, 11, 1, 20, 9]
+    async with visit(street) as there:
+
+        def connect(route: WebSocketRoute) -> None:
+            server = route.connect_to_server()
+            left = 10**6
+
+            def heard(message: str | bytes) -> None:
+                nonlocal left
+                frame = json.loads(message)
+                if frame["event"] == "opened" and "stream" in frame["data"] and cuts:
+                    left = cuts.pop(0)
+                if left > 0:
+                    route.send(message)
+                left -= 1
+                if left == 0:
+                    broken.append(asyncio.ensure_future(route.close(code=1011, reason="cut")))
+
+            server.on_message(heard)
+
+        broken: list[Any] = []
+        there.allowed.append("CLOSING or CLOSED")  # said by what stands in for the socket in this test
+        await there.page.route_web_socket(re.compile("/v1/socket"), connect)
+        await there.page.reload()
+        await there.page.wait_for_selector("#question")
+        await there.ask("Tell me a story")
+        await wait_for(lambda: len(broken) == 5, 20)
+        await there.answered("word89")
+        assert await there.page.locator(".answer .text").inner_text() == STORY
+    assert not cuts
+
+
+@pytest.mark.req("PAGE-12", "PAIN-4")
+async def test_a_reload_in_mid_confirmation_loses_nothing(street: Street) -> None:
+    offers(street, "Lend my tent", "Tent to lend")
+    async with visit(street) as there:
+        page = there.page
+        await there.ask("Lend my tent", "market_post")
+        await dialog(there)
+        await page.reload()
+        await expect(page.locator("#nav-waiting .badge")).to_have_text("1")
+        assert await page.locator(".answer .text").first.inner_text() == "I write the post."
+        await page.get_by_role("button", name="Look and decide").click()
+        await expect(page.locator("dialog")).to_contain_text("Tent to lend")
+        await there.choose("approve")
+        await there.answered("It is posted.")
+        await expect(page.locator("#nav-waiting .badge")).to_have_count(0)
+        assert await page.locator(".answer").count() == 1
+    assert (await titles(street)).count("Tent to lend") == 1
+
+
+@pytest.mark.req("PAGE-12", "PAIN-4")
+async def test_what_waits_survives_a_restart_of_the_gateway(street: Street) -> None:
+    offers(street, "Lend my oven", "Oven to lend")
+    async with visit(street) as there:
+        there.allowed += ["WebSocket", "ERR_CONNECTION_REFUSED"]
+        page = there.page
+        await there.ask("Lend my oven", "market_post")
+        await dialog(there)
+        await there.choose("later")
+        await street.stop()
+        await street.start()
+        await page.click("#nav-waiting")
+        run = page.locator(".runs .card").filter(has_text="Lend my oven")
+        await run.get_by_role("button", name="Look and decide").click()
+        await expect(page.locator("dialog")).to_contain_text("Oven to lend")
+        await there.choose("approve")
+        await there.answered("It is posted.")
+    assert (await titles(street)).count("Oven to lend") == 1
