@@ -45,14 +45,16 @@ class Watched:
         self._look = look
         self._seconds = seconds
         self._problem: dict[str, Any] = {}
+        self._begun = False
 
     def state(self) -> dict[str, Any]:
         """As it was seen last; with `problem` where it cannot be seen now."""
         return {**self._look.state(), **({"problem": self._problem} if self._problem else {})}
 
     async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """As `Feed.follow`; what the first look finds is no news."""
-        await self._once(lambda _event, _data: None)
+        """As `Feed.follow`; what the very first look finds is no news, what happened while nobody followed is."""
+        await self._once(publish if self._begun else lambda _event, _data: None)
+        self._begun = True
         known()
         while True:
             await asyncio.sleep(self._seconds)

@@ -218,3 +218,24 @@ async def test_what_cannot_be_seen_just_now_is_told_once() -> None:
     task.cancel()
     await asyncio.wait({task})
     assert (seen, feed.state()) == ([("appeared", {"run": "r"})], {"runs": [{"run": "r"}]})
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("SOCK-14")
+async def test_what_happened_while_nobody_followed_is_told_to_who_comes_back() -> None:
+    runs: list[dict[str, Any]] = []
+
+    async def listing() -> list[dict[str, Any]]:
+        return list(runs)
+
+    feed = Watched(RunsLook(listing), 3600)
+    heard: list[tuple[str, dict[str, Any]]] = []
+    for expected in (0, 1):
+        followed = asyncio.Event()
+        task = asyncio.create_task(feed.follow(lambda event, data: heard.append((event, data)), followed.set))
+        await asyncio.wait_for(followed.wait(), 20)
+        task.cancel()
+        await asyncio.wait({task})
+        assert len(heard) == expected
+        runs.append({"run": "r1", "state": "working"})
+    assert heard == [("appeared", {"run": "r1", "state": "working"})]
