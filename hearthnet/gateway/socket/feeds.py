@@ -52,7 +52,7 @@ class Watched:
         return {**self._look.state(), **({"problem": self._problem} if self._problem else {})}
 
     async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """As `Feed.follow`; what the very first look finds is no news, what happened while nobody followed is."""
+        """As `Feed.follow`; the very first look finds no news, one after nobody followed does."""
         await self._once(publish if self._begun else lambda _event, _data: None)
         self._begun = True
         known()

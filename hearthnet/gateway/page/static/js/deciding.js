@@ -30,8 +30,8 @@ export async function decideIn(conversations, catalog, record, call) {
   if (!call.pending) return null;
   const word = await decide(call.pending, catalog);
   if (!word) return null;
-  call.pending = null;
-  call.status = word;
+  // Its result may have come over the stream before the answer to the decision.
+  if (call.pending) Object.assign(call, { pending: null, status: word });
   if (over(record.answer) && ![...record.answer.calls.values()].some((one) => one.pending)) {
     await conversations.resume(record.answer.run, record.question);
   }

@@ -98,7 +98,7 @@ export class RunsView {
     this.runs.decided(run.run, pending.tool_call_id);
     const record = this.conversations.byRun(run.run);
     const call = record?.answer.calls.get(pending.tool_call_id);
-    if (call) Object.assign(call, { pending: null, status: word });
+    if (call?.pending) Object.assign(call, { pending: null, status: word });
     if (!this.runs.all.get(run.run)?.pending.length) await this.#goOn(run, record);
   }
 
