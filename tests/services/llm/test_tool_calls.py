@@ -19,7 +19,7 @@ from hearthnet.service import Call, Stream
 from hearthnet.times import now_ms
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.toolbox import TOOLS_CALL, TOOLS_CALL_ID
+from hearthnet.tools.toolbox import TOOLS_CALL, TOOLS_CALL_ID, Toolbox
 from hearthnet.tools.types import Approve, Decision, Deny, Pending, ToolCall, ToolDefinition
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.keys import Identity
@@ -307,5 +307,5 @@ async def test_a_tool_that_does_not_fix_what_is_called_in_the_end_is_refused(tar
     plain = composed("search_corpus", {"corpus": "probe"})
     bound = {} if target is None else {"target_capability": target}
     with pytest.raises(HearthNetError, match="target_capability") as raised:
-        ToolExecutor(None, [msgspec.structs.replace(plain, bound_params=bound)])  # type: ignore[arg-type]
+        Toolbox([msgspec.structs.replace(plain, bound_params=bound)])
     assert raised.value.code == "bad_request"
