@@ -75,13 +75,13 @@ class FollowUps:
 
     async def begin(self, client: Client, body: dict[str, Any]) -> dict[str, Any]:
         """The first turn of a new run."""
-        return await self._told(client, await self._open(client, body, _unheard).drive())
+        return await self._told(client, await (await self._open(client, body, _unheard)).drive())
 
     def begin_frames(self, client: Client, body: dict[str, Any]) -> Frames:
         """The first turn of a new run, as frames."""
 
         async def opening(hear: Listener) -> GatewayRun:
-            return self._open(client, body, hear)
+            return await self._open(client, body, hear)
 
         return run_frames(opening)
 
@@ -129,9 +129,8 @@ class FollowUps:
                 client, follow_up.run, call, word, shown=shown, approval=given.approval, via=VIA
             )
 
-    def _open(self, client: Client, body: dict[str, Any], hear: Listener) -> GatewayRun:
-        run: GatewayRun = self._gateway.runs.open(client, body, hear, waits=False, via=VIA)
-        return run
+    async def _open(self, client: Client, body: dict[str, Any], hear: Listener) -> GatewayRun:
+        return await self._gateway.runs.begin(client, body, hear, waits=False, via=VIA)
 
     async def _saved(
         self, client: Client, run: str, answers: Mapping[str, ClientResult], hear: Listener

@@ -26,7 +26,7 @@ from hearthnet.gateway.listed import Listed
 from hearthnet.gateway.presence import AWAY_SECONDS, Presence
 from hearthnet.gateway.refused import NOTED, Refused
 from hearthnet.gateway.signing import Proposed, Signing
-from hearthnet.gateway.tool_list import tools_of
+from hearthnet.gateway.tool_list import told_names, tools_of
 from hearthnet.gateway.voters import ClientsPort, Voters
 from hearthnet.home import Home
 from hearthnet.service.stored import Room
@@ -44,6 +44,7 @@ from hearthnet.tools.run_store import RunStore
 from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.settings import ToolSettings, tool_settings
 from hearthnet.tools.state import Limits
+from hearthnet.tools.told import told_tools
 from hearthnet.tools.toolbox import Toolbox
 from hearthnet.tools.types import Decision, Deny, ToolDefinition
 from hearthnet.trust import approval as approvals
@@ -103,6 +104,7 @@ class GatewayRuns:
         settings: Callable[[], ToolSettings] = ToolSettings,
         away_seconds: float = AWAY_SECONDS,
         clock: Callable[[], int] = now_ms,
+        told: Callable[[list[str]], Awaitable[list[ToolDefinition]]] | None = None,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
         """`settings` gives the owner's as they are now, `limits` is the rest of what a run may use.
@@ -118,6 +120,7 @@ class GatewayRuns:
         self._voters = Voters(bus, clients)
         self._refused = Refused(store, bus.peer.identity.node_id, bus.peer.community)
         self._clock = clock
+        self._told = told or _nobody_tells
         self._to_close = to_close
         self._proposed = Proposed()
         self._listed = Listed(store, self._clock)
@@ -138,6 +141,7 @@ class GatewayRuns:
             store,
             results=results,
             settings=lambda: tool_settings(load_config(home).llm),
+            told=lambda names: told_tools(bus, names),
             to_close=(store.close, results.close),
         )
 
@@ -149,6 +153,23 @@ class GatewayRuns:
 
     # --- driven here
 
+    async def begin(
+        self,
+        client: Client,
+        body: Mapping[str, Any],
+        hear: Listener,
+        *,
+        run_tool: RunTool | None = None,
+        waits: bool = True,
+        via: str = "gateway",
+    ) -> GatewayRun:
+        """As `open`, with tools too whose contracts have to be asked for first; `not_found` where nobody
+        offers one.
+        """
+        names = told_names((body.get("input") or {}).get("tools"))
+        told = {tool.name: tool for tool in await self._told(names)} if names else {}
+        return self.open(client, body, hear, run_tool=run_tool, waits=waits, via=via, told=told)
+
     def open(
         self,
         client: Client,
@@ -158,6 +179,7 @@ class GatewayRuns:
         run_tool: RunTool | None = None,
         waits: bool = True,
         via: str = "gateway",
+        told: Mapping[str, ToolDefinition] | None = None,
     ) -> GatewayRun:
         """A new run of `body`, a request of `llm.chat` whose `input.tools` are as tool_list.py has them.
 
@@ -168,7 +190,7 @@ class GatewayRuns:
         where the scope covers no model, or none of the tools, `capacity_exceeded` for too many runs at once.
         """
         given = dict(body.get("input") or {})
-        asked = tools_of(given.pop("tools", []))
+        asked = tools_of(given.pop("tools", []), told)
         acting = self._voters.acting(client)
         if not acting.covers_named(MODEL):
             raise _not_covered(MODEL)
@@ -333,6 +355,10 @@ class GatewayRuns:
         peer = self._bus.peer
         voter = self._voters.voter(client)
         return RunDesk(self._store, peer.identity, peer.community, clock=self._clock, client=voter)
+
+
+async def _nobody_tells(_names: list[str]) -> list[ToolDefinition]:
+    return []
 
 
 def _read(approval: Mapping[str, Any] | None) -> approvals.Approval | None:

@@ -8,8 +8,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
+from hearthnet.contracts import contracts
+from hearthnet.contracts.told import is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.builtin import builtin_names, builtin_tools, capability_tool
 from hearthnet.tools.types import ToolDefinition
@@ -19,8 +24,15 @@ _OWN: Final = frozenset({"name", "description", "parameters_schema", "side_effec
 _USED: Final = frozenset({"use", "params"})
 
 
-def tools_of(asked: Any) -> list[ToolDefinition]:
-    """The tools in `asked`, in their order.
+def told_names(asked: Any) -> list[str]:
+    """The capabilities in `asked` whose contracts came with no installation, and are asked for first."""
+    listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
+    named = [one.get("use") if isinstance(one, dict) else one for one in listed]
+    return [name for name in named if isinstance(name, str) and is_told(name)]
+
+
+def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
+    """The tools in `asked`, in their order; `told` are those of `told_names`, by capability.
 
     Raises `bad_request` for what is no list of tools, `not_found` for a name there is not.
     """
@@ -28,12 +40,12 @@ def tools_of(asked: Any) -> list[ToolDefinition]:
         raise _wrong("", "tools is a list of names and objects")
     if len(asked) > MOST_TOOLS:
         raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
-    return [_tool(one, f"/{place}") for place, one in enumerate(asked)]
+    return [_tool(one, f"/{place}", told or {}) for place, one in enumerate(asked)]
 
 
-def _tool(one: Any, path: str) -> ToolDefinition:
+def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefinition:
     if isinstance(one, str):
-        return _named(one, {})
+        return _named(one, {}, told)
     if not isinstance(one, dict):
         raise _wrong(path, "a tool is a name, or an object")
     if "use" in one:
@@ -41,14 +53,27 @@ def _tool(one: Any, path: str) -> ToolDefinition:
         name, params = one["use"], one.get("params", {})
         if not isinstance(name, str) or not isinstance(params, dict):
             raise _wrong(path, "use is a name, and params an object")
-        return _named(name, params)
+        return _named(name, params, told)
     return _own(one, path)
 
 
-def _named(name: str, params: dict[str, Any]) -> ToolDefinition:
+def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+    if is_told(name):
+        return _told(name, params, told)
     if name in builtin_names() or "." not in name:
         return builtin_tools([name], {name: params})[0]
     return capability_tool(name, params)
+
+
+def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+    """A tool whose contract its provider told; whether it is asked about is not that one's to say."""
+    found = told.get(name.partition("@")[0])
+    if found is None:
+        raise HearthNetError("not_found", f"nobody offers {name[:80]!r} now")
+    if not params:
+        return found
+    schema = contracts().find(name).tool_schema(params, frozenset())
+    return msgspec.structs.replace(found, parameters_schema=schema, bound_params=params)
 
 
 def _own(one: dict[str, Any], path: str) -> ToolDefinition:

@@ -11,9 +11,12 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.tool_list import MOST_TOOLS, tools_of
 from hearthnet.tools.client import ClientResult, ClientTools
 from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.types import Wanted
+from hearthnet.tools.told import told_tool
+from hearthnet.tools.types import ToolDefinition, Wanted
+from hearthnet.trust.token import Scope
 from tests.gateway.running import Ear, House, ask, driving
 from tests.tools.scripted import calls, done, says
+from tests.tools.test_told import told
 
 OWN = {"name": "look", "description": "Looks.", "parameters_schema": {"type": "object"}}
 LOOKS = [calls("look", {}, "k"), done("tool_calls")]
@@ -109,3 +112,31 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
     answers = {"k": ClientResult({"colour": "red"})}
     again = await house.runs.open_saved(anna.client, run.run, Ear(), answers=answers)
     assert (await again.drive()).message["content"] == "Red."
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("SESS-15")
+async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> None:
+    made = told(side_effects=False)
+    asked_for: list[str] = []
+
+    async def tell(names: list[str]) -> list[ToolDefinition]:
+        asked_for.extend(names)
+        return [told_tool(made, own=False)]
+
+    house = House(MemoryRuns(), [calls(made.name, {"text": "x"}, "n"), done("tool_calls")], told=tell)
+    anna = house.guest(scope=Scope(("llm.chat", made.name)))
+    ear = Ear()
+    run = await house.runs.begin(anna.client, ask(made.name, OWN), ear, waits=False)
+    (pending,) = (await run.drive()).pending
+    assert (asked_for, pending.capability) == ([made.name], str(made.capability))
+    with pytest.raises(HearthNetError, match="nobody offers") as caught:
+        house.runs.open(anna.client, ask(made.name), ear)
+    assert caught.value.code == "not_found"
+    with pytest.raises(HearthNetError, match="nobody offers"):
+        await House(MemoryRuns()).runs.begin(anna.client, ask(made.name), ear)
+    own = {"use": made.name, "params": {"text": "fixed"}}
+    (fixed,) = tools_of([own], {made.name: told_tool(made, own=True)})
+    assert "text" not in fixed.parameters_schema["properties"]
+    with pytest.raises(HearthNetError, match="list of names"):
+        await house.runs.begin(anna.client, {"input": {"tools": made.name}}, ear)

@@ -82,7 +82,7 @@ class Hub:
             conversation.client = client.id
             match frame:
                 case Call():
-                    self._call(conversation, client, frame)
+                    await self._call(conversation, client, frame)
                 case Resume():
                     await self._resume(conversation, client, frame)
                 case Subscribe():
@@ -114,11 +114,11 @@ class Hub:
 
     # --- calls
 
-    def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
+    async def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
         name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
         contract = find_contract(name)
         if contract.name == MODEL and _has_tools(frame.body):
-            self._run(conversation, client, frame)
+            await self._run(conversation, client, frame)
             return
         body = with_client_id(contract, frame.body, frame.request_id)
         contract.check_request(body)
@@ -136,13 +136,13 @@ class Hub:
             channel.work = BusWork(channel, make(bus, contract, body, token, timeout))
         _read(conversation, channel, 0)
 
-    def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:
+    async def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:
         """A conversation of the model with tools."""
         runs = self._gateway.runs
         channel = self.channels.open(client.principal, sums_up=True)
         behind = RunWork(runs, client, channel)
         try:
-            run = runs.open(client, frame.body, behind.hear, run_tool=behind.tools, via=VIA)
+            run = await runs.begin(client, frame.body, behind.hear, run_tool=behind.tools, via=VIA)
         except BaseException:
             self.channels.drop(channel)
             raise
