@@ -32,6 +32,7 @@ from hearthnet_llm import LlmService
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, MODEL, ProbeService
+from tests.helpers.waiting import wait_for
 from tests.pains.acting import POST, Acting, Turn, says, tools, wants
 from tests.service.workers import audited
 from tests.services.llm.test_tool_calls import RUN, token, wait_for_offers, wrapped
@@ -75,6 +76,11 @@ def _ending(event_id: str) -> dict[str, Any]:
     return _body(client_id=ids.new_ulid(), event_id=event_id, reason="withdrawn")
 
 
+async def _knows_the_model(bus: Bus) -> bool:
+    """Not only the one in the box, which the deputy offers."""
+    return any(view.offer.params.get("model") == "probe" for view in await bus.offers(CHAT))
+
+
 async def _yes(_pending: Pending) -> Decision:
     return Approve()
 
@@ -95,6 +101,7 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
         await mesh.guest_bus() as guest,
     ):
         await wait_for_offers(guest, EXPIRE, CHAT, TOOLS_CALL_ID)
+        await wait_for(lambda: _knows_the_model(guest), 30, "the offer of the model that is played")
         theirs = arguments["event_id"] = await _post(own)
 
         # A run of the guest's, whose model wants it and whose person says yes.
@@ -106,7 +113,7 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
 
         # The guest itself, directly.
         with pytest.raises(HearthNetError) as direct:
-            await guest.call(EXPIRE, _ending(theirs))
+            await guest.call(EXPIRE, _ending(theirs), timeout_seconds=30)
         assert direct.value.code == "unauthorized"
 
         # The founder's node as the guest's deputy, with the guest's token and yes.
@@ -115,13 +122,13 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
         given = {"token": lent, "approval": _approval(guest, home, body)}
         asked = wrapped(EXPIRE, body, **given)
         with pytest.raises(HearthNetError) as deputed:
-            await guest.call(TOOLS_CALL_ID, asked, node=home, run=RUN)
+            await guest.call(TOOLS_CALL_ID, asked, node=home, run=RUN, timeout_seconds=30)
         assert deputed.value.code == "unauthorized"
         assert "author" in deputed.value.message
         assert await _listed(own) == [theirs]
 
         # Its own rights it has.
-        await own.call(EXPIRE, _ending(theirs))
+        await own.call(EXPIRE, _ending(theirs), timeout_seconds=30)
         assert await _listed(own) == []
 
 
