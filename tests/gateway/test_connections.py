@@ -69,7 +69,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
     ids=["nothing", "half a line", "no end", "half a body"],
 )
 async def test_who_sends_too_slowly_is_cut_and_others_are_served(shared: House, begun: bytes) -> None:
-    async with opened(shared, head=0.3, body=0.3) as gateway, connected(gateway) as (slow, writer):
+    async with opened(shared, head=1.0, body=1.0) as gateway, connected(gateway) as (slow, writer):
         writer.write(begun)
         async with connected(gateway) as (reader, other):
             other.write(HEAD + b"Connection: close\r\n\r\n")
@@ -79,7 +79,7 @@ async def test_who_sends_too_slowly_is_cut_and_others_are_served(shared: House, 
 
 @pytest.mark.req("GATE-11")
 async def test_the_second_request_of_a_connection_is_clocked_too(shared: House) -> None:
-    async with opened(shared, head=0.3) as gateway, connected(gateway) as (reader, writer):
+    async with opened(shared, head=1.0) as gateway, connected(gateway) as (reader, writer):
         writer.write(HEAD + b"\r\n")
         assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
         writer.write(HEAD)
