@@ -113,6 +113,21 @@ def remove(name: str, home: Home, json: bool) -> None:
         terminal.line(f"removed: {_described(gone)}")
 
 
+@command.command("serve")
+@home_option
+def serve(home: Home) -> None:
+    """Be an MCP server on stdin and stdout, for a program that starts this command.
+
+    Its tools are what the mesh offers. Whatever has an effect is asked about through the program, with all
+    that would be sent. The node has to run: hearthnet up.
+    """
+    import asyncio
+
+    from hearthnet.gateway.mcp.stdio import serve as serving
+
+    asyncio.run(serving(home))
+
+
 def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpServerConfig:
     """What is written; a usage error where it is none."""
     import msgspec

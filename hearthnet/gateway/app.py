@@ -52,6 +52,8 @@ class Gateway:
     url: str = ""
     sockets: Any = None
     """The WebSocket side, once the application is built."""
+    mcp: Any = None
+    """The MCP side, likewise."""
 
     @classmethod
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:

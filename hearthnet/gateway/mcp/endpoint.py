@@ -1,0 +1,84 @@
+"""`/mcp`: who asks is known before MCP sees the request, and a session belongs to who began it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from hearthnet.gateway.limits import MOST_BODY_BYTES
+from hearthnet.gateway.mcp.caller import Caller, ClientCaller
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from hearthnet.gateway.app import Gateway
+
+_log = logging.getLogger(__name__)
+MOST_SESSIONS: Final = 256
+IDLE_SECONDS: Final = 1_800.0
+_CLIENT: Final = "hearthnet.client"
+_SERVER: Final = "hearthnet.gateway.mcp.server"
+
+
+class Endpoint:
+    """An ASGI application; what MCP needs is set up at the first request."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._opening = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Raises what speaks against its client, before anything is read."""
+        client = await self._gateway.clients.from_request(Request(scope))
+        self._gateway.limits.request(client.id)
+        manager = await self._opened()
+        from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+        from mcp.server.auth.provider import AccessToken
+
+        scope[_CLIENT] = client
+        # What the library compares, so that nobody goes on with the session of another.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.id, scopes=[]))
+        await manager.handle_request(scope, receive, send)
+
+    async def close(self) -> None:
+        """Ends all sessions."""
+        self._ending.set()
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def _opened(self) -> StreamableHTTPSessionManager:
+        async with self._opening:
+            if self._manager is None:
+                module: Any = await asyncio.to_thread(importlib.import_module, _SERVER)
+                side = module.McpSide(self._gateway.bus, self._caller)
+                ready: asyncio.Future[StreamableHTTPSessionManager] = asyncio.Future()
+                self._running = asyncio.create_task(self._run(side, ready), name="mcp sessions")
+                self._manager = await ready
+            return self._manager
+
+    async def _run(self, side: Any, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+        """Holds the library's task group, which has to be left by the task that entered it."""
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        manager = StreamableHTTPSessionManager(
+            side.server,
+            session_idle_timeout=IDLE_SECONDS,
+            max_request_body_size=MOST_BODY_BYTES,
+            max_sessions=MOST_SESSIONS,
+        )
+        async with manager.run(), side.watching():
+            ready.set_result(manager)
+            await self._ending.wait()
+        _log.info("the MCP sessions have ended")
+
+    def _caller(self, context: Any) -> Caller:
+        """For whom a request of MCP is."""
+        return ClientCaller(self._gateway, context.request.scope[_CLIENT])

@@ -1,0 +1,261 @@
+"""The server side of MCP by MCP's own library: what is listed, called, asked and told.
+
+One `McpSide` serves all who speak MCP to this process; who that is says `caller_of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import weakref
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import ToolsListChanged
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from hearthnet import __version__, ids
+from hearthnet.bus import Bus
+from hearthnet.canonical import digest
+from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.errors import HearthNetError
+from hearthnet.gateway.errors import known
+from hearthnet.gateway.mcp import asking, results
+from hearthnet.gateway.mcp.caller import Caller
+from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
+from hearthnet.times import now_ms
+from hearthnet.tools.drain import drain
+from hearthnet.tools.names import unknown_tool
+from hearthnet.trust.authority import SELF
+
+_log = logging.getLogger(__name__)
+WATCH_SECONDS: Final = 2.0
+"""How often it is looked what is offered, while somebody is there who may want to know."""
+ASK_SECONDS: Final = asking.LIFE_MS / 1000
+_CONFIRM: Final = "confirm"
+_INSTRUCTIONS: Final = (
+    "Tools of a HearthNet mesh: what the computers of a community can do. What has an effect is shown to a "
+    "person first, and happens only with a yes."
+)
+_Context = ServerRequestContext[Any, Any]
+_Answer = types.CallToolResult | types.InputRequiredResult
+
+
+class McpSide:
+    """The tools of the mesh for MCP clients."""
+
+    def __init__(self, bus: Bus, caller_of: Callable[[Any], Caller]) -> None:
+        self._bus = bus
+        self._caller_of = caller_of
+        self._seals = asking.Seals()
+        self._offered: frozenset[str] = frozenset()
+        self._shared: frozenset[str] = frozenset()
+        """Of these, what is not for the node itself alone."""
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._changes = InMemorySubscriptionBus()
+        self.server: Server[Any] = _Server(
+            "hearthnet",
+            version=__version__,
+            title="HearthNet",
+            instructions=_INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            on_subscriptions_listen=ListenHandler(self._changes),
+        )
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Tells clients, for as long as it is open, when what is offered has changed."""
+        task = asyncio.create_task(self._watch(), name="mcp offers")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            before = self._offered
+            if not before:
+                continue  # nobody has asked yet
+            try:
+                await self._look()
+            except HearthNetError as error:
+                _log.info("what is offered cannot be seen now: %s", error)
+                continue
+            if self._offered != before:
+                await self._tell()
+
+    async def _look(self) -> None:
+        """Learns what is offered now, contracts that came with no installation too."""
+        views = await self._bus.offers()
+        await self._bus.learn_all(views)
+        self._offered = frozenset(str(view.capability) for view in views)
+        self._shared = frozenset(str(view.capability) for view in views if view.offer.trust != SELF)
+
+    async def _tell(self) -> None:
+        await self._changes.publish(ToolsListChanged())
+        for connection in list(self._connections):
+            with contextlib.suppress(Exception):  # whoever is gone need not be told
+                await connection.send_tool_list_changed()
+
+    async def _list(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        caller = self._caller_of(context)
+        # A session is made anew for each request; what lasts is behind it.
+        self._connections.add(context.session._connection)
+        await self._look()
+        tools = [tool for tool in self._tools(caller).values() if tool.contract.id in self._offered]
+        listed = [types.Tool.model_validate(tool.listed, by_name=False) for tool in tools]
+        return types.ListToolsResult(tools=listed)
+
+    def _tools(self, caller: Caller) -> dict[str, McpTool]:
+        """What the caller may call, by name: all that is installed, and what is told and offered."""
+        there = self._offered if caller.is_owner else self._shared
+        told = [found for name in sorted(there) if is_told(name) and (found := _learned(name))]
+        every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
+        return tools_of(contract for contract in every if caller.covers(contract))
+
+    async def _call(self, context: _Context, params: types.CallToolRequestParams) -> _Answer:
+        try:
+            caller = self._caller_of(context)
+            if not self._offered:
+                await self._look()
+            tools = self._tools(caller)
+            tool = tools.get(params.name) or next(
+                (one for one in tools.values() if one.contract.name == params.name), None
+            )
+            if tool is None:
+                raise unknown_tool(params.name, tools)
+            with caller.held():
+                return await self._answer(context, caller, tool, params)
+        except Exception as error:
+            return _result(results.failed(known(error)))
+
+    async def _answer(
+        self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
+    ) -> _Answer:
+        arguments = params.arguments or {}
+        if not tool.contract.side_effects:
+            return await self._send(context, caller, tool, tool.body(arguments, ""), asked=False)
+        caller.check_may_ask()
+        if params.request_state is not None:
+            sealed = self._seals.open(params.request_state, caller.id, tool.contract, now_ms())
+            body = tool.body(arguments, sealed.client_id)
+            if digest(body) != sealed.digest:
+                raise HearthNetError("bad_request", "these are not the arguments that were shown; call again")
+            reply = (params.input_responses or {}).get(_CONFIRM)
+            said = _said(reply)
+        else:
+            client_id = ids.new_ulid()
+            body = tool.body(arguments, client_id)
+            key = client_id if tool.contract.idempotent == "client_id" else ""
+            question = _question(asking.question(tool.contract, body, key))
+            if not _can_ask(context):
+                raise HearthNetError("unauthorized", f"{tool.contract.id} {asking.CANNOT_ASK}")
+            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
+                asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
+                return types.InputRequiredResult(input_requests=asked, request_state=seal)
+            said = await _ask(context, question)
+        if not asking.is_yes(*said):
+            words = "said no" if said[0] == "decline" else "gave no yes"
+            raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
+        return await self._send(context, caller, tool, body, asked=True)
+
+    async def _send(
+        self, context: _Context, caller: Caller, tool: McpTool, body: dict[str, Any], *, asked: bool
+    ) -> types.CallToolResult:
+        contract, token = tool.contract, caller.token(tool.contract)
+        approval = await caller.approval(contract, body) if asked else None
+        if not tool.takes_progress:
+            reply = await self._bus.call(contract.id, body, token=token, approval=approval)
+            return _result(results.result(contract, reply.output, reply.meta))
+        steps: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        telling = asyncio.create_task(_tell_progress(context.session, steps), name="mcp progress")
+        try:
+            stream = self._bus.stream(contract.id, body, token=token, approval=approval)
+            output, meta = await drain(contract.id, stream, steps.put_nowait)
+            await steps.join()
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
+        return _result(results.result(contract, output, meta))
+
+
+class _Server(Server[Any]):
+    """Says to every client that its list of tools changes, whichever way it came."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """As the library's."""
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+async def _tell_progress(session: ServerSession, steps: asyncio.Queue[dict[str, Any]]) -> None:
+    """Passes steps on; where the client did not ask for them, the library says nothing."""
+    last = -1.0
+    while True:
+        step = await steps.get()
+        try:
+            current = float(step.get("current", 0))
+            if current > last:  # MCP's progress only grows
+                last = current
+                await session.report_progress(current, step.get("total") or None, step.get("stage") or None)
+        except Exception as error:
+            _log.info("progress was not told: %s", error)
+        finally:
+            steps.task_done()
+
+
+async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tuple[str, Any]:
+    """What the person says; `cancel` where nothing comes."""
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            reply = await context.session.elicit_form(
+                question.message, question.requested_schema, context.request_id
+            )
+    except TimeoutError:
+        return "cancel", None
+    return reply.action, reply.content
+
+
+def _said(reply: Any) -> tuple[str, Any]:
+    """What a reply that came with a call says; `cancel` where it is none."""
+    return (reply.action, reply.content) if isinstance(reply, types.ElicitResult) else ("cancel", None)
+
+
+def _can_ask(context: _Context) -> bool:
+    """Whether the client shows forms to a person."""
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def _question(message: str) -> types.ElicitRequestFormParams:
+    return types.ElicitRequestFormParams(message=message, requested_schema=asking.SCHEMA)
+
+
+def _result(answer: dict[str, Any]) -> types.CallToolResult:
+    return types.CallToolResult.model_validate(answer, by_name=False)
+
+
+def _learned(capability: str) -> Contract | None:
+    try:
+        return contracts().get(capability)
+    except HearthNetError:
+        return None

@@ -1,0 +1,20 @@
+"""MCP over stdin and stdout, for a program that the owner of the home starts (`hearthnet mcp serve`)."""
+
+from __future__ import annotations
+
+from hearthnet.bus import Bus
+from hearthnet.gateway.mcp.caller import OwnerCaller
+from hearthnet.home import Home
+
+
+async def serve(home: Home) -> None:
+    """Serves until stdin ends. Raises as `Bus.connect`."""
+    from mcp.server.stdio import stdio_server
+
+    from hearthnet.gateway.mcp.server import McpSide
+
+    async with await Bus.connect(home, name="mcp stdio") as bus:
+        owner = OwnerCaller(bus)
+        side = McpSide(bus, lambda context: owner)
+        async with side.watching(), stdio_server() as (read, write):
+            await side.server.run(read, write, side.server.create_initialization_options())
