@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -275,9 +276,8 @@ async def test_clients_hear_that_offers_come_and_go(shared: House, tmp_path: Pat
 async def test_the_owner_is_served_over_stdio(shared: House) -> None:
     person, before = Person(), len(shared.workshop.posts)
     program = str(Path(sys.executable).with_name("hearthnet"))
-    server = StdioServerParameters(
-        command=program, args=["mcp", "serve", "--home", str(shared.mesh.home.path)]
-    )
+    arguments = ["mcp", "serve", "--home", str(shared.mesh.home.path)]
+    server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with Client(server, elicitation_callback=person, cache=None) as client:
         names = {one.name for one in (await client.list_tools()).tools}
         assert {"rag_query", "market_post"} <= names
