@@ -120,7 +120,7 @@ def test_wheels_hold_their_data_and_nothing_of_the_checkout(wheels: dict[str, Pa
 @pytest.mark.req("SETUP-2")
 def test_only_market_brings_no_model_engine(small: Environment) -> None:
     assert {"hearthnet", "hearthnet-market"} <= small.installed()
-    assert not {"xllamacpp", "hearthnet-llm", "hearthnet-rag", "httpx2"} & small.installed()
+    assert not {"xllamacpp", "hearthnet-llm", "hearthnet-rag", "snowballstemmer"} & small.installed()
 
 
 @pytest.mark.req("SETUP-1", "SETUP-10")
