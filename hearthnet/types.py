@@ -17,7 +17,7 @@ LONGEST_CAPABILITY: Final = 140
 """Characters of a capability with its version: what is longer is none, and is not kept in mind."""
 _FORM: Final = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)"
-    r"(?:@(?P<major>0|[1-9][0-9]{0,3})\.(?P<minor>0|[1-9][0-9]{0,3}))?"
+    r"(?:@(?P<major>0|[1-9][0-9]{0,14})\.(?P<minor>0|[1-9][0-9]{0,3}))?"
 )
 
 

@@ -21,7 +21,8 @@ PREFIX: Final = "experimental."
 MOST_BYTES: Final = 64 * 1024
 """Of one contract, in canonical JSON."""
 _DRAFT: Final = "0.0"
-_MAJORS: Final = 9_999
+_MAJORS: Final = 10**15 - 1
+"""As many as a version can say: who wants another contract under the same one would search for years."""
 
 
 def is_told(name: str) -> bool:

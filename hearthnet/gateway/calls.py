@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet.bus import find_contract
-from hearthnet.contracts import Contract
+from hearthnet.contracts import Contract, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway import openapi
 from hearthnet.gateway.body import read_object
@@ -91,7 +91,9 @@ class Calls:
         """What the client may call; `?name=` for one of them."""
         client = await self._gateway.clients.from_request(request)
         name = request.query_params.get("name", "")
-        views = await self._gateway.bus.offers()
+        bus = self._gateway.bus
+        views = await bus.offers()
+        await bus.learn_all([view for view in views if client.scope.covers(view.capability)])
         return JSONResponse({"capabilities": described(client.scope, views, name)})
 
     async def description(self, _request: Request) -> Response:
@@ -102,6 +104,7 @@ class Calls:
         """One call, or the next turn of a run."""
         given = await read_object(request)
         client = await self._client(request, given)
+        given = await self._learned(given)
         if wants_events(request):
             return await self._events(request, client, given)
         with self._gateway.limits.held(client.id):
@@ -119,6 +122,14 @@ class Calls:
         if client is None or "run" not in given:
             client = clients.from_envelope(given, client)
         return client
+
+    async def _learned(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The call, under the version that its capability has now, where that came with no installation."""
+        name, version = given.get("capability"), given.get("version")
+        if not isinstance(name, str) or not is_told(name):
+            return given
+        contract = await self._gateway.bus.learn(f"{name}@{version}" if version else name)
+        return {**given, "capability": contract.name, "version": contract.version}
 
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
         if (follow_up := _follow_up(given)) is not None:
@@ -158,7 +169,8 @@ class Calls:
         if contract.side_effects:
             raise HearthNetError(
                 "not_implemented",
-                f"{contract.id} takes what it needs while it answers, which HTTP cannot carry",
+                f"{contract.id} has an effect and streams, which one request cannot carry; give it to "
+                "a model as a tool",
             )
         return stream_frames(
             self._gateway.bus,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.bus.learning import known
+from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.trust.authority import SELF, UNDELEGABLE
 
 if TYPE_CHECKING:
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 
 
 def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[dict[str, Any]]:
-    """A page of each capability that `scope` covers, or of those called `name`, by name."""
+    """A page of each capability that `scope` covers, or of those called `name`, by name.
+
+    Of those that came with no installation, the ones in `views` whose contract was learned.
+    """
     offers: dict[str, list[OfferView]] = {}
     for view in views:
         offers.setdefault(str(view.capability), []).append(view)
+    told = [found for one in sorted(offers) if is_told(one) and (found := known(one))]
     return [
         _page(contract, offers.get(contract.id, []))
-        for contract in contracts()
+        for contract in (*contracts(), *told)
         if covered(scope, contract) and name in ("", contract.name, contract.id)
     ]
 

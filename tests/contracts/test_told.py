@@ -36,7 +36,7 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
     assert is_told(one.name)
     assert versioned(one).id == one.id
     assert one.version.endswith(".0")
-    assert 1 <= one.major <= 9_999
+    assert 1 <= one.major < 10**15
     different = {
         versioned(contract(**changed)).id
         for changed in (

@@ -23,9 +23,9 @@ from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hearthnet import __version__, ids
-from hearthnet.bus import Bus
+from hearthnet.bus import Bus, learning
 from hearthnet.canonical import digest
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts import contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.errors import known
 from hearthnet.gateway.mcp import asking, results
@@ -122,7 +122,7 @@ class McpSide:
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """What the caller may call, by name: all that is installed, and what is told and offered."""
         there = self._offered if caller.is_owner else self._shared
-        told = [found for name in sorted(there) if is_told(name) and (found := _learned(name))]
+        told = [found for name in sorted(there) if is_told(name) and (found := learning.known(name))]
         every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
         return tools_of(contract for contract in every if caller.covers(contract))
 
@@ -252,10 +252,3 @@ def _question(message: str) -> types.ElicitRequestFormParams:
 
 def _result(answer: dict[str, Any]) -> types.CallToolResult:
     return types.CallToolResult.model_validate(answer, by_name=False)
-
-
-def _learned(capability: str) -> Contract | None:
-    try:
-        return contracts().get(capability)
-    except HearthNetError:
-        return None

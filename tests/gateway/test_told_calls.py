@@ -1,0 +1,55 @@
+"""Capabilities that came with no installation, over plain HTTP: tools of an MCP server behind the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.gateway import House
+from tests.helpers.waiting import wait_for
+from tests.services.mcp.houses import Plain, configure, running, tool
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SECONDS = 30.0
+READ, EFFECT = "experimental.mcp.plain.echo", "experimental.mcp.plain.write"
+
+
+def asked(capability: str, **more: Any) -> dict[str, Any]:
+    return {"capability": capability, "body": {"params": {}, "input": {"text": "hello"}}, **more}
+
+
+@pytest.mark.req("HTTP-36")
+async def test_tools_of_an_mcp_server_are_listed_and_called(shared: House, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    plain.lists(tool("echo", "Says it again."), tool("write", "Writes."))
+    settings = shared.mesh.home.config_file.read_text()
+    try:
+        async with running(shared.mesh, settings, plain.toml(share=True, read_only=["echo"])):
+            async with shared.http(shared.guest(READ, EFFECT)) as http:
+
+                async def listed() -> list[Any]:
+                    found: list[Any] = (await http.get("/v1/capabilities")).json()["capabilities"]
+                    return found if len(found) > 1 else []
+
+                pages = await wait_for(listed, SECONDS)
+                read = await http.post("/v1/call", json=asked(READ))
+                effect = await http.post("/v1/call", json=asked(EFFECT))
+                other = await http.post("/v1/call", json=asked(READ, version="1.0"))
+                nobody = await http.post("/v1/call", json=asked("experimental.mcp.plain.none"))
+            async with shared.http(shared.guest("rag.query")) as http:
+                hidden = (await http.get("/v1/capabilities")).json()["capabilities"]
+                refused = await http.post("/v1/call", json=asked(READ))
+    finally:
+        configure(shared.mesh.home, settings)
+    assert [(page["name"], page["side_effects"]) for page in pages] == [(READ, False), (EFFECT, True)]
+    assert pages[0]["offers"]
+    assert read.status_code == 200, read.text
+    assert "hello" in read.text
+    assert (effect.status_code, effect.json()["error"]) == (501, "not_implemented")
+    assert other.json()["error"] in ("not_found", "schema_mismatch")
+    assert nobody.json()["error"] == "not_found"
+    assert [page["name"] for page in hidden] == ["rag.query"]
+    assert refused.json()["error"] == "token_scope_insufficient"
