@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.protocols.utils import ClientDisconnected
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from hearthnet.gateway.socket.engine import ABORT, SocketProtocol
+from hearthnet.gateway.socket.engine import ABORT, SEND, SocketProtocol
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -27,12 +28,19 @@ class App:
 
     def __init__(self) -> None:
         self.scopes: list[Any] = []
+        self.sends: list[Send] = []
         self.ended: list[int] = []
+        self.asked = asyncio.Event()
+        self.takes = asyncio.Event()
+        self.takes.set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         await receive()
+        self.asked.set()
+        await self.takes.wait()
         await send({"type": "websocket.accept"})
         self.scopes.append(scope)
+        self.sends.append(send)
         while (message := await receive())["type"] != "websocket.disconnect":
             pass
         self.ended.append(message["code"])
@@ -112,3 +120,43 @@ async def test_what_is_no_handshake_gets_no_socket() -> None:
         assert (await reader.readline()).split()[1] == b"400"
         writer.close()
     assert app.scopes == []
+
+
+@pytest.mark.req("SOCK-16")
+async def test_several_messages_go_out_together_until_the_socket_is_closed() -> None:
+    app = App()
+    async with serving(app) as (server, url), connect(url, proxy=None) as client:
+        await wait_for(lambda: app.scopes, DEADLINE)
+        send_texts = app.scopes[0]["extensions"][SEND]["send"]
+        await send_texts([b"one", b"two"])
+        assert [await client.recv(), await client.recv()] == ["one", "two"]
+        server.should_exit = True
+        assert await closed(client) == 1001
+        await wait_for(lambda: app.ended, DEADLINE)
+        with pytest.raises(ClientDisconnected):
+            await send_texts([b"three"])
+        with pytest.raises(ClientDisconnected):
+            await app.sends[0]({"type": "websocket.send", "text": "three"})
+
+
+@pytest.mark.req("SOCK-16")
+async def test_what_comes_after_a_close_from_below_is_an_error_of_the_connection() -> None:
+    app = App()
+    async with serving(app) as (_, url), connect(url, proxy=None):
+        await wait_for(lambda: app.scopes, DEADLINE)
+        send_texts = app.scopes[0]["extensions"][SEND]["send"]
+        send_texts.__self__.conn.send_close(1000)
+        with pytest.raises(ClientDisconnected):
+            await send_texts([b"late"])
+
+
+@pytest.mark.req("SOCK-16")
+async def test_a_socket_that_is_not_open_yet_does_not_keep_the_server() -> None:
+    app = App()
+    app.takes.clear()
+    async with serving(app) as (server, url):
+        asking = asyncio.create_task(connect(url, proxy=None).__aenter__())
+        await asyncio.wait_for(app.asked.wait(), DEADLINE)
+        server.should_exit = True
+        with pytest.raises(Exception, match=r"HTTP|handshake|connection"):
+            await asyncio.wait_for(asking, DEADLINE)
