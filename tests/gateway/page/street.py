@@ -85,10 +85,14 @@ class Library(ProbeService):
     @capability(COMPLETE)
     async def complete(self, call: Call[Anything, Anything], stream: Stream) -> Reply:
         """Ten steps, the last once `go` is set, then the answer."""
-        for number in range(1, 11):
-            if number == 10:
-                await self.go.wait()
-            await stream.progress("reading", number, 10)
+        try:
+            for number in range(1, 11):
+                if number == 10:
+                    await self.go.wait()
+                await stream.progress("reading", number, 10)
+        except asyncio.CancelledError:
+            self.stopped.append(call.id)
+            raise
         meta = {"model": "steps", "tokens_in": 1, "tokens_out": 1, "stop_reason": "end"}
         return Reply({"text": "All ten."}, meta)
 

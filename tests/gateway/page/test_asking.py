@@ -130,6 +130,29 @@ async def test_ten_steps_of_a_tool_are_seen_before_its_result(street: Street) ->
     assert "reading" not in json.dumps(street.model.requests[-1]["messages"])
 
 
+@pytest.mark.req("PAGE-10", "PAIN-13")
+async def test_stopping_reaches_the_tool_and_the_model_is_not_asked_again(street: Street) -> None:
+    street.model.turns["Walk no further"] = [
+        Say("", (("llm_complete", {"prompt": "go", "model": "steps"}),)),
+        Say("Never said."),
+    ]
+    street.library.go.clear()
+    street.library.stopped.clear()
+    async with visit(street) as there:
+        await there.page.evaluate("localStorage.setItem('hearthnet.tools', '[\"llm.complete\"]')")
+        await there.page.reload()
+        await there.page.wait_for_selector('[id="tool-llm.complete"]', state="attached")
+        await there.ask("Walk no further")
+        await expect(there.page.locator(".answer .card .stage")).to_have_text("reading: 9 of 10")
+        asked_before = len(street.model.requests)
+        await there.page.click("#stop")
+        await there.card("cancelled")
+        await expect(there.page.locator(".answer .state")).to_have_text("Stopped.")
+        await wait_for(lambda: street.library.stopped, 30.0)
+        assert len(street.model.requests) == asked_before
+    street.library.go.set()
+
+
 @pytest.mark.req("PAGE-6", "PAGE-10")
 async def test_an_answer_goes_on_in_the_window_that_was_opened_last(street: Street) -> None:
     street.model.turns["Walk"] = [
