@@ -47,6 +47,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "community.revoke@1.0",
         "community.sync@1.0",
         "community.withdraw@1.0",
+        "embed.text@1.0",
         "file.advertise@1.0",
         "file.list@1.0",
         "file.put@1.0",

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = {
     "hearthnet",
     "hearthnet-auth",
+    "hearthnet-embed",
     "hearthnet-file",
     "hearthnet-llm",
     "hearthnet-rag",

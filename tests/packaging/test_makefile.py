@@ -74,7 +74,7 @@ def test_the_second_run_installs_nothing_and_starts_at_once(tmp_path: Path) -> N
     assert checkout.make("up").returncode == 0
     first = checkout.called()
     assert any(
-        "-e . -e services/auth -e services/file -e services/llm "
+        "-e . -e services/auth -e services/embed -e services/file -e services/llm "
         "-e services/market -e services/mcp -e services/mesh -e services/rag" in line
         for line in first
     )

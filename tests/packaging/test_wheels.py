@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECTS = [
     ".",
     "services/auth",
+    "services/embed",
     "services/file",
     "services/llm",
     "services/market",
