@@ -1,4 +1,4 @@
-"""The embed service (capabilities.md, "embed"): one offer per model; where none is there, none and a reason."""
+"""The embed service (capabilities.md, "embed"): one offer per model; without one, none and a reason."""
 
 from __future__ import annotations
 
