@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.config import DEFAULT_CONFIG, Config, ModelConfig, line_of, load_config, parse_config
+from hearthnet.config import Config, ModelConfig
+from hearthnet.config_file import DEFAULT_CONFIG, line_of, load_config, parse_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 

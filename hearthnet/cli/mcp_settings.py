@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def configured(home: Home) -> tuple[McpServerConfig, ...]:
     """The servers that the settings name; `bad_request` where the file is wrong."""
-    from hearthnet.config import load_config
+    from hearthnet.config_file import load_config
 
     return load_config(home).mcp.servers
 

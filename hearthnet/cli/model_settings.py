@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def connected(home: Home) -> tuple[ModelConfig, ...]:
     """The models that the settings name; `bad_request` where the file is wrong."""
-    from hearthnet.config import load_config
+    from hearthnet.config_file import load_config
 
     return load_config(home).llm.models
 

@@ -18,7 +18,7 @@ from hearthnet.cli.offered import Offered, Plan
 from hearthnet.cli.options import Settings
 from hearthnet.cli.show import Show
 from hearthnet.cli.text import one_line
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.contracts import is_told
 from hearthnet.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.home import Home

@@ -20,7 +20,7 @@ def text_of(home: Home) -> str:
 
 def write(home: Home, text: str) -> None:
     """Puts the new text in place, unless it would not be read as settings any more."""
-    from hearthnet.config import parse_config
+    from hearthnet.config_file import parse_config
     from hearthnet.up.files import file_errors, write_whole
 
     try:

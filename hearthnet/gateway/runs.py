@@ -19,7 +19,7 @@ import msgspec
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
 from hearthnet.gateway.listed import Listed

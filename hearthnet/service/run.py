@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state

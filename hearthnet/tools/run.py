@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Final, assert_never
@@ -52,6 +51,7 @@ from hearthnet.tools.events import (
 )
 from hearthnet.tools.keeper import TAKEN_OVER, Keeper
 from hearthnet.tools.loop import ToolLoop
+from hearthnet.tools.mailbox import Mailbox
 from hearthnet.tools.ports import BusPort, Clock, Decide, Listener, RunTool
 from hearthnet.tools.run_store import Stop
 from hearthnet.tools.talk import Talk
@@ -115,13 +115,10 @@ class ToolRun:
         self._lost: HearthNetError | None = None
         self._unwatch: Stop | None = None
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._events: deque[Event] = deque()
-        self._woken: asyncio.Future[None] | None = None
+        self._events = Mailbox(clock)
         self._room = asyncio.Semaphore(_MOST_WAITING)
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._seq = 0
-        self._bell: asyncio.TimerHandle | None = None
-        self._bell_at = 0
 
     @property
     def run(self) -> str:
@@ -130,7 +127,7 @@ class ToolRun:
 
     def cancel(self) -> None:
         """Ends the run: `drive` returns with stop reason `cancelled` and what was said so far."""
-        self._put(Cancel(now=self._clock.now_ms()))
+        self._events.put(Cancel(now=self._clock.now_ms()))
 
     async def drive(self) -> Outcome:
         """Runs to the end. Raises the model's error where it had one, and what the listener raises.
@@ -146,10 +143,10 @@ class ToolRun:
                 ended = await self._carry_out(actions)
                 if ended is not None:
                     return self._outcome(ended)
-                actions = self._feed(await self._next_event())
+                event = await self._events.next(self._loop.next_deadline())
+                actions = self._feed(self._taken(event))
         finally:
-            if self._bell is not None:
-                self._bell.cancel()
+            self._events.close()
             await self._stop_all()
             if self._unwatch is not None:
                 await self._unwatch()
@@ -176,7 +173,7 @@ class ToolRun:
         for _ in range(_AT_ONCE):
             if not self._events:
                 break
-            actions += self._hand_over(self._taken(self._events.popleft()))
+            actions += self._hand_over(self._taken(self._events.take()))
         if self._lost is not None:
             raise self._lost
         return actions
@@ -190,42 +187,6 @@ class ToolRun:
         if isinstance(event, ModelEvent):
             self._room.release()
         return event
-
-    async def _next_event(self) -> Event:
-        due = self._loop.next_deadline()
-        now = self._clock.now_ms()
-        if due is not None and due <= now:
-            return Tick(now=now)
-        if not self._events:
-            if due is not None:
-                self._ring_at(due, now)
-            self._woken = asyncio.get_running_loop().create_future()
-            try:
-                await self._woken
-            finally:
-                self._woken = None
-        return self._taken(self._events.popleft())
-
-    def _put(self, event: Event) -> None:
-        """Hands `event` to the loop, in its turn."""
-        self._events.append(event)
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    def _ring_at(self, due: int, now: int) -> None:
-        """Has the loop told of the time at `due`, or before. One timer serves as long as none is due before
-        it: nearly everything ends long before its time is over.
-        """
-        if self._bell is not None:
-            if self._bell_at <= due:
-                return
-            self._bell.cancel()
-        self._bell_at = due
-        self._bell = asyncio.get_running_loop().call_later((due - now) / 1000, self._ring)
-
-    def _ring(self) -> None:
-        self._bell = None
-        self._put(Tick(now=self._clock.now_ms()))
 
     async def _carry_out(self, actions: list[Action]) -> Terminal | None:
         """Starts all work first and tells the listener then, so that a slow listener holds no tool up.
@@ -297,13 +258,13 @@ class ToolRun:
         try:
             await keeper.check()
             for decided in await keeper.said():
-                self._put(decided)
+                self._events.put(decided)
         except HearthNetError as error:
             if error.details.get("rule") != TAKEN_OVER:
                 _log.warning("run %s: %s", self.run, error.message)
                 return
             self._lost = error
-            self._put(Tick(now=self._clock.now_ms()))
+            self._events.put(Tick(now=self._clock.now_ms()))
 
     async def _tell(self, frames: list[Emit]) -> None:
         for frame in frames:
@@ -350,14 +311,14 @@ class ToolRun:
 
     async def _hear(self, event: ModelEvent) -> None:
         await self._room.acquire()
-        self._put(event)
+        self._events.put(event)
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:
             now = self._clock.now_ms()
-            self._put(ToolProgress(now=now, tool_call_id=call.tool_call_id, data=data))
+            self._events.put(ToolProgress(now=now, tool_call_id=call.tool_call_id, data=data))
 
-        self._put(await self._dispatcher.outcome(call, on_progress))
+        self._events.put(await self._dispatcher.outcome(call, on_progress))
 
     async def _ask(self, pending: Pending) -> None:
         """A broken question counts as no answer, never as a yes.
@@ -371,18 +332,18 @@ class ToolRun:
             if decision is not None and self._keeper is not None:
                 stands = await self._keeper.decide(pending, decision)
                 if stands is not None:
-                    self._put(stands)
+                    self._events.put(stands)
                     return
         except Exception:
             _log.exception("asking about call %s of run %s broke", pending.tool_call_id, self.run)
         now, about = self._clock.now_ms(), pending.confirmation_id
         if decision is None:
-            self._put(Undecided(now=now, confirmation_id=about))
+            self._events.put(Undecided(now=now, confirmation_id=about))
         else:
-            self._put(Decided(now=now, confirmation_id=about, decision=decision))
+            self._events.put(Decided(now=now, confirmation_id=about, decision=decision))
 
     async def _ask_grant(self, pending: Pending) -> None:
-        self._put(await self._dispatcher.granted(pending))
+        self._events.put(await self._dispatcher.granted(pending))
 
     async def _ask_client(self, wanted: Wanted) -> None:
         """A client that breaks counts as one that is not there."""
@@ -394,9 +355,9 @@ class ToolRun:
             _log.exception("the client broke at call %s of run %s", about, self.run)
         now = self._clock.now_ms()
         if result is None:
-            self._put(Unanswered(now=now, tool_call_id=about))
+            self._events.put(Unanswered(now=now, tool_call_id=about))
         else:
             answer = ClientAnswered(
                 now=now, tool_call_id=about, content=result.content, is_error=result.is_error
             )
-            self._put(answer)
+            self._events.put(answer)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from hearthnet import ids
 from hearthnet.bus import keyring
-from hearthnet.config import DEFAULT_CONFIG, Config, load_config
+from hearthnet.config import Config
+from hearthnet.config_file import DEFAULT_CONFIG, load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.times import now_ms

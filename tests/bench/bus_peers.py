@@ -87,7 +87,7 @@ class BenchService(Service):
 async def host(service: Service, address: str, until: Awaitable[None]) -> None:
     """Hosts `service` at the node of `HOME=URL`."""
     from hearthnet.bus.bus import Bus
-    from hearthnet.config import load_config
+    from hearthnet.config_file import load_config
     from hearthnet.home import Home
     from hearthnet.service import NodeContext
     from hearthnet.service.host import Host

@@ -17,7 +17,7 @@ import msgspec
 from websockets.asyncio.server import ServerConnection, serve
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.book import api_key
 from hearthnet.gateway.server import serving

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hearthnet.cli import model_settings
-from hearthnet.config import ModelConfig, load_config
+from hearthnet.config import ModelConfig
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from tests.cli.conftest import Here

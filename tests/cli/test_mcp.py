@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hearthnet.cli import mcp_settings
-from hearthnet.config import McpServerConfig, load_config
+from hearthnet.config import McpServerConfig
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from tests.cli.conftest import Here

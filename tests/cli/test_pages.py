@@ -11,7 +11,7 @@ import click
 import pytest
 
 from hearthnet.cli.app import app
-from hearthnet.config import parse_config
+from hearthnet.config_file import parse_config
 from tests.helpers.shell import Shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent

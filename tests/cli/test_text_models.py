@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.cli import connecting, model_settings
 from hearthnet.cli.connecting import _config, _show
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.home import Home
 
 TESTED: dict[str, Any] = {

@@ -16,7 +16,7 @@ import httpx2
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.book import Entry, api_key
 from hearthnet.gateway.clients import Client

@@ -18,7 +18,7 @@ import msgspec
 from hearthnet.bus import keyring
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServerState, ServiceState
 from hearthnet.service import NodeContext, Service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Stream, announcer, run
 from hearthnet.service.host import Host

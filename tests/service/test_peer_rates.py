@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.registry import OfferView
-from hearthnet.config import LimitsConfig, parse_config
+from hearthnet.config import LimitsConfig
+from hearthnet.config_file import parse_config
 from hearthnet.errors import HearthNetError
 from hearthnet.service import peer_rates
 from hearthnet.service.peer_rates import AWAY_MS, OTHERS, PeerRates

@@ -11,7 +11,7 @@ from nats.js.errors import APIError
 
 from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.config import load_config
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.service import NodeContext
 from hearthnet.service.status import Status

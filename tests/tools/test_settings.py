@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hearthnet.bus import OfferView
-from hearthnet.config import DEFAULT_CONFIG, LlmConfig, parse_config
+from hearthnet.config import LlmConfig
+from hearthnet.config_file import DEFAULT_CONFIG, parse_config
 from hearthnet.errors import HearthNetError
 from hearthnet.tools import builtin
 from hearthnet.tools.availability import available_tools, listed_tools

@@ -16,7 +16,7 @@ import pytest
 from hearthnet.bus import event_frames
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.keyring import load_identity, load_roster
-from hearthnet.config import DEFAULT_CONFIG
+from hearthnet.config_file import DEFAULT_CONFIG
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.ids import new_ulid

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hearthnet.config import LlmConfig, load_config
+from hearthnet.config import LlmConfig
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 

@@ -7,7 +7,8 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
-from hearthnet.config import McpConfig, load_config
+from hearthnet.config import McpConfig
+from hearthnet.config_file import load_config
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 
