@@ -159,6 +159,24 @@ class Clients:
             self._minted[client.id] = wanted, token, until
         return token
 
+    def shut_out(self, clients: Iterable[Client]) -> dict[str, HearthNetError]:
+        """Why those of `clients` that were let in are not any more, by their ids: removed, revoked, or at the
+        end of their time."""
+        known, now = set(self.book.ids()), self._clock()
+        found: dict[str, HearthNetError] = {}
+        for client in clients:
+            try:
+                self._still(client, known, now)
+            except HearthNetError as error:
+                found[client.id] = error
+        return found
+
+    def _still(self, client: Client, known: set[str], now: int) -> None:
+        if client.bearer:
+            self._proved(client.bearer)
+        elif client.id not in known or client.expires_at <= now:
+            self.book.find(client.id)
+
     def forget(self, client: str) -> None:
         """Drops what is held of a client that was removed."""
         self._minted.pop(client, None)

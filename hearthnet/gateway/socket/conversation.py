@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client
 from hearthnet.gateway.errors import known
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
@@ -59,8 +60,8 @@ class Conversation:
 
     def __init__(self, hub: Hub, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
-        self.client = ""
-        """Its id, once it is known."""
+        self.client: Client | None = None
+        """Who it is, once that is known."""
         self.connection = Connection(hub.settings.max_frame_bytes)
         self.source: Source | None = None
         self.work: Work | None = None

@@ -11,6 +11,7 @@ What cannot be asked just now is told once (`notice`), and again looked at later
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final[Mapping[str, float]] = {"mesh": 3.0, "market.post": 2.0, "runs": 1.0}
 MOST_POSTS: Final = 500
 _LIST: Final = "market.list@1.0"
+_ASKS: Final = {"mesh": "mesh.search@1.0", "market.post": _LIST}
+"""Of the topics that are the same for all: the capability that shows as much, which a follower may call."""
 
 
 class Look(Protocol):
@@ -180,10 +183,19 @@ class Readers:
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
+        self._sockets: Counter[str] = Counter()
 
     def add(self, client: Client) -> None:
-        """`client` follows."""
+        """`client` follows, over one socket more."""
         self._clients[client.id] = client
+        self._sockets[client.id] += 1
+
+    def remove(self, client: Client) -> None:
+        """One socket of `client` has gone; with the last one, nothing is asked in its name."""
+        self._sockets[client.id] -= 1
+        if self._sockets[client.id] <= 0:
+            del self._sockets[client.id]
+            self._clients.pop(client.id, None)
 
     async def ask(self, gateway: Gateway, capability: str, given: dict[str, Any]) -> dict[str, Any]:
         """The output of a call that one of them may make; raises what the last of them was told."""
@@ -216,13 +228,19 @@ class Feeds:
 
         Raises `token_scope_insufficient` where the client's scope does not let it see that.
         """
+        asks = _ASKS.get(topic)
+        if asks is None:
+            return client.principal
+        if not client.scope.covers(parse_capability(asks)):
+            raise HearthNetError("token_scope_insufficient", f"what you may do here does not cover {asks}")
         if topic == "market.post":
-            if not client.scope.covers(parse_capability(_LIST)):
-                raise HearthNetError(
-                    "token_scope_insufficient", f"what you may do here does not cover {_LIST}"
-                )
             self._market.add(client)
-        return client.principal if topic == "runs" else ""
+        return ""
+
+    def left(self, topic: str, client: Client) -> None:
+        """`client` follows `topic` no longer, over one of its sockets."""
+        if topic == "market.post":
+            self._market.remove(client)
 
     def open(self, topic: str, client: Client) -> Feed:
         """The feed of `topic`, or of the client's."""

@@ -49,6 +49,7 @@ class Hub:
         self.runs: set[asyncio.Task[None]] = set()
         """Runs go on while nobody follows them."""
         self._timer: asyncio.TimerHandle | None = None
+        self._checked_at = 0.0
 
     def limit(self, settings: SocketSettings) -> None:
         """Other limits hold from now on, for what is open too."""
@@ -71,15 +72,14 @@ class Hub:
             await conversation.run()
         finally:
             self.conversations.discard(conversation)
-            if conversation.client:
-                self._gateway.limits.closed(conversation.client)
+            self._left(conversation)
 
     async def open(self, conversation: Conversation, frame: First) -> None:
         """Serves a first frame, or says why not: frame 0 is `opened` or `error`."""
         try:
             client = await self._authenticated(conversation, frame)
             self._gateway.limits.opened(client.id)
-            conversation.client = client.id
+            conversation.client = client
             match frame:
                 case Call():
                     await self._call(conversation, client, frame)
@@ -89,6 +89,13 @@ class Hub:
                     self._subscribe(conversation, client, frame)
         except Exception as error:
             _refuse(conversation, known(error))
+
+    def _left(self, conversation: Conversation) -> None:
+        client = conversation.client
+        if client is not None:
+            self._gateway.limits.closed(client.id)
+            if isinstance(conversation.source, Topic):
+                self.feeds.left(conversation.source.name, client)
 
     async def close(self) -> None:
         """The gateway ends: every socket is told, every stream let go."""
@@ -105,8 +112,8 @@ class Hub:
 
     async def _authenticated(self, conversation: Conversation, frame: First) -> Client:
         connection = HTTPConnection(conversation.scope)
-        shown = "authorization" in connection.headers or "cookie" in connection.headers
         clients = self._gateway.clients
+        shown = "authorization" in connection.headers or clients.cookie in connection.cookies
         client = await clients.from_request(connection) if shown else None
         if client is None or isinstance(frame, Call):
             client = clients.from_envelope(frame.envelope(), client)
@@ -198,6 +205,9 @@ class Hub:
         self.now = now = asyncio.get_running_loop().time()
         for conversation in list(self.conversations):
             conversation.look(now)
+        if now - self._checked_at >= self.settings.check_seconds:
+            self._checked_at = now
+            self._shut_out()
         for channel in self.channels.sweep(now):
             self._let_go(channel)
         linger = self.settings.linger_seconds
@@ -206,6 +216,15 @@ class Hub:
                 del self.topics[key]
         if self.conversations or self.channels or self.topics:
             self._tick_soon()
+
+    def _shut_out(self) -> None:
+        """Closes what clients have open that would not be let in any more."""
+        clients = {one.client.id: one.client for one in self.conversations if one.client is not None}
+        found = self._gateway.clients.shut_out(clients.values())
+        for conversation in self.conversations if found else ():
+            error = found.get(conversation.client.id) if conversation.client is not None else None
+            if error is not None:
+                conversation.close(Closed(protocol.NOT_AUTHENTICATED, error.message))
 
     def _let_go(self, channel: Channel) -> None:
         if channel.work is not None:

@@ -11,6 +11,7 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus import keyring
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.clients import Client, Clients
 from hearthnet.gateway.envelope import sign_envelope
 from hearthnet.gateway.socket import feeds
 from hearthnet.gateway.socket.feeds import Readers
@@ -127,6 +128,49 @@ async def test_new_posts_are_told_under_the_token_of_one_who_may_read_them(share
             assert (told["data"]["title"], told["seq"]) == ("Saw", snapshot["seq"] + 1)
 
 
+@pytest.mark.req("SOCK-22")
+async def test_what_the_mesh_offers_is_told_to_those_who_may_search_it(shared: House) -> None:
+    async with line(shared, shared.guest("market.list")) as one:
+        await one.send("subscribe", topic="mesh")
+        (refused,) = await one.rest()
+    assert (refused["data"]["error"], "mesh.search" in refused["data"]["message"]) == (
+        "token_scope_insufficient",
+        True,
+    )
+
+
+@pytest.mark.req("SOCK-23")
+async def test_who_is_removed_follows_no_longer(shared: House) -> None:
+    hub = shared.gateway.sockets
+    before = hub.settings
+    hub.limit(msgspec.structs.replace(before, check_seconds=0.1))
+    guest, other = shared.guest(), shared.guest()
+    try:
+        async with line(shared, guest) as one, line(shared, other) as two:
+            for each in (one, two):
+                await each.send("subscribe", topic="runs")
+                await each.until("snapshot")
+            assert shared.gateway.clients.book.remove(guest.entry.id)
+            await one.rest()
+            assert one.close_code == 4401
+            assert two.close_code is None
+    finally:
+        hub.limit(before)
+
+
+@pytest.mark.req("SOCK-23")
+async def test_a_token_from_elsewhere_is_over_while_its_socket_is_open(shared: House) -> None:
+    clients = shared.gateway.clients
+    identity, token = member(shared)
+    claims = shared.bus.peer.tokens.claims(token)
+    entered = Client("a", "a", identity.node_id, identity.node_id, claims.scope, claims.exp * 1000, token)
+    guest = shared.client(shared.guest())
+    assert clients.shut_out([entered, guest]) == {}
+    late = Clients(shared.bus.peer, clients.book, clock=lambda: claims.exp * 1000 + 120_000)
+    found = late.shut_out([entered])
+    assert found["a"].code == "token_expired"
+
+
 @pytest.mark.req("SOCK-15")
 async def test_who_may_no_longer_read_a_topic_makes_way_for_who_may(shared: House) -> None:
     stall = Stall()
@@ -142,6 +186,19 @@ async def test_who_may_no_longer_read_a_topic_makes_way_for_who_may(shared: Hous
         with pytest.raises(HearthNetError) as wrong:
             await readers.ask(shared.gateway, LIST, {"limit": 0})
         assert wrong.value.code == "bad_request"
+
+
+async def test_nothing_is_asked_in_the_name_of_who_has_left(shared: House) -> None:
+    async with shared.mesh.hosting(Stall()):
+        readers, guest = Readers(), shared.client(shared.guest("market.list"))
+        readers.add(guest)
+        readers.add(guest)
+        readers.remove(guest)
+        given = {"since_lamport": 0, "limit": 5}
+        assert (await readers.ask(shared.gateway, LIST, given))["posts"] == []
+        readers.remove(guest)
+        with pytest.raises(HearthNetError, match="nobody who follows"):
+            await readers.ask(shared.gateway, LIST, given)
 
 
 @pytest.mark.req("SOCK-14")
@@ -231,7 +288,7 @@ def member(house: House) -> tuple[Identity, str]:
         identity,
         subject=peer.node_id,
         audience=peer.community,
-        scope=Scope(("llm.complete", "rag.query")),
+        scope=Scope(("llm.complete", "rag.query", "mesh.search")),
         now_ms=now_ms(),
         ttl_seconds=600,
     )
