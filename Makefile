@@ -29,7 +29,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface screenshots bench chaos fuzz system-deps clean
+.PHONY: help up install dev test lint style types layers pytest floors surface screenshots bench quality chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ screenshots: dev  ## take the pictures of the page in docs/images anew
 
 bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page renews docs/performance.md
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+quality: dev  ## how well the Debian handbook's sections are found, in English and German; build/quality.json
+	@$(BIN)/python -m tests.quality.measure_handbook
 
 chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; minutes), drawn by SEED; build/chaos.json
 	@$(BIN)/python -m tests.chaos --schedules $(SCHEDULES) $(if $(SEED),--seed $(SEED))

@@ -1,0 +1,162 @@
+"""How well sections of the Debian handbook are found: `make quality`, which also writes build/quality.json.
+
+Every section's title and each of fifty questions is asked for its own section, in English and German, of our
+search and, over the same passages, of bm25s with the same stemmers. MRR@10 is the mean of 1/rank of the first
+right passage among ten, recall@5 how often one is among five.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Final
+
+import msgspec
+
+from hearthnet_rag.index import Index
+from hearthnet_rag.search import search
+from tests.quality.handbook import (
+    FOLDERS,
+    PACKAGE,
+    Question,
+    is_installed,
+    runs_of,
+    sections,
+    title_questions,
+    written_questions,
+)
+from tests.quality.handbook_pages import corpus_of, ingest
+
+DEPTH: Final = 10
+SHOWN: Final = 5
+RESULT: Final = Path(__file__).resolve().parents[2] / "build" / "quality.json"
+
+Search = Callable[[str], Sequence[str]]
+"""The texts of up to ten passages for a query, best first."""
+
+_runs = cache(runs_of)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One way to search, one kind of question, one language."""
+
+    way: str
+    language: str
+    kind: str
+    questions: int
+    mrr: float
+    recall: float
+    p50_ms: float
+
+
+def scores(language: str, kinds: Iterable[str], ways: dict[str, Search]) -> list[Score]:
+    """Each of `ways` measured by each kind of question, `titles` or `questions`."""
+    asked = {
+        "titles": title_questions(language),
+        "questions": [question for question in written_questions() if question.language == language],
+    }
+    return [_score(way, language, kind, asked[kind], find) for kind in kinds for way, find in ways.items()]
+
+
+def ours(index: Index, language: str) -> Search:
+    """The library as the service calls it."""
+    return lambda query: [hit.text for hit in search(index, corpus_of(language), query, DEPTH)]
+
+
+def peer(index: Index, language: str) -> Search:
+    """bm25s as its manual shows it, with stop words and stems of the language, over the same passages."""
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer({"en": "english", "de": "german"}[language])
+
+    def tokens(texts: list[str]) -> object:
+        return bm25s.tokenize(texts, stopwords=language, stemmer=stemmer, show_progress=False)
+
+    texts, searched = zip(*_passages(index, language), strict=True)
+    retriever = bm25s.BM25(corpus=list(texts))
+    retriever.index(tokens(list(searched)), show_progress=False)
+
+    def find(query: str) -> list[str]:
+        found, _ = retriever.retrieve(tokens([query]), k=DEPTH, show_progress=False)
+        return [str(text) for text in found[0]]
+
+    return find
+
+
+def measure(kinds: Iterable[str] = ("titles", "questions")) -> list[Score]:
+    """Both languages, in an index made for it."""
+    with tempfile.TemporaryDirectory() as folder, Index(Path(folder)) as index:
+        found: list[Score] = []
+        for language in FOLDERS:
+            ingest(index, language)
+            ways = {"bm25": ours(index, language), "bm25s": peer(index, language)}
+            found += scores(language, kinds, ways)
+        return found
+
+
+def table(found: Iterable[Score]) -> str:
+    """The scores as a Markdown table."""
+    lines = ["| what is asked | way | MRR@10 | recall@5 | p50 |", "|---|---|---:|---:|---:|"]
+    lines += [
+        f"| {score.questions} {score.kind}, {score.language} | {score.way} "
+        f"| {score.mrr:.3f} | {score.recall:.3f} | {score.p50_ms:.2f} ms |"
+        for score in found
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _score(way: str, language: str, kind: str, asked: Sequence[Question], find: Search) -> Score:
+    by_id = {section.id: section for section in sections(language)}
+    ranks: list[int | None] = []
+    seconds: list[float] = []
+    for question in asked:
+        started = time.perf_counter()
+        texts = find(question.text)
+        seconds.append(time.perf_counter() - started)
+        section = by_id[question.section]
+        ranks.append(next((rank for rank, text in enumerate(texts, 1) if section.is_in(_runs(text))), None))
+    return Score(
+        way, language, kind, len(asked),
+        mrr=fmean(1 / rank if rank else 0.0 for rank in ranks),
+        recall=fmean(rank is not None and rank <= SHOWN for rank in ranks),
+        p50_ms=median(seconds) * 1000,
+    )  # fmt: skip
+
+
+def _passages(index: Index, language: str) -> list[tuple[str, str]]:
+    """Each passage as it is shown, and with its title and headings before it."""
+    with index.reading() as connection:
+        rows = connection.execute(
+            """
+            SELECT title, heading, text FROM chunks JOIN documents ON documents.id = document
+            JOIN corpora ON corpora.id = corpus WHERE name = ? ORDER BY chunks.id
+            """,
+            (corpus_of(language),),
+        ).fetchall()
+    return [
+        (row["text"], "\n".join(filter(None, (row["title"], row["heading"], row["text"])))) for row in rows
+    ]
+
+
+def main() -> int:
+    """Prints the table and writes the figures."""
+    if not is_installed():
+        sys.stderr.write(f"there is no handbook here: install the Debian package {PACKAGE}\n")
+        return 1
+    found = measure()
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode([asdict(score) for score in found])) + b"\n")
+    sys.stdout.write(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
