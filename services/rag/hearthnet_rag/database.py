@@ -2,8 +2,9 @@
 
     corpora     one row a corpus; its passages are searched in an FTS5 table of its own, `passages_<id>`, so
                 that the rarity of a word is that within the corpus, and no corpus can be felt in another
-    documents   one row a document, unique by (corpus, doc_cid) (resolutions.md 59)
-    chunks      one row a passage: its heading and text as they are shown
+    documents   one row a document, unique by (corpus, doc_cid) (resolutions.md 59); `name` is where it came
+                from, as its sender wrote it, by which a newer version takes the place of an older one
+    chunks      one row a passage: its heading and text as they are shown, and the page it begins on
 
 A file that is no index, is torn, or was written by another version is moved aside and never overwritten.
 """
@@ -20,7 +21,7 @@ from typing import Final
 from hearthnet.errors import HearthNetError
 
 FILE: Final = "index.db"
-VERSION: Final = 1
+VERSION: Final = 2
 BUSY_SECONDS: Final = 10.0
 
 # Below 1, since FTS5's own constant lets repeated words count for too little in passages of 1000 tokens;
@@ -37,6 +38,7 @@ CREATE TABLE IF NOT EXISTS documents (
     corpus INTEGER NOT NULL REFERENCES corpora (id),
     doc_cid TEXT NOT NULL,
     title TEXT NOT NULL,
+    name TEXT,
     language TEXT,
     year INTEGER,
     metadata TEXT NOT NULL,
@@ -51,9 +53,12 @@ CREATE TABLE IF NOT EXISTS chunks (
     document INTEGER NOT NULL REFERENCES documents (id),
     number INTEGER NOT NULL,
     heading TEXT,
+    page INTEGER,
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chunks_of ON chunks (document);
+CREATE INDEX IF NOT EXISTS documents_named ON documents (corpus, name);
+CREATE INDEX IF NOT EXISTS documents_titled ON documents (corpus, title);
 """
 
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})

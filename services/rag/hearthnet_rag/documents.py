@@ -36,7 +36,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document as text. `body` has no front matter, and line ends are `\\n`."""
+    """One document as text. `body` has no front matter, and line ends are `\\n`.
+
+    `pages` holds the offsets in characters at which pages 1, 2, ... begin; empty where there are no pages.
+    """
 
     title: str
     body: str
@@ -44,6 +47,7 @@ class Document:
     date: str | None = None
     sources: tuple[str, ...] = ()
     headings: tuple[Heading, ...] = field(default=(), repr=False)
+    pages: tuple[int, ...] = field(default=(), repr=False)
 
 
 def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = None) -> Document:

@@ -10,7 +10,8 @@ import json
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,13 +62,17 @@ class DocumentInfo(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A document and what goes with it into a corpus. `metadata` is shown with each passage."""
+    """A document and what goes with it into a corpus. `metadata` is shown with each passage.
+
+    `name` is where it came from; a newer version of a document has the same.
+    """
 
     doc_cid: str
     document: Document
     event_id: str
     year: int | None = None
     metadata: dict[str, Any] = {}
+    name: str | None = None
 
 
 class Index:
@@ -100,14 +105,17 @@ class Index:
         with self.reading() as connection:
             return _find(connection, corpus, doc_cid)
 
-    def add(self, corpus: str, entry: Entry) -> Ingested:
-        """Adds a document to `corpus`, which is made if need be, in one transaction.
+    def add(self, corpus: str, entry: Entry, replaces: Sequence[str] = ()) -> Ingested:
+        """Adds a document to `corpus`, which is made if need be, and forgets those that it `replaces`, in one
+        transaction.
 
         A document that is there already stays as it is. `capacity_exceeded` where the disk is full,
         `partition` where the index is closed meanwhile.
         """
         rows = list(self._unless_closing(_rows(entry.document)))
         with self._transaction() as connection:
+            for doc_cid in replaces:
+                _remove(connection, corpus, doc_cid)
             earlier = _find(connection, corpus, entry.doc_cid)
             if earlier is not None:
                 return earlier
@@ -117,11 +125,25 @@ class Index:
             _insert_chunks(connection, number, document, self._unless_closing(rows))
             return made
 
-    def remove(self, corpus: str, doc_cids: list[str]) -> None:
-        """Forgets documents of `corpus`; one that is not there is none to forget."""
+    def older(self, corpus: str, entry: Entry) -> list[str]:
+        """The CIDs of other documents in `corpus` under the name of `entry`, else its title."""
+        column, value = ("title", entry.document.title) if entry.name is None else ("name", entry.name)
+        with self.reading() as connection:
+            rows = connection.execute(
+                f"""
+                SELECT doc_cid FROM documents JOIN corpora ON corpora.id = corpus
+                WHERE corpora.name = ? AND documents.{column} = ? AND doc_cid <> ? ORDER BY doc_cid
+                """,
+                (corpus, value, entry.doc_cid),
+            )
+            return [row["doc_cid"] for row in rows]
+
+    def remove(self, corpus: str, doc_cids: Sequence[str]) -> int:
+        """Forgets documents of `corpus`, and returns how many passages they had; one that is not there has
+        none.
+        """
         with self._transaction() as connection:
-            for doc_cid in doc_cids:
-                _remove(connection, corpus, doc_cid)
+            return sum(_remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
 
     def documents(self, corpus: str) -> list[str]:
         """The CIDs of the documents in `corpus`."""
@@ -129,7 +151,7 @@ class Index:
             rows = connection.execute(
                 """
                 SELECT doc_cid FROM documents JOIN corpora ON corpora.id = corpus
-                WHERE name = ? ORDER BY doc_cid
+                WHERE corpora.name = ? ORDER BY doc_cid
                 """,
                 (corpus,),
             )
@@ -140,10 +162,11 @@ class Index:
         with self.reading() as connection:
             rows = connection.execute(
                 """
-                SELECT name, count(*) AS docs, sum(chunks) AS chunks, sum(size_bytes) AS size_bytes,
+                SELECT corpora.name AS name, count(*) AS docs, sum(chunks) AS chunks,
+                    sum(size_bytes) AS size_bytes,
                     (SELECT language FROM documents AS d WHERE d.corpus = corpora.id AND language IS NOT NULL
                      GROUP BY language ORDER BY count(*) DESC, language LIMIT 1) AS language_majority
-                FROM corpora JOIN documents ON corpus = corpora.id GROUP BY corpora.id ORDER BY name
+                FROM corpora JOIN documents ON corpus = corpora.id GROUP BY corpora.id ORDER BY corpora.name
                 """
             )
             return [CorpusInfo(**dict(row)) for row in rows]
@@ -155,7 +178,7 @@ class Index:
                 """
                 SELECT doc_cid, title, language, year, chunks, size_bytes
                 FROM documents JOIN corpora ON corpora.id = corpus
-                WHERE name = ? ORDER BY title, doc_cid LIMIT ?
+                WHERE corpora.name = ? ORDER BY title, doc_cid LIMIT ?
                 """,
                 (corpus, limit),
             )
@@ -208,6 +231,7 @@ class Index:
 
 class _Row(msgspec.Struct, frozen=True):
     heading: str | None
+    page: int | None
     text: str
     tokens: int
     stems: tuple[str, str, str]
@@ -224,6 +248,7 @@ def _row(document: Document, passage: Passage) -> _Row:
     titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
     return _Row(
         heading=" / ".join(above) or None,
+        page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),
         tokens=estimate_tokens(text),
         stems=(analysed(document.title), analysed(" ".join(titles)), analysed(text)),
@@ -234,7 +259,7 @@ def _find(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> Ingested
     row = connection.execute(
         """
         SELECT doc_cid, chunks, tokens, event_id FROM documents JOIN corpora ON corpora.id = corpus
-        WHERE name = ? AND doc_cid = ?
+        WHERE corpora.name = ? AND doc_cid = ?
         """,
         (corpus, doc_cid),
     ).fetchone()
@@ -255,11 +280,11 @@ def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, 
     cursor = connection.execute(
         """
         INSERT INTO documents
-            (corpus, doc_cid, title, language, year, metadata, size_bytes, chunks, tokens, event_id)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            (corpus, doc_cid, title, name, language, year, metadata, size_bytes, chunks, tokens, event_id)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
-            corpus, entry.doc_cid, document.title, document.language, entry.year,
+            corpus, entry.doc_cid, document.title, entry.name, document.language, entry.year,
             json.dumps(entry.metadata, ensure_ascii=False), len(document.body.encode()),
             made.chunks, made.tokens, made.event_id,
         ),
@@ -271,27 +296,28 @@ def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, r
     table = passages_table(corpus)
     for index, row in enumerate(rows):
         chunk = connection.execute(
-            "INSERT INTO chunks (document, number, heading, text) VALUES (?, ?, ?, ?)",
-            (document, index, row.heading, row.text),
+            "INSERT INTO chunks (document, number, heading, page, text) VALUES (?, ?, ?, ?, ?)",
+            (document, index, row.heading, row.page, row.text),
         ).lastrowid
         connection.execute(
             f"INSERT INTO {table} (rowid, title, heading, text) VALUES (?, ?, ?, ?)", (chunk, *row.stems)
         )
 
 
-def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> None:
+def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
     row = connection.execute(
         """
-        SELECT documents.id AS id, corpus FROM documents JOIN corpora ON corpora.id = corpus
-        WHERE name = ? AND doc_cid = ?
+        SELECT documents.id AS id, corpus, chunks FROM documents JOIN corpora ON corpora.id = corpus
+        WHERE corpora.name = ? AND doc_cid = ?
         """,
         (corpus, doc_cid),
     ).fetchone()
     if row is None:
-        return
+        return 0
     table = passages_table(row["corpus"])
     connection.execute(
         f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM chunks WHERE document = ?)", (row["id"],)
     )
     connection.execute("DELETE FROM chunks WHERE document = ?", (row["id"],))
     connection.execute("DELETE FROM documents WHERE id = ?", (row["id"],))
+    return int(row["chunks"])

@@ -131,7 +131,7 @@ def _spread(candidates: Sequence[_Candidate], k: int) -> list[_Candidate]:
 def _hit(connection: sqlite3.Connection, chosen: _Candidate) -> Hit:
     row = connection.execute(
         """
-        SELECT number, heading, text, doc_cid, title, language, metadata
+        SELECT number, heading, page, text, doc_cid, title, language, metadata
         FROM chunks JOIN documents ON documents.id = document WHERE chunks.id = ?
         """,
         (chosen.chunk,),
@@ -139,7 +139,7 @@ def _hit(connection: sqlite3.Connection, chosen: _Candidate) -> Hit:
     known = {
         "doc_cid": row["doc_cid"],
         "doc_title": row["title"],
-        "page": None,
+        "page": row["page"],
         "chunk_id": f"{row['doc_cid']}#{row['number']}",
         "chunk_index": row["number"],
         "language": row["language"],

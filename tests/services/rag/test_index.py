@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
@@ -216,3 +218,34 @@ def test_a_folder_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> Non
 def test_the_outcome_of_nothing_but_headings(index: Index, entry: MakeEntry) -> None:
     made = index.add("home", entry("# Only a heading"))
     assert made == Ingested(made.doc_cid, 1, 4, made.event_id)
+
+
+@pytest.mark.req("RAG-32")
+def test_a_newer_version_takes_the_place_of_the_older_one(index: Index, entry: MakeEntry) -> None:
+    old = msgspec.structs.replace(entry("# Soup\n\nBoil the turnips.\n"), name="cook/soup.md")
+    other = msgspec.structs.replace(entry("# Soup\n\nBoil the leeks.\n"), name="other/soup.md")
+    new = msgspec.structs.replace(entry("# Soup\n\nBoil the carrots.\n"), name="cook/soup.md")
+    index.add("home", old)
+    index.add("home", other)
+    assert index.older("home", new) == [old.doc_cid]
+    assert index.older("home", old) == index.older("elsewhere", new) == []
+    untold = msgspec.structs.replace(new, name=None)
+    assert index.older("home", untold) == sorted([old.doc_cid, other.doc_cid])
+    index.add("home", new, [old.doc_cid])
+    assert index.documents("home") == sorted([other.doc_cid, new.doc_cid])
+    assert not [hit for hit in search(index, "home", "turnips", 5) if "turnips" in hit.text]
+    assert index.remove("home", [other.doc_cid, old.doc_cid]) == 1
+
+
+@pytest.mark.req("RAG-31")
+def test_passages_know_the_page_they_begin_on(index: Index, entry: MakeEntry) -> None:
+    made = entry("".join(f"Page {number} tells of barrel{number}. " * 200 + "\n\n" for number in range(1, 4)))
+    starts = (0, made.document.body.index("Page 2"), made.document.body.index("Page 3"))
+    paged = msgspec.structs.replace(made, document=dataclasses.replace(made.document, pages=starts))
+    index.add("home", paged)
+    with index.reading() as connection:
+        rows = connection.execute("SELECT page, text FROM chunks ORDER BY number").fetchall()
+    assert {row["page"] for row in rows} == {1, 2, 3}
+    assert rows[0]["page"] == 1
+    assert rows[-1]["page"] == 3
+    assert {hit.metadata["page"] for hit in search(index, "home", "barrel2", 1)} == {2}
