@@ -15,7 +15,7 @@ from hearthnet.times import now_ms
 from hearthnet.tools.asking import pending_of
 from hearthnet.tools.decision import Ballot
 from hearthnet.tools.events import Decided
-from hearthnet.tools.run_record import RunRecord, seal, unchanging, unseal
+from hearthnet.tools.run_record import RunRecord, Sealer, unseal
 from hearthnet.tools.run_store import RunStore, Stop, Superseded, Wake
 from hearthnet.tools.state import CallPhase, CallState, RunState
 from hearthnet.tools.toolbox import Prepared, Toolbox
@@ -45,8 +45,7 @@ class Keeper:
         self._ballot = ballot
         self._toolbox = toolbox
         self._revision = revision
-        self._key = identity.runs_key()
-        self._encoded = unchanging(record)
+        self._sealer = Sealer(record, identity.runs_key())
         self._point: Any = None
         self._calls: dict[str, CallState] = {}
         self.writer = record.writer = ids.new_ulid()
@@ -80,7 +79,7 @@ class Keeper:
         self.record.saved_at = now_ms()
         try:
             self._revision = await self._store.save(
-                self.record.run, seal(self.record, self._key, self._encoded), self._revision
+                self.record.run, self._sealer.seal(self.record), self._revision
             )
         except Superseded:
             raise taken_over(self.record.run) from None

@@ -33,6 +33,8 @@ _PACKED: Final = b" z\n"
 _HEAD: Final = len(_MAGIC) + 64 + len(_PLAIN)
 _LARGE: Final = 256 * 1024
 _MOST: Final = 16 * 1024 * 1024
+_UNCHANGING: Final = ("request", "tools", "told")
+"""The first fields of a record, which are the same in all that is saved of a run."""
 _WAITING: Final = {
     CallPhase.PENDING: "pending",
     CallPhase.QUEUED: "approved",
@@ -70,12 +72,14 @@ class RunRecord(msgspec.Struct, kw_only=True):
     drives it. Times are milliseconds since the epoch.
     """
 
+    # First what stays as it is while the run lasts: `Sealer` reads its bytes once.
+    request: dict[str, Any]
+    tools: list[ToolDefinition]
+    told: list[Contract] = []
     run: str
     owner: str
     principal: str
     state: RunState
-    request: dict[str, Any]
-    tools: list[ToolDefinition]
     contracts: str
     per_tool_seconds: float
     started_at: int
@@ -84,7 +88,6 @@ class RunRecord(msgspec.Struct, kw_only=True):
     via: str = ""
     effects: list[EffectRecord] = []
     key: str = ""
-    told: list[Contract] = []
     v: int = 1
 
     @property
@@ -145,17 +148,27 @@ def told_contracts(toolbox: Toolbox) -> list[Contract]:
     return [contract for contract in bound if is_told(contract.name)]
 
 
-def unchanging(record: RunRecord) -> dict[str, Any]:
-    """What stays the same as long as the run lasts, encoded once for all its savings."""
-    return {name: msgspec.Raw(_ENCODE(getattr(record, name))) for name in ("request", "tools", "told")}
+class Sealer:
+    """Makes the bytes that are stored of one run; what stays the same in them is encoded and hashed once."""
 
+    def __init__(self, record: RunRecord, key: bytes) -> None:
+        self._key = key
+        self._encoded: dict[str, Any] = {
+            name: msgspec.Raw(_ENCODE(getattr(record, name))) for name in _UNCHANGING
+        }
+        members = (f'"{name}":'.encode() + bytes(raw) for name, raw in self._encoded.items())
+        self._head = b"{" + b",".join(members)
+        self._hash = blake3.blake3(_PLAIN + self._head, key=key)
 
-def seal(record: RunRecord, key: bytes, encoded: dict[str, Any] | None = None) -> bytes:
-    """The bytes that are stored; `encoded` is what `unchanging` made of this record."""
-    body, form = _ENCODE(msgspec.structs.replace(record, **encoded) if encoded else record), _PLAIN
-    if len(body) > _LARGE:
-        body, form = zlib.compress(body, 1), _PACKED
-    return _MAGIC + _seal_of(form + body, key) + form + body
+    def seal(self, record: RunRecord) -> bytes:
+        """The bytes to store of `record`, as it stands now."""
+        body = _ENCODE(msgspec.structs.replace(record, **self._encoded))
+        if len(body) > _LARGE:
+            packed = zlib.compress(body, 1)
+            return _MAGIC + _seal_of(_PACKED + packed, self._key) + _PACKED + packed
+        hashed = self._hash.copy()
+        hashed.update(body[len(self._head) :])
+        return _MAGIC + hashed.hexdigest().encode("ascii") + _PLAIN + body
 
 
 def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:

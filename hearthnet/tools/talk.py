@@ -34,6 +34,7 @@ from hearthnet.tools.toolbox import native
 CHAT: Final = "llm.chat@2.0"
 MOST_SAID: Final = 8 << 20
 """Bytes, about, of what is kept of one turn; whoever says more is not a model."""
+_LAST: Final = (ModelDone, ModelFailed)
 _ENCODE: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger("hearthnet.tools")
 
@@ -149,7 +150,7 @@ class Talk:
                 if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
                     raise HearthNetError.from_body(event.error)
                 yield event
-                if isinstance(event, ModelDone | ModelFailed):
+                if isinstance(event, _LAST):
                     return
         raise HearthNetError("partition", "the model's stream ended before it was done; ask again")
 

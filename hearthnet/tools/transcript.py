@@ -17,6 +17,7 @@ INVALID: Final = "invalid_arguments"
 DEEPEST: Final = 64
 """So deep may arguments be nested: what is much deeper could be saved, and not be read again."""
 MAX_MESSAGE: Final = 500
+_NESTED: Final = (dict, list)
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 
 
@@ -29,7 +30,7 @@ def too_deep(value: Any) -> bool:
     """Whether a JSON value is nested deeper than `DEEPEST`."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [inner for one in level if isinstance(one, dict | list) for inner in _members(one)]
+        level = [inner for one in level if isinstance(one, _NESTED) for inner in _members(one)]
         if not level:
             return False
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
@@ -35,7 +35,7 @@ class Script:
     """One turn of the model; after a call it waits for `until`."""
 
     def __init__(self, frames: Sequence[Frame], until: asyncio.Event) -> None:
-        self._frames, self._until = frames, until
+        self._frames, self._until, self._waits = iter(frames), until, False
         self.called_ns = 0
 
     async def __aenter__(self) -> Self:
@@ -44,13 +44,19 @@ class Script:
     async def __aexit__(self, *_error: object) -> None:
         pass
 
-    async def __aiter__(self) -> AsyncIterator[Frame]:
-        for frame in self._frames:
-            self.called_ns = self.called_ns or time.monotonic_ns()
-            yield frame
-            if frame.event == "tool_call" and not self._until.is_set():
-                async with asyncio.timeout(_MOST_SECONDS):
-                    await self._until.wait()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Frame:
+        if self._waits and not self._until.is_set():
+            async with asyncio.timeout(_MOST_SECONDS):
+                await self._until.wait()
+        frame = next(self._frames, None)
+        if frame is None:
+            raise StopAsyncIteration
+        self.called_ns = self.called_ns or time.monotonic_ns()
+        self._waits = frame.event == "tool_call"
+        return frame
 
 
 class ScriptedModel:

@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.run import Outcome, ToolRun
-from hearthnet.tools.run_record import seal
+from hearthnet.tools.run_record import Sealer
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
 from tests.tools.bench import paired
@@ -395,7 +395,7 @@ async def test_a_run_older_than_a_day_and_one_whose_tools_changed_are_not_gone_o
         await late.cancel(run)
     assert caught.value.code == "expired"
     record.contracts = "blake3:other"
-    await home.store.save(run, seal(record, home.peer.identity.runs_key()), revision)
+    await home.store.save(run, Sealer(record, home.peer.identity.runs_key()).seal(record), revision)
     with pytest.raises(HearthNetError, match="have changed") as caught:
         await home.executor().resume(run)
     assert caught.value.code == "schema_mismatch"

@@ -12,7 +12,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.tools.authority import MOST_CHARACTERS, Scopes
 from hearthnet.tools.desk import toolbox_of
 from hearthnet.tools.drain import drain
-from hearthnet.tools.run_record import RunRecord, contracts_digest, seal, told_contracts, unseal
+from hearthnet.tools.run_record import RunRecord, Sealer, contracts_digest, told_contracts, unseal
 from hearthnet.tools.state import Limits, new_run
 from hearthnet.tools.told import MOST_DESCRIBED, told_tool
 from hearthnet.tools.toolbox import BoundTool, Toolbox
@@ -69,7 +69,7 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
     )
     identity = Identity.generate()
     record.owner = identity.node_id
-    sealed = seal(record, identity.runs_key())
+    sealed = Sealer(record, identity.runs_key()).seal(record)
     monkeypatch.setattr(contracts(), "_told", {})
     with pytest.raises(HearthNetError):
         contracts().get(made.id)
