@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.tools.run_record import seal
+from hearthnet.tools.run_record import Sealer
 from hearthnet.tools.run_stream import StoredRuns
 from tests.bench.bus_bench import UNLIMITED
 from tests.bench.figures import ROUNDS, Figure
@@ -99,7 +99,7 @@ async def _saving(bus: Bus, store: Store, turns: int) -> list[Figure]:
     keeper = run._keeper
     if keeper is None or not keeper.saved:
         raise RuntimeError("the run was not saved")
-    data = seal(keeper.record, bus.peer.identity.runs_key())
+    data = Sealer(keeper.record, bus.peer.identity.runs_key()).seal(keeper.record)
     ways: dict[str, Callable[[], Awaitable[object]]] = {
         "save": keeper.save,
         "append": lambda: store.js.publish("rn.run.bench", data),
