@@ -21,6 +21,7 @@ _MARK: Final = "__hearthnet_capability__"
 class _Marked(NamedTuple):
     capability: str
     event_sourced: bool
+    erasable: bool
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 class Endpoint(msgspec.Struct, frozen=True):
     """One method of a service, bound to its contract and to the types of its input.
 
-    `event_sourced`: its effect is an append to an `EventLog`, which is claim and outcome in one.
+    `event_sourced`: its effect is an append to an `EventLog`, which is claim and outcome in one. `erasable`:
+    what is sent to it may have to be forgotten.
     """
 
     contract: Contract
@@ -47,19 +49,24 @@ class Endpoint(msgspec.Struct, frozen=True):
     params_type: Any
     input_type: Any
     event_sourced: bool = False
+    erasable: bool = False
     statistics: Statistics = msgspec.field(default_factory=Statistics)
 
 
-def capability(name: str, *, event_sourced: bool = False) -> Callable[[Handler], Handler]:
+def capability(
+    name: str, *, event_sourced: bool = False, erasable: bool = False
+) -> Callable[[Handler], Handler]:
     """Marks the method that answers `name@major.minor`; `event_sourced` where its effect is one append to an
-    `EventLog`. Any other effect is claimed by the library (service/effects.py).
+    `EventLog`. Any other effect is claimed by the library (service/effects.py). `erasable` where people may
+    have deleted what they send: the audit log, from which nothing is taken, keeps the hash of the caller's
+    frame, and the event the frame (docs/decisions/0124).
 
     The method takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` where the contract has a
     stream schema; it returns a `Reply`.
     """
 
     def mark(method: Handler) -> Handler:
-        setattr(method, _MARK, _Marked(name, event_sourced))
+        setattr(method, _MARK, _Marked(name, event_sourced, erasable))
         return method
 
     return mark
@@ -101,6 +108,7 @@ def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoin
         params_type=params_type,
         input_type=input_type,
         event_sourced=marked.event_sourced,
+        erasable=marked.erasable,
     )
 
 

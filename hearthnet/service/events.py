@@ -52,6 +52,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 _EVENT: Final = msgspec.json.Decoder(Event)
 
 
+class Moved(Exception):
+    """Not appended: the log went on after the place from which it was decided."""
+
+
 class Recorded(msgspec.Struct, frozen=True):
     """An event and its place in the community's order. `repeated`: it was there before this call."""
 
@@ -73,8 +77,13 @@ class EventLog:
         self._community = community
         self._room = Room(home)
 
-    async def append(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Recorded:
+    async def append(
+        self, call: Call[Any, Any], event_type: str, data: dict[str, Any], *, after: int | None = None
+    ) -> Recorded:
         """Makes the effect of `call` happen, at most once ever for its author and client id.
+
+        With `after` it happens as the very next event of the log behind that place, or not at all: raises
+        `Moved` where another one stands there, so that what was decided from the log still holds.
 
         Raises `bad_request` where that client id was used for other arguments, `expired` for an approval
         that is too old and was
@@ -100,7 +109,19 @@ class EventLog:
             frame=ids.b64(call.evidence),
             approval=call.approval,
         )
-        return await self._claim(subject, event, call)
+        return await self._claim(subject, event, call, after)
+
+    async def at(self, lamport: int) -> Recorded | None:
+        """The event at that place, None where it was erased."""
+        found = await stored.at(self._store, self._stream, lamport, _LOG)
+        return None if found is None else _decode(found)
+
+    async def erase(self, lamport: int) -> bool:
+        """Has the server overwrite the event at that place; one that is gone already is well.
+
+        False where this log was made before events could be erased: it keeps it.
+        """
+        return await stored.erase(self._store, self._stream, lamport, _LOG)
 
     async def known(self, call: Call[Any, Any]) -> bool:
         """Whether the effect of `call` has happened before."""
@@ -151,12 +172,14 @@ class EventLog:
     def _place_of(self, principal: str, client_id: str) -> str:
         return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
 
-    async def _claim(self, subject: str, event: Event, call: Call[Any, Any]) -> Recorded:
+    async def _claim(self, subject: str, event: Event, call: Call[Any, Any], after: int | None) -> Recorded:
         """Appends until it is known who won; a lost answer is settled by reading the subject."""
         from nats.js import api
 
         data = msgspec.json.encode(event)
         unused = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
+        if after is not None:
+            unused[str(api.Header.EXPECTED_LAST_SEQUENCE.value)] = str(after)
         await self._room.check()
         clock = asyncio.get_running_loop().time
         until = clock() + call.allowed()
@@ -171,6 +194,8 @@ class EventLog:
                 winner = await self._read(subject, until - clock())
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
+                if after is not None:
+                    raise Moved from None
             except Unanswered:
                 self._room.unwritten()
                 await self._room.check()

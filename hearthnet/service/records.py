@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from hearthnet.bus.peer import Peer
 from hearthnet.bus.store import Store
-from hearthnet.canonical import digest
+from hearthnet.canonical import content_hash, digest
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
@@ -85,8 +85,10 @@ class Records:
                 else:
                     path.unlink(missing_ok=True)
 
-    async def begin(self, call: Call[Any, Any], *, event_sourced: bool) -> int:
+    async def begin(self, call: Call[Any, Any], *, event_sourced: bool, erasable: bool = False) -> int:
         """Puts on record that `call` begins; the number of its entry. Nothing was done where this raises.
+
+        Of an `erasable` one the record keeps the hash of its frame alone.
 
         `unauthorized` for an approval or the use of a standing grant that was used for another effect,
         `expired` for a grant that is too old, `capacity_exceeded` where the disk is full, `partition` where
@@ -95,6 +97,7 @@ class Records:
         _check_names(call)
         parts = await self._parts()
         await parts.effects.take_consent(call, event_sourced=event_sourced)
+        evidence = call.evidence or b""
         entry = self._entry(
             kind="began",
             call=call.id,
@@ -108,7 +111,7 @@ class Records:
             use=call.use,
             digest=call.arguments_digest,
             idempotency_key=call.idempotency_key,
-            frame=audit.evidence(call.evidence or b""),
+            frame=content_hash(evidence) if erasable else audit.evidence(evidence),
         )
         async with self._noting:
             if not self._open and self._presence is not None:

@@ -271,7 +271,10 @@ class Running:
             await self._budget.charge(claims, effect=effect, idempotency_key=key)
         if not effect:
             return await self._handle(call)
-        self._began = call, await self._records.begin(call, event_sourced=endpoint.event_sourced)
+        began = await self._records.begin(
+            call, event_sourced=endpoint.event_sourced, erasable=endpoint.erasable
+        )
+        self._began = call, began
         if endpoint.event_sourced or not claimable(call):
             return await self._handle(call)
         return await self._records.once(call, lambda: self._handle(call))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from hearthnet.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.service.tasks import heeding_cancellation
 
 if TYPE_CHECKING:
+    from nats.aio.msg import Msg
     from nats.js.api import PubAck
 
 WRITE_SECONDS: Final = 2.0
@@ -26,7 +28,13 @@ TAKEN: Final = frozenset({10071, 10077})
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
-_BATCH: Final = 500
+_BATCH: Final = 2000
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""More than one message may have, so that every question brings one."""
+_SEQUENCE: Final = -4
+"""Where in the subject on which a reader's message could be acknowledged its place in the stream stands."""
+_NO_SUCH_MESSAGE: Final = 10043
+_DENIED: Final = "not permitted"
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
 
@@ -166,11 +174,28 @@ async def at(store: Store, stream: str, sequence: int, what: str) -> Message | N
     return Message(found.data or b"", sequence)
 
 
+async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
+    """Has the server overwrite a message and let go of it; one that is gone already is well.
+
+    False where the stream denies it; `partition` without an answer.
+    """
+    from nats.js import errors as js_errors
+
+    async with answering(what):
+        try:
+            await store.js.delete_msg(stream, sequence)
+        except js_errors.APIError as error:
+            if error.err_code != _NO_SUCH_MESSAGE and _DENIED not in str(error.description):
+                raise unwritable(error) from error
+            return error.err_code == _NO_SUCH_MESSAGE
+    return True
+
+
 async def read(
     store: Store, stream: str, subject: str, after: int, upto: int, what: str
 ) -> AsyncIterator[list[Message]]:
-    """The messages after place `after`, up to `upto`, in order and in batches; `partition` without an
-    answer.
+    """The messages after place `after`, up to `upto`, in order and in batches, those that were erased left
+    out; `partition` without an answer.
     """
     while after < upto:
         few = upto - after <= _FEW
@@ -179,18 +204,27 @@ async def read(
                 batch = await _singly(store, stream, after, upto)
             else:
                 batch = await _together(store, stream, subject, after, upto)
-        after = batch[-1].sequence
-        yield batch
+        if batch:
+            yield batch
+        after = upto if few or not batch else batch[-1].sequence
 
 
 async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Message]:
     """A few messages, without a reader that the server would have to remember."""
-    found = [await store.js.get_msg(stream, seq, direct=True) for seq in range(after + 1, upto + 1)]
-    return [Message(message.data or b"", message.seq or 0) for message in found]
+    from nats.js.errors import NotFoundError
+
+    found = []
+    for sequence in range(after + 1, upto + 1):
+        with contextlib.suppress(NotFoundError):
+            message = await store.js.get_msg(stream, sequence, direct=True)
+            found.append(Message(message.data or b"", message.seq or 0))
+    return found
 
 
 async def _together(store: Store, stream: str, subject: str, after: int, upto: int) -> list[Message]:
-    """Up to `_BATCH` messages, through a reader of the server's that is taken back."""
+    """Up to `_BATCH` messages, through a reader of the server's that is taken back; none where there is
+    none up to `upto`.
+    """
     from nats import errors
     from nats.js import api
 
@@ -199,15 +233,43 @@ async def _together(store: Store, stream: str, subject: str, after: int, upto: i
         opt_start_seq=after + 1,
         ack_policy=api.AckPolicy.NONE,
         inactive_threshold=_IDLE_SECONDS,
+        filter_subject=subject,
         mem_storage=True,
     )
-    js = store.js
-    reader = await js.pull_subscribe(subject, stream=stream, config=config)
+    js, client = store.js, store.link.client
+    reader = await js.add_consumer(stream, config)
+    got = _Got(min(_BATCH, upto - after), upto)
+    inbox = client.new_inbox()
+    heard = await client.subscribe(inbox, cb=got.take)
     try:
-        messages = await reader.fetch(min(_BATCH, upto - after), timeout=WRITE_SECONDS)
+        wanted = {"batch": got.most, "max_bytes": _BATCH_BYTES, "no_wait": True}
+        ask = f"{api.DEFAULT_PREFIX}.CONSUMER.MSG.NEXT.{stream}.{reader.name}"
+        await client.publish(ask, json.dumps(wanted).encode(), reply=inbox)
+        await got.all.wait()
     finally:
         # Where the connection is gone, the server forgets the reader by itself.
         with contextlib.suppress(errors.Error, TimeoutError):
-            await reader.unsubscribe()
-            await js.delete_consumer(stream, str(config.name))
-    return [Message(message.data, message.metadata.sequence.stream) for message in messages]
+            await heard.unsubscribe()
+            await js.delete_consumer(stream, reader.name)
+    return got.messages
+
+
+class _Got:
+    """What one question for messages brings: `most` of them, those up to `upto`, or all there are."""
+
+    def __init__(self, most: int, upto: int) -> None:
+        self.most = most
+        self.messages: list[Message] = []
+        self.all = asyncio.Event()
+        self._upto = upto
+
+    async def take(self, message: Msg) -> None:
+        """A message; or the server's word, without a place of its own, that it sends no more."""
+        if not message.reply:
+            self.all.set()
+            return
+        place = int(message.reply.split(".")[_SEQUENCE])
+        if place <= self._upto:
+            self.messages.append(Message(message.data, place))
+        if place >= self._upto or len(self.messages) == self.most:
+            self.all.set()

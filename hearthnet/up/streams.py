@@ -1,6 +1,6 @@
 """What JetStream holds: made by the supervisor alone, and refused when weaker than promised.
 
-    MARKET      mk.post.<author>.<client id>      one event a subject, for good
+    MARKET      mk.post.<author>.<client id>      one event a subject; what its author deletes is erased
     COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, for good
                 cm.revoked.<issuer>.<token id>
     COUNTERS    ct.<token id>.<what>              counters (`Nats-Incr`), gone 25 h after the last increment
@@ -28,13 +28,22 @@ if TYPE_CHECKING:
 _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
 
 
+_STRICTER: Final = {"MARKET": "deny_delete is True"}
+"""What a stream of an earlier version may have, and the server lets nobody change: what is deleted there is
+forgotten, and not erased.
+"""
+
 COUNTED_SECONDS: Final = 25 * 60 * 60
 """How long a counter is kept: longer than the day that a token lives at most, and its hour of grace."""
 
 
 def market_stream() -> StreamConfig:
-    """The stream of the market's posts."""
-    return _events("MARKET", "mk.post.*.*")
+    """The stream of the market's posts. Alone of all it lets single messages be erased: a member may delete
+    what it wrote (docs/decisions/0124).
+    """
+    kept = _events("MARKET", "mk.post.*.*")
+    kept.deny_delete = False
+    return kept
 
 
 def community_stream() -> StreamConfig:
@@ -165,7 +174,7 @@ async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> N
         found = (await js.stream_info(str(wanted.name))).config
     except errors.NotFoundError:
         found = (await js.add_stream(wanted)).config
-    different = differences(wanted, found)
+    different = [one for one in differences(wanted, found) if one != _STRICTER.get(str(wanted.name))]
     if different:
         raise HearthNetError(
             "bad_request",

@@ -133,8 +133,9 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     assert streams.differences(streams.market_stream(), found) == []
     assert found.max_msgs_per_subject == 1
     assert found.discard_new_per_subject
-    assert found.deny_delete
+    assert not found.deny_delete  # what its author deletes is erased
     assert found.deny_purge
+    assert (await js.stream_info("AUDIT")).config.deny_delete
     bucket = await js.object_store("blobs")
     await bucket.put("cid", b"content")
     assert (await bucket.get("cid")).data == b"content"
@@ -182,11 +183,17 @@ async def test_streams_are_made_once_and_weaker_ones_are_refused(nats_server: La
     weaker = streams.market_stream()
     weaker.deny_purge = False
     weaker.max_age = 60.0
+    weaker.deny_delete = True
     await js.add_stream(weaker)
     with pytest.raises(
         HearthNetError, match=r"MARKET in .*max_age is 60.*deny_purge is False.*move that folder"
     ):
         await streams.ensure(js, tmp_path)
+    await js.delete_stream("MARKET")
+    earlier = streams.market_stream()
+    earlier.deny_delete = True
+    await js.add_stream(earlier)
+    await streams.ensure(js, tmp_path)
     await client.close()
 
 

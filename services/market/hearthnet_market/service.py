@@ -1,7 +1,8 @@
 """The market service (capabilities.md, "market"; wire.md, "Effects happen once").
 
-The event log is the only writer: a post or an end is an append, and the view follows the log, whoever
-appended.
+The event log is the only writer: a post, its change and its end are appends, and the view follows the log,
+whoever appended. What depends on how things stand is decided from the view at a place of the log and appended
+as the very next event, or decided again.
 """
 
 from __future__ import annotations
@@ -10,25 +11,36 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.events import EventLog, Recorded
+from hearthnet.service.events import EventLog, Moved, Recorded
 from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms
+from hearthnet_market.export import exported
 from hearthnet_market.posts import (
     CREATED,
+    DELETED,
     EXPIRED,
+    UPDATED,
+    DeleteInput,
+    Erased,
     ExpireInput,
+    ExportInput,
     ListInput,
     NoParams,
     PostInput,
     SearchInput,
+    UpdateInput,
+    answers_for,
     check_expiry,
+    check_text,
+    check_update,
+    no_post,
     sweep_id,
 )
 from hearthnet_market.view import Damaged, View
@@ -41,11 +53,15 @@ FOLLOW_SECONDS: Final = 5.0
 _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each look at the log: word of an event comes while it is still on its way to the disk."""
 _SWEPT_AT_ONCE: Final = 100
+_ERASED_AT_ONCE: Final = 500
+_VERBS: Final = ("list", "search", "post", "update", "expire", "delete", "export")
 _Answer = TypeVar("_Answer")
+_Decision = Callable[[], Awaitable[tuple[dict[str, Any], int]]]
+"""What is to be said in an event, and the place of the log from which that was decided; raises why not."""
 
 
 class MarketService(Service):
-    """Posts of the community: list, search, post, expire."""
+    """Posts of the community: list, search, post, update, expire, delete, export."""
 
     name: ClassVar[str] = "market"
     sweep_seconds: ClassVar[float] = SWEEP_SECONDS
@@ -72,8 +88,8 @@ class MarketService(Service):
         self._tasks.start(self._sweep(), "sweep the market")
 
     def offers(self) -> list[Offer]:
-        """All four capabilities."""
-        return [Offer(capability=f"market.{verb}@1.0") for verb in ("list", "search", "post", "expire")]
+        """All its capabilities."""
+        return [Offer(capability=f"market.{verb}@1.0") for verb in _VERBS]
 
     async def stop(self) -> None:
         """Closes the view; what it lacks it reads from the log at the next start."""
@@ -83,11 +99,12 @@ class MarketService(Service):
 
     @capability("market.list@1.0")
     async def list_posts(self, call: Call[NoParams, ListInput]) -> Reply:
-        """Current posts, newest first; with `since_lamport` also what ended since."""
+        """Current posts, newest first; with `since_lamport` what changed, and what ended since."""
         posts, lamport = await self._look(self._view.current, call.input, now_ms())
         output: dict[str, Any] = {"posts": posts, "max_lamport": lamport}
         if call.input.since_lamport:
-            output["removed"] = await self._look(self._view.removed, call.input.since_lamport)
+            ended = await self._look(self._view.removed, call.input.since_lamport)
+            output |= {"removed": [one["event_id"] for one in ended], "ended": ended}
         return Reply(output)
 
     @capability("market.search@1.0")
@@ -96,34 +113,157 @@ class MarketService(Service):
         posts, lamport = await self._look(self._view.search, call.input.query, call.input.k, now_ms())
         return Reply({"posts": posts, "max_lamport": lamport}, {"degraded": True})
 
-    @capability("market.post@1.0", event_sourced=True)
+    @capability("market.post@1.0", event_sourced=True, erasable=True)
     async def post(self, call: Call[NoParams, PostInput]) -> Reply:
         """Puts a post on the market, once for each client id of its author."""
-        return await self._record(call, CREATED, msgspec.to_builtins(call.input))
+        check_text(msgspec.to_builtins(call.input))
+        if (erased := await self._erased(call)) is not None:
+            return erased
+        reply = await self._record(call, CREATED, msgspec.to_builtins(call.input))
+        # It may have been deleted by a process of which this one had not heard yet.
+        return await self._erased(call) or reply
 
-    @capability("market.expire@1.0", event_sourced=True)
-    async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
-        """Ends a post early. A repetition gets the first outcome, so it is looked up before the post is."""
+    @capability("market.update@1.0", event_sourced=True, erasable=True)
+    async def update(self, call: Call[NoParams, UpdateInput]) -> Reply:
+        """Changes a post of the caller's."""
         wanted = call.input
-        author = await self._look(self._view.author, wanted.event_id)
-        if author is not None:
+        check_text(wanted.fields, "/input/fields")
+
+        async def decide() -> tuple[dict[str, Any], int]:
+            standing, place = await self._look(self._view.standing, wanted.event_id)
+            if standing is None or not standing.current:
+                raise no_post(wanted.event_id)
+            check_update(standing, call.principal, wanted.expected_lamport)
+            return {
+                "client_id": wanted.client_id,
+                "target_event_id": wanted.event_id,
+                "fields": wanted.fields,
+            }, place
+
+        return await self._erased(call) or await self._decided(call, UPDATED, decide)
+
+    @capability("market.expire@1.0", event_sourced=True, erasable=True)
+    async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
+        """Ends a post early."""
+        wanted = call.input
+        check_text({"note": wanted.note})
+
+        async def decide() -> tuple[dict[str, Any], int]:
+            standing, place = await self._look(self._view.standing, wanted.event_id)
+            if standing is None or not standing.current:
+                raise no_post(wanted.event_id)
             level = self._node.bus.peer.roster.level(call.principal)
-            check_expiry(author, call.principal, level, wanted.reason)
-        elif not await self._events.known(call):
-            raise HearthNetError("not_found", f"there is no current post {wanted.event_id}; see: market.list")
-        data = {"client_id": wanted.client_id, "target_event_id": wanted.event_id, "reason": wanted.reason}
-        return await self._record(call, EXPIRED, data)
+            check_expiry(standing.author, call.principal, level, wanted.reason)
+            return {
+                "client_id": wanted.client_id,
+                "target_event_id": wanted.event_id,
+                "reason": wanted.reason,
+                **({"note": wanted.note} if wanted.note else {}),
+            }, place
+
+        return await self._erased(call) or await self._decided(call, EXPIRED, decide)
+
+    @capability("market.delete@1.0", event_sourced=True)
+    async def delete(self, call: Call[NoParams, DeleteInput]) -> Reply:
+        """Takes back a post, or all posts, of the caller: for good, from the view, the log and their disk."""
+        wanted = call.input
+
+        async def decide() -> tuple[dict[str, Any], int]:
+            found, left, place = await self._look(self._view.written, call.principal, wanted.event_id)
+            if not found:
+                what = f"no post {wanted.event_id}" if wanted.event_id else "nothing of yours"
+                raise HearthNetError("not_found", f"there is {what}; see: market.export")
+            if any(not answers_for(call.principal, post["author"]) for post in found):
+                raise HearthNetError("unauthorized", "only its author may delete a post; see: market.expire")
+            return {"client_id": wanted.client_id, "posts": found, "remaining": left}, place
+
+        recorded = await self._decided_event(call, DELETED, decide)
+        await self._guarded(self._erase(), "erasing what was deleted")
+        waiting = set(await self._look(self._view.erasing, _ERASED_AT_ONCE))
+        acts = [act["lamport"] for post in recorded.event.data["posts"] for act in post["acts"]]
+        meta = {"repeated": recorded.repeated, "erased": waiting.isdisjoint(acts)}
+        return Reply(_told(recorded), meta)
+
+    @capability("market.export@1.0")
+    async def export(self, call: Call[NoParams, ExportInput]) -> Reply:
+        """What the caller wrote, or one post, with the frames that prove who asked for it."""
+        wanted = call.input
+        if wanted.event_id:
+            standing, _ = await self._look(self._view.standing, wanted.event_id)
+            if standing is None or not (standing.current or answers_for(call.principal, standing.author)):
+                raise no_post(wanted.event_id)
+        asked = (call.principal, wanted.event_id, wanted.since_lamport, wanted.limit + 1)
+        places = await self._look(self._view.acts, *asked)
+        found = [await self._events.at(place) for place in places[: wanted.limit]]
+        output = exported([recorded for recorded in found if recorded is not None])
+        made = [event["event_id"] for event in output["events"] if event["event_type"] == CREATED]
+        posts = await self._look(self._view.posts, made)
+        more = len(places) > wanted.limit
+        upto = places[wanted.limit - 1] if more else max([wanted.since_lamport, *places])
+        return Reply({**output, "posts": posts, "more": more, "max_lamport": upto})
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
     ) -> dict[str, Any] | None:
-        """The post or the end that an earlier call recorded."""
-        return await self._events.outcome(principal, idempotency_key, arguments_digest)
+        """The event that an earlier call recorded, also where it was erased since."""
+        found = await self._events.outcome(principal, idempotency_key, arguments_digest)
+        if found is not None:
+            recorded = await self._events.at(found["lamport"])
+            return found if recorded is None else _told(recorded)
+        erased = await self._look(self._view.erased, principal, idempotency_key)
+        if erased is None or erased.digest != arguments_digest:
+            return None
+        return {"event_id": erased.event_id, "lamport": erased.lamport}
+
+    async def _erased(self, call: Call[Any, Any]) -> Reply | None:
+        """The outcome of a call whose event was erased since; `bad_request` where it was for another one."""
+        found: Erased | None = await self._look(self._view.erased, call.principal, call.idempotency_key)
+        if found is None:
+            return None
+        if found.digest != call.arguments_digest:
+            raise HearthNetError(
+                "bad_request",
+                f"client_id {call.idempotency_key} was used for something else; make a new one",
+                details={"path": "/input/client_id", "rule": "reused"},
+            )
+        return Reply({"event_id": found.event_id, "lamport": found.lamport}, {"repeated": True})
 
     async def _record(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Reply:
-        recorded: Recorded = await self._events.append(call, event_type, data)
+        return await self._answer(await self._events.append(call, event_type, data))
+
+    async def _decided(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Reply:
+        return await self._answer(await self._decided_event(call, event_type, decide), followed=True)
+
+    async def _decided_event(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Recorded:
+        """Appends what `decide` says as the next event after the place from which it was decided.
+
+        A repetition gets the first outcome, whatever became of the post since.
+        """
+        behind = True
+        while call.allowed() > 0:
+            try:
+                data, place = await decide()
+            except HearthNetError:
+                if await self._events.known(call):
+                    return await self._events.append(call, event_type, {})
+                if not behind:
+                    raise
+                behind = False
+                await self._catch_up()
+                continue
+            try:
+                recorded = await self._events.append(call, event_type, data, after=place)
+            except Moved:
+                await self._catch_up()
+                continue
+            await self._guarded(self._catch_up(), "following what was recorded")
+            return recorded
+        raise HearthNetError("partition", "too much happens on the market just now; send it again")
+
+    async def _answer(self, recorded: Recorded, *, followed: bool = False) -> Reply:
         # It has happened, and the answer says so even where the view cannot follow yet (a full disk).
-        await self._guarded(self._catch_up(), "following what was recorded")
+        if not followed:
+            await self._guarded(self._catch_up(), "following what was recorded")
         return Reply(
             {"event_id": recorded.event.event_id, "lamport": recorded.lamport},
             {"repeated": recorded.repeated},
@@ -144,6 +284,7 @@ class MarketService(Service):
         if after < last:
             async for batch in self._events.read(after):
                 await asyncio.to_thread(self._view.apply, batch)
+            await asyncio.to_thread(self._view.reached, log, last)
         await asyncio.to_thread(self._view.settle, log, last)
 
     async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
@@ -167,18 +308,44 @@ class MarketService(Service):
                 await self._guarded(self._catch_up(), "following the log")
 
     async def _sweep(self) -> None:
-        """Records the end of posts past their time, as a call of this node like any other."""
+        """Records the end of posts past their time, as a call of this node like any other, and erases what a
+        process that is gone has left of deleted ones.
+        """
+        await self._guarded(self._erase(), "erasing what was deleted")
         while True:
             await asyncio.sleep(self.sweep_seconds)
             await self._guarded(self._sweep_once(), "sweeping")
+            await self._guarded(self._erase(), "erasing what was deleted")
 
     async def _sweep_once(self) -> None:
         for event_id in await self._look(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
             ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
-            await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
+            try:
+                await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
+            except HearthNetError as error:
+                if error.code != "not_found":  # somebody else was faster
+                    raise
+
+    async def _erase(self) -> None:
+        """Has the server overwrite the events of deleted posts, and the view forget their last words."""
+        while places := await asyncio.to_thread(self._view.erasing, _ERASED_AT_ONCE):
+            kept = [place for place in places if not await self._events.erase(place)]
+            if kept:
+                _log.warning("%d events of deleted posts stay in a log of an earlier version", len(kept))
+                return
+            await asyncio.to_thread(self._view.gone, places)
 
     async def _guarded(self, work: Any, what: str) -> None:
         try:
             await work
         except (HearthNetError, sqlite3.Error, Damaged) as error:
             _log.warning("%s: %s; tried again later", what, error)
+
+
+def _told(recorded: Recorded) -> dict[str, Any]:
+    """What the call that made this event is told; more where it is a deletion."""
+    told: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
+    if recorded.event.event_type == DELETED:
+        data = recorded.event.data
+        told |= {"deleted": len(data["posts"]), "remaining": data["remaining"]}
+    return told

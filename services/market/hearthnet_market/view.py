@@ -6,7 +6,6 @@ Every method blocks for as long as SQLite does; callers run them in a thread. On
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import re
 import sqlite3
 import threading
@@ -16,33 +15,23 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.service.events import Event, Recorded
-from hearthnet.times import from_rfc3339, rfc3339
-from hearthnet_market.posts import CREATED, EXPIRED, ListInput
+from hearthnet.service.events import Recorded
+from hearthnet.times import rfc3339
+from hearthnet_market.database import TABLES, Damaged, made_anew, opened, unreadable
+from hearthnet_market.posts import Erased, ListInput, Standing
+from hearthnet_market.taking import take
 
-_VERSION: Final = 2
-_SCHEMA: Final = """
-CREATE TABLE post (
-  id INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, lamport INTEGER NOT NULL, author TEXT NOT NULL,
-  category TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, location TEXT, tags TEXT NOT NULL,
-  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, ended_lamport INTEGER
-) STRICT;
-CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
-CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
-CREATE VIRTUAL TABLE post_text USING fts5 (title, body, tags, tokenize = 'porter unicode61');
-CREATE TABLE place (lamport INTEGER NOT NULL, log TEXT NOT NULL) STRICT;
-INSERT INTO place VALUES (0, '');
-"""
-_COLUMNS: Final = "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at"
-_UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+__all__ = ["Damaged", "View"]
+
+_COLUMNS: Final = (
+    "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at, updated_at"
+)
+_ENDED: Final = "event_id, ended_lamport, ended_reason, ended_by, ended_note, ended_at, author"
 _WORD: Final = re.compile(r"\w+")
-
-
-class Damaged(Exception):
-    """The view lacks what it had: its file was no database any more, or its log is another one.
-
-    It was made anew, empty, and says nothing until it is derived again.
-    """
+_MOST_WORDS: Final = 32
+MOST_POSTS: Final = 200
+MOST_ACTS: Final = 2000
+"""How much one event of deletion takes with it, so that it stays small."""
 
 
 class View:
@@ -55,7 +44,7 @@ class View:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._path = path
-        self._database = _open(path)
+        self._database = opened(path)
         self._whole = True
 
     def close(self) -> None:
@@ -75,8 +64,8 @@ class View:
             if known == log and lamport <= last:
                 return int(lamport)
             self._whole = False
-            self._database.execute("DELETE FROM post")
-            self._database.execute("DELETE FROM post_text")
+            for table in TABLES:
+                self._database.execute(f"DELETE FROM {table}")
             self._database.execute("UPDATE place SET lamport = 0, log = ?", (log,))
             return 0
 
@@ -86,8 +75,14 @@ class View:
             last = self._lamport()
             for recorded in batch:
                 if recorded.lamport > last:
-                    self._take(recorded.event, recorded.lamport)
-            self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (batch[-1].lamport,))
+                    take(self._database, recorded.event, recorded.lamport)
+            self._reach(batch[-1].lamport)
+
+    def reached(self, log: str, last: int) -> None:
+        """There is no more event of `log` up to `last`: what is not there was erased."""
+        with self._held(), self._database:
+            if self._database.execute("SELECT log FROM place").fetchone()[0] == log:
+                self._reach(last)
 
     def settle(self, log: str, last: int) -> None:
         """`log` was read up to `last`: a view that followed it all the way is whole.
@@ -103,34 +98,38 @@ class View:
     def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
         """Current posts, newest first, and the place up to which they are true.
 
-        Whoever asks what came after a place gets the oldest first, and the place of the last one where there
-        are more: asked again from there, nothing is left out.
+        Whoever asks what came after a place gets the oldest change first, and the place of the last one where
+        there are more: asked again from there, nothing is left out.
         """
-        where = ["ended_lamport IS NULL", "expires_at > ?", "lamport > ?"]
-        values: list[int | str] = [now_ms, wanted.since_lamport]
+        where = ["ended_lamport IS NULL", "expires_at > ?"]
+        values: list[int | str] = [now_ms]
+        if wanted.since_lamport:
+            where.append("lamport > ?")
+            values.append(wanted.since_lamport)
         if wanted.category is not None:
             where.append("category = ?")
             values.append(wanted.category)
         for tag in wanted.tags:
             where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
             values.append(tag)
-        order = "ASC" if wanted.since_lamport else "DESC"
-        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY lamport {order} LIMIT ?"
+        order = "lamport" if wanted.since_lamport else "id DESC"
+        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
         with self._asked():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
             posts, lamport = [_post(row) for row in rows], self._lamport()
         cut = wanted.since_lamport and len(posts) == wanted.limit
         return posts, posts[-1]["lamport"] if cut else lamport
 
-    def removed(self, since: int) -> list[str]:
-        """The posts that ended after place `since` and were there before."""
-        sql = "SELECT event_id FROM post WHERE ended_lamport > ? AND lamport <= ? ORDER BY ended_lamport"
+    def removed(self, since: int) -> list[dict[str, Any]]:
+        """How the posts ended that ended after place `since` and were there before, in that order."""
+        sql = f"""
+            SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND first_lamport <= ? ORDER BY ended_lamport"""
         with self._asked():
-            return [row[0] for row in self._database.execute(sql, (since, since))]
+            return [_end(row) for row in self._database.execute(sql, (since, since))]
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
         """Current posts that share a word with `query`, best first, each with `score` (higher is better)."""
-        words = " OR ".join(f'"{word}"' for word in dict.fromkeys(_WORD.findall(query.lower())))
+        words = " OR ".join(f'"{word}"' for word in _words(query))
         sql = f"""
             SELECT {_COLUMNS}, score FROM post JOIN (
               SELECT rowid AS id, -bm25(post_text, 3.0, 1.0, 2.0) AS score
@@ -141,20 +140,92 @@ class View:
             rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
             return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
 
-    def author(self, event_id: str) -> str | None:
-        """Who wrote the post that is still current, None where there is none."""
-        sql = "SELECT author FROM post WHERE event_id = ? AND ended_lamport IS NULL"
+    def standing(self, event_id: str) -> tuple[Standing | None, int]:
+        """The post as the log has it, None where there is none, and the place up to which that is true."""
+        sql = """
+            SELECT author, lamport, updates, ended_lamport IS NULL FROM post
+            WHERE event_id = ? AND NOT deleted"""
         with self._asked():
             row = self._database.execute(sql, (event_id,)).fetchone()
-        return None if row is None else str(row[0])
+            return None if row is None else Standing(row[0], row[1], row[2], bool(row[3])), self._lamport()
 
     def overdue(self, now_ms: int, limit: int) -> list[str]:
         """Posts past their time that nobody ended yet."""
         sql = """
             SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
-            ORDER BY lamport LIMIT ?"""
+            ORDER BY expires_at LIMIT ?"""
         with self._asked():
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
+
+    def written(self, author: str, event_id: str = "") -> tuple[list[dict[str, Any]], int, int]:
+        """What there is to delete of `author`: posts with their events, oldest first and at most so many that
+        one event lists them; how many more there are; and the place up to which that is true.
+        """
+        where = "event_id = ?" if event_id else "author = ?"
+        found: list[dict[str, Any]] = []
+        with self._asked():
+            rows = self._database.execute(
+                f"SELECT id, event_id, first_lamport, author FROM post WHERE {where} AND NOT deleted "
+                "ORDER BY first_lamport",
+                (event_id or author,),
+            ).fetchall()
+            acts = 0
+            for number, event, lamport, writer in rows[:MOST_POSTS]:
+                if acts >= MOST_ACTS:
+                    break
+                listed = [
+                    dict(zip(("lamport", "event_id", "author", "client_id", "digest"), act, strict=True))
+                    for act in self._acts("post = ?", number)
+                ]
+                acts += len(listed)
+                found.append({"event_id": event, "lamport": lamport, "author": writer, "acts": listed})
+            return found, len(rows) - len(found), self._lamport()
+
+    def acts(self, author: str, event_id: str, after: int, limit: int) -> list[int]:
+        """The places of the events of one post, or of all that `author` did, after a place."""
+        with self._asked():
+            if event_id:
+                where, value = "post = (SELECT id FROM post WHERE event_id = ?)", event_id
+            else:
+                where, value = "author = ?", author
+            sql = f"SELECT lamport FROM act WHERE {where} AND lamport > ? ORDER BY lamport LIMIT ?"
+            return [row[0] for row in self._database.execute(sql, (value, after, limit))]
+
+    def posts(self, event_ids: list[str]) -> list[dict[str, Any]]:
+        """These posts, with how they ended where they did; those that are not there left out."""
+        sql = f"SELECT {_COLUMNS}, {_ENDED} FROM post WHERE event_id = ? AND NOT deleted"
+        found = []
+        with self._asked():
+            for event_id in event_ids:
+                for row in self._database.execute(sql, (event_id,)):
+                    ended = _end(row[11:])
+                    found.append(_post(row) | ({"end": ended} if ended["lamport"] else {}))
+        return found
+
+    def erased(self, author: str, client_id: str) -> Erased | None:
+        """The event of that author and client id that was erased, None where none was."""
+        sql = "SELECT event_id, lamport, digest FROM erased WHERE author = ? AND client_id = ?"
+        with self._asked():
+            row = self._database.execute(sql, (author, client_id)).fetchone()
+        return None if row is None else Erased(*row)
+
+    def erasing(self, limit: int) -> list[int]:
+        """Places of events that are deleted and may lie in the log still."""
+        with self._held():
+            sql = "SELECT lamport FROM erasing ORDER BY lamport LIMIT ?"
+            return [row[0] for row in self._database.execute(sql, (limit,))]
+
+    def gone(self, lamports: list[int]) -> None:
+        """These events are off the log, and nothing of their words stays in the file of the view."""
+        with self._held():
+            with self._database:
+                self._database.executemany(
+                    "DELETE FROM erasing WHERE lamport = ?", [(one,) for one in lamports]
+                )
+            # Words that were deleted lie in the index until it is merged, and in the journal until it is cut.
+            with self._database:
+                self._database.execute("INSERT INTO post_text (post_text) VALUES ('optimize')")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
@@ -163,12 +234,11 @@ class View:
             try:
                 yield
             except sqlite3.DatabaseError as error:
-                if not _unreadable(error):
+                if not unreadable(error):
                     raise
                 self._whole = False
                 self._database.close()
-                with _alone(self._path):
-                    self._database = _anew(self._path)
+                self._database = made_anew(self._path)
                 raise Damaged(str(error)) from error
 
     @contextlib.contextmanager
@@ -179,94 +249,23 @@ class View:
                 raise Damaged("it is being derived anew")
             yield
 
+    def _acts(self, where: str, value: int) -> list[tuple[Any, ...]]:
+        sql = f"SELECT lamport, event_id, author, client_id, digest FROM act WHERE {where} ORDER BY lamport"
+        return self._database.execute(sql, (value,)).fetchall()
+
     def _lamport(self) -> int:
         return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])
 
-    def _take(self, event: Event, lamport: int) -> None:
-        if event.event_type == CREATED:
-            self._create(event, lamport)
-        elif event.event_type == EXPIRED:
-            self._end(str(event.data["target_event_id"]), lamport)
-
-    def _create(self, event: Event, lamport: int) -> None:
-        data, created = event.data, from_rfc3339(event.wall_clock)
-        location, tags = data.get("location"), list(data.get("tags") or [])
-        row = self._database.execute(
-            f"INSERT INTO post ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                event.event_id,
-                lamport,
-                event.author,
-                data["category"],
-                data["title"],
-                data["body"],
-                None if location is None else msgspec.json.encode(location).decode(),
-                msgspec.json.encode(tags).decode(),
-                created,
-                created + int(data["ttl_seconds"]) * 1000,
-            ),
-        )
-        self._database.execute(
-            "INSERT INTO post_text (rowid, title, body, tags) VALUES (?, ?, ?, ?)",
-            (row.lastrowid, data["title"], data["body"], " ".join(tags)),
-        )
-
-    def _end(self, event_id: str, lamport: int) -> None:
-        sql = "UPDATE post SET ended_lamport = ? WHERE event_id = ? AND ended_lamport IS NULL RETURNING id"
-        for row in self._database.execute(sql, (lamport, event_id)).fetchall():
-            self._database.execute("DELETE FROM post_text WHERE rowid = ?", row)
+    def _reach(self, lamport: int) -> None:
+        self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (lamport,))
 
 
-def _unreadable(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is damaged; the low byte says so, whatever part of it was found to be."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREADABLE
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """The view at `path`; one that is damaged or of another version is derived anew from the log."""
-    with _alone(path):
-        try:
-            return _connect(path)
-        except sqlite3.DatabaseError as error:
-            if not _unreadable(error):
-                raise
-            return _anew(path)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process of the service after the other: SQLite does not wait where two make the same file."""
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _anew(path: Path) -> sqlite3.Connection:
-    for file in path.parent.glob(f"{path.name}*"):
-        file.unlink()
-    return _connect(path)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        sound = database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
-    except BaseException:
-        database.close()
-        raise
-    if version in (0, _VERSION) and sound:
-        return database
-    database.close()
-    return _anew(path)
+def _words(query: str) -> list[str]:
+    return list(dict.fromkeys(_WORD.findall(query.lower())))[:_MOST_WORDS]
 
 
 def _post(row: tuple[Any, ...]) -> dict[str, Any]:
-    event_id, lamport, principal, category, title, body, location, tags, created, expires = row[:10]
+    event_id, lamport, principal, category, title, body, location, tags, created, expires, updated = row[:11]
     author, _, guest = principal.partition("/")
     return {
         "event_id": event_id,
@@ -279,5 +278,22 @@ def _post(row: tuple[Any, ...]) -> dict[str, Any]:
         "location": None if location is None else msgspec.json.decode(location),
         "tags": msgspec.json.decode(tags),
         "created_at": rfc3339(created),
+        **({} if updated is None else {"updated_at": rfc3339(updated)}),
         "expires_at": rfc3339(expires),
+    }
+
+
+def _end(row: tuple[Any, ...]) -> dict[str, Any]:
+    event_id, lamport, reason, principal, note, at, author = row
+    by, _, guest = (principal or "").partition("/")
+    moderated = by != author.partition("/")[0] and reason != "deleted"
+    return {
+        "event_id": event_id,
+        "lamport": lamport,
+        "reason": reason,
+        "by": by,
+        **({"guest": guest} if guest else {}),
+        **({"moderated": True} if moderated else {}),
+        **({"note": note} if note else {}),
+        "at": rfc3339(at or 0),
     }

@@ -117,7 +117,7 @@ async def test_the_log_proves_who_asked_for_what(mesh: Mesh) -> None:
 
 
 def _examples() -> list[Any]:
-    names = ("market.list@1.0", "market.search@1.0", "market.post@1.0", "market.expire@1.0")
+    names = [offer.capability for offer in MarketService().offers()]
     return [
         pytest.param(name, index, id=f"{name}-{index}")
         for name in names

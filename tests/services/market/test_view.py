@@ -15,7 +15,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.service.events import Event, Recorded
 from hearthnet.times import from_rfc3339, rfc3339
-from hearthnet_market.posts import CREATED, EXPIRED, ListInput, check_expiry, sweep_id
+from hearthnet_market.posts import CREATED, EXPIRED, ListInput, Standing, check_expiry, sweep_id
 from hearthnet_market.view import Damaged, View
 
 START = 1_700_000_000_000
@@ -94,10 +94,11 @@ def test_what_ended_is_gone_and_told_to_who_knew_it(view: View) -> None:
     view.apply([first, second, _ended(3, first)])
     assert [post["title"] for post in view.current(_wanted(), START)[0]] == ["Firewood"]
     assert view.search("filter", 5, START)[0] == []
-    assert view.removed(2) == [first.event.event_id]
+    assert [one["event_id"] for one in view.removed(2)] == [first.event.event_id]
     assert view.removed(3) == []
-    assert view.author(first.event.event_id) is None
-    assert view.author(second.event.event_id) == AUTHOR
+    assert view.standing(first.event.event_id) == (Standing(AUTHOR, 1, 0, current=False), 3)
+    assert view.standing(second.event.event_id) == (Standing(AUTHOR, 2, 0, current=True), 3)
+    assert view.standing(ids.new_ulid()) == (None, 3)
 
 
 @pytest.mark.req("MARKET-3")
@@ -146,7 +147,11 @@ def test_a_view_that_is_derived_anew_says_nothing_before_it_is_whole(view: View)
         lambda: view.current(_wanted(), START),
         lambda: view.removed(1),
         lambda: view.search("water", 5, START),
-        lambda: view.author(ids.new_ulid()),
+        lambda: view.standing(ids.new_ulid()),
+        lambda: view.written(AUTHOR),
+        lambda: view.acts(AUTHOR, "", 0, 5),
+        lambda: view.posts([ids.new_ulid()]),
+        lambda: view.erased(AUTHOR, ids.new_ulid()),
         lambda: view.overdue(START, 5),
         lambda: view.settle("log 2", 3),
         lambda: view.settle("log 1", 1),
@@ -221,7 +226,9 @@ def test_a_guests_post_names_the_member_who_answers_for_it(view: View) -> None:
     view.apply([by_guest])
     (post,), _ = view.current(_wanted(), START)
     assert (post["author"], post["guest"]) == (AUTHOR, "anna")
-    assert view.author(created.event.event_id) == f"{AUTHOR}/anna"
+    standing, _ = view.standing(created.event.event_id)
+    assert standing is not None
+    assert standing.author == f"{AUTHOR}/anna"
 
 
 @pytest.mark.req("MARKET-13")

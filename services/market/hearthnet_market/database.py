@@ -1,0 +1,106 @@
+"""The file of the view: its tables, and how it is opened or made anew. It is derived, so that whatever is
+wrong with it is mended by making another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_VERSION: Final = 3
+_SCHEMA: Final = """
+CREATE TABLE post (
+  id INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, lamport INTEGER NOT NULL, author TEXT NOT NULL,
+  category TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, location TEXT, tags TEXT NOT NULL,
+  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, updated_at INTEGER,
+  first_lamport INTEGER NOT NULL, updates INTEGER NOT NULL DEFAULT 0,
+  ended_lamport INTEGER, ended_reason TEXT, ended_by TEXT, ended_note TEXT, ended_at INTEGER,
+  deleted INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
+CREATE INDEX post_overdue ON post (expires_at) WHERE ended_lamport IS NULL;
+CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
+CREATE INDEX post_author ON post (author, first_lamport);
+CREATE VIRTUAL TABLE post_text USING fts5 (title, body, tags, tokenize = 'porter unicode61');
+CREATE TABLE act (
+  lamport INTEGER PRIMARY KEY, post INTEGER NOT NULL, event_id TEXT NOT NULL, author TEXT NOT NULL,
+  client_id TEXT NOT NULL, digest TEXT NOT NULL
+) STRICT;
+CREATE INDEX act_post ON act (post);
+CREATE TABLE erased (
+  author TEXT NOT NULL, client_id TEXT NOT NULL, event_id TEXT NOT NULL, lamport INTEGER NOT NULL,
+  digest TEXT NOT NULL, PRIMARY KEY (author, client_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE erasing (lamport INTEGER PRIMARY KEY) STRICT;
+CREATE TABLE place (lamport INTEGER NOT NULL, log TEXT NOT NULL) STRICT;
+INSERT INTO place VALUES (0, '');
+"""
+TABLES: Final = ("post", "post_text", "act", "erased", "erasing")
+"""What is derived from the log."""
+_UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class Damaged(Exception):
+    """The view lacks what it had: its file was no database any more, or its log is another one.
+
+    It was made anew, empty, and says nothing until it is derived again.
+    """
+
+
+def unreadable(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is damaged; the low byte says so, whatever part of it was found to be."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREADABLE
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """The view at `path`; one that is damaged or of another version is derived anew from the log."""
+    with _alone(path):
+        try:
+            return _connect(path)
+        except sqlite3.DatabaseError as error:
+            if not unreadable(error):
+                raise
+            return _anew(path)
+
+
+def made_anew(path: Path) -> sqlite3.Connection:
+    """An empty one in the place of what is there."""
+    with _alone(path):
+        return _anew(path)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process of the service after the other: SQLite does not wait where two make the same file."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _anew(path: Path) -> sqlite3.Connection:
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA secure_delete = ON")
+        version = database.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        sound = database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+    except BaseException:
+        database.close()
+        raise
+    if version in (0, _VERSION) and sound:
+        return database
+    database.close()
+    return _anew(path)

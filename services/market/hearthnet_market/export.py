@@ -1,0 +1,46 @@
+"""What is handed over of events, so that who wrote them can be proved elsewhere (docs/market.md, "Who wrote
+it"). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.service.events import Event, Recorded
+from hearthnet.trust import token as tokens
+from hearthnet.wire import header as headers
+
+_ANYBODY = "*"
+
+
+def exported(found: Iterable[Recorded]) -> dict[str, Any]:
+    """The events in the form of `market.export`."""
+    return {"events": [_event(recorded.event, recorded.lamport) for recorded in found]}
+
+
+def _event(event: Event, lamport: int) -> dict[str, Any]:
+    return {
+        "lamport": lamport,
+        "event_id": event.event_id,
+        "event_type": event.event_type,
+        "author": event.author,
+        "client_id": event.client_id,
+        "time": event.wall_clock,
+        "community": event.community_id,
+        "data": event.data,
+        "digest": event.arguments_digest,
+        "frame": "" if _usable_by_anybody(event.frame) else event.frame,
+    }
+
+
+def _usable_by_anybody(frame: str) -> bool:
+    """Whether a token is in it that is not bound to the node that sent it."""
+    try:
+        line = ids.unb64(frame).split(b"\n", 2)[1]
+        token = headers.decode(line).token
+        return bool(token) and tokens.decode(token).sub == _ANYBODY
+    except (HearthNetError, IndexError):
+        return True

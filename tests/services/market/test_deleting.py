@@ -1,0 +1,179 @@
+"""What a member wrote is its own: it takes it along, and it takes it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hearthnet import ids
+from hearthnet.errors import HearthNetError
+from hearthnet.service.events import EventLog
+from hearthnet.up import streams
+from hearthnet_market import MarketService
+from tests.helpers.mesh import Mesh
+from tests.helpers.waiting import wait_for
+from tests.services.market.trade import Guest, body, do, found, listed, post, refused
+
+pytestmark = pytest.mark.asyncio
+SECRET = "kaleidoscope"
+
+
+def _on_disk(folder: Path, words: str) -> list[str]:
+    """The files under `folder` in which `words` can be read."""
+    return [
+        str(file.relative_to(folder))
+        for file in folder.rglob("*")
+        if file.is_file() and words.encode() in file.read_bytes()
+    ]
+
+
+@pytest.mark.req("MARKET-17")
+async def test_what_is_deleted_is_forgotten_at_once_and_nowhere_on_the_disk(mesh: Mesh) -> None:
+    async with await mesh.bus() as bus:
+        async with mesh.hosting(MarketService()):
+            one = await post(bus, f"My {SECRET}", body=f"A {SECRET} of brass.", tags=[SECRET])
+            await do(bus, "update", event_id=one, fields={"body": f"The {SECRET} is old."})
+            await do(bus, "expire", event_id=one, reason="fulfilled", note=f"{SECRET} is gone")
+            kept = await post(bus, "Firewood")
+            assert _on_disk(mesh.home.path, SECRET)
+            reply = await bus.call("market.delete@1.0", body(client_id=ids.new_ulid(), event_id=one))
+            assert reply.output["deleted"] == 1
+            assert reply.meta["erased"] is True
+            assert await found(bus, SECRET) == []
+            assert (await do(bus, "export"))["posts"][0]["event_id"] == kept
+            since = await do(bus, "list", since_lamport=4)
+            assert (since["removed"], since["ended"][0]["reason"]) == ([one], "deleted")
+        assert _on_disk(mesh.home.path, SECRET) == []
+        # Derived anew from the log that is left, the market is the same.
+        for file in mesh.home.service("market").glob("view.*"):
+            file.unlink()
+        async with mesh.hosting(MarketService()):
+            assert list(await listed(bus)) == [kept]
+            assert (await do(bus, "list", since_lamport=4))["removed"] == [one]
+            assert (await refused(bus, "delete", event_id=one)).code == "not_found"
+
+
+@pytest.mark.req("MARKET-17", "MARKET-12")
+async def test_a_post_that_was_deleted_does_not_come_back_with_a_repetition(mesh: Mesh) -> None:
+    market = MarketService()
+    async with mesh.hosting(market), await mesh.bus() as bus:
+        given = {"client_id": ids.new_ulid(), "category": "offer", "title": "Saw", "body": "To lend."}
+        first = await do(bus, "post", **given)
+        taken = {"client_id": ids.new_ulid(), "event_id": first["event_id"]}
+        gone = await do(bus, "delete", **taken)
+        assert await do(bus, "post", **given) == first
+        assert await listed(bus) == {}
+        assert await do(bus, "delete", **taken) == gone
+        other = await refused(bus, "post", **{**given, "body": "To sell."})
+        assert (other.code, other.details["rule"]) == ("bad_request", "reused")
+        erased = market._view.erased(bus.peer.node_id, given["client_id"])
+        assert erased is not None
+        digest = erased.digest
+        assert await market.outcome(bus.peer.node_id, given["client_id"], digest) == first
+        assert await market.outcome(bus.peer.node_id, given["client_id"], "another") is None
+
+
+@pytest.mark.req("MARKET-17", "MARKET-12")
+async def test_a_repetition_at_a_process_that_has_not_heard_of_the_deletion_brings_nothing_back(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        given = {"client_id": ids.new_ulid(), "category": "offer", "title": SECRET, "body": "To lend."}
+        first = await do(bus, "post", **given)
+        await do(bus, "delete", event_id=first["event_id"])
+        heard = MarketService._erased
+        asked: list[str] = []
+
+        async def late(market: MarketService, call: object) -> object:
+            asked.append("")
+            return None if len(asked) == 1 else await heard(market, call)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(MarketService, "_erased", late)
+        assert await do(bus, "post", **given) == first
+        assert await listed(bus) == {}
+        monkeypatch.setattr(MarketService, "sweep_seconds", 0.05)
+    async with mesh.hosting(MarketService()):
+        await wait_for(lambda: not _on_disk(mesh.home.jetstream, SECRET), 20, "the erasing")
+
+
+@pytest.mark.req("MARKET-17")
+async def test_all_of_ones_own_goes_in_steps_and_nothing_of_others(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet_market.view.MOST_POSTS", 2)
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.guest_bus() as member:
+        theirs = await post(member, "Theirs")
+        anna = Guest(mesh, bus)
+        hers = await anna.do("post", category="offer", title="Kites", body="To fly.")
+        for number in range(3):
+            await post(bus, f"post {number}")
+        assert (await refused(bus, "delete", event_id=theirs)).code == "unauthorized"
+        first = await do(bus, "delete", all=True)
+        assert (first["deleted"], first["remaining"]) == (2, 1)
+        last = await do(bus, "delete", all=True)
+        assert (last["deleted"], last["remaining"]) == (1, 0)
+        assert (await refused(bus, "delete", all=True)).code == "not_found"
+        assert set(await listed(bus)) == {theirs, hers["event_id"]}
+        # The member who answers for a guest may take back what that wrote; so may the guest.
+        assert (await anna.do("delete", all=True))["deleted"] == 1
+        assert set(await listed(bus)) == {theirs}
+
+
+@pytest.mark.req("MARKET-17")
+async def test_what_a_dead_process_left_of_a_deletion_is_erased_by_the_next(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await mesh.bus() as bus:
+        with monkeypatch.context() as patch:
+
+            async def unreached(log: EventLog, lamport: int) -> bool:
+                raise HearthNetError("partition", "the event log does not answer")
+
+            patch.setattr(EventLog, "erase", unreached)
+            async with mesh.hosting(MarketService()):
+                one = await post(bus, SECRET)
+                reply = await bus.call("market.delete@1.0", body(client_id=ids.new_ulid(), event_id=one))
+                assert reply.meta["erased"] is False
+                assert await found(bus, SECRET) == []
+        assert _on_disk(mesh.home.jetstream, SECRET)
+        async with mesh.hosting(MarketService()):
+            await wait_for(lambda: not _on_disk(mesh.home.jetstream, SECRET), 20, "the erasing")
+
+
+@pytest.mark.req("MARKET-17")
+async def test_a_log_of_an_earlier_version_forgets_and_says_that_it_does_not_erase(mesh: Mesh) -> None:
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        await store.js.delete_stream("MARKET")
+        earlier = streams.market_stream()
+        earlier.deny_delete = True
+        await store.js.add_stream(earlier)
+        async with mesh.hosting(MarketService()):
+            one = await post(bus, SECRET)
+            reply = await bus.call("market.delete@1.0", body(client_id=ids.new_ulid(), event_id=one))
+            assert (reply.output["deleted"], reply.meta["erased"]) == (1, False)
+            assert await listed(bus) == {}
+
+
+@pytest.mark.req("MARKET-18")
+async def test_a_member_takes_along_all_it_wrote_and_nobody_else_does(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.guest_bus() as member:
+        ended, own = await post(member, "Ended"), await post(member, "Own")
+        await do(member, "expire", event_id=ended, reason="fulfilled")
+        await post(bus, "Theirs")
+        whole = await do(member, "export")
+        assert [event["event_type"] for event in whole["events"]] == [
+            "market.post.created",
+            "market.post.created",
+            "market.post.expired",
+        ]
+        assert [one["title"] for one in whole["posts"]] == ["Ended", "Own"]
+        assert (whole["more"], whole["max_lamport"]) == (False, 3)
+        first = await do(member, "export", limit=2)
+        rest = await do(member, "export", limit=2, since_lamport=first["max_lamport"])
+        assert (first["more"], rest["more"]) == (True, False)
+        assert first["events"] + rest["events"] == whole["events"]
+        # One current post is for everybody; one that ended is for its author alone.
+        assert (await do(bus, "export", event_id=own))["events"] == whole["events"][1:2]
+        assert (await refused(bus, "export", event_id=ended)).code == "not_found"
+        assert len((await do(member, "export", event_id=ended))["events"]) == 2
