@@ -42,7 +42,7 @@ address = ""
 
 [services]
 # Which services run here. Left out: every service that is installed.
-# enabled = ["auth", "llm", "rag", "market", "mesh", "file", "embed", "mcp"]
+# enabled = ["auth", "llm", "rag", "market", "mesh", "file", "embed", "trans", "mcp"]
 
 [gateway]
 # The web page and the door for programs: HTTP, WebSocket, the OpenAI API, MCP. false: none of it.

@@ -23,7 +23,8 @@ def test_the_commented_settings_are_the_defaults() -> None:
 def test_what_is_commented_out_would_be_accepted() -> None:
     examples = "\n".join(line.removeprefix("# ") for line in DEFAULT_CONFIG.splitlines() if _is_setting(line))
     config = parse_config(examples, FILE)
-    assert config.services.enabled == ("auth", "llm", "rag", "market", "mesh", "file", "embed", "mcp")
+    services = ("auth", "llm", "rag", "market", "mesh", "file", "embed", "trans", "mcp")
+    assert config.services.enabled == services
     assert [model.kind for model in config.llm.models] == ["ollama"]
 
 

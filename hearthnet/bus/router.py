@@ -8,6 +8,8 @@ from typing import Any, Final
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.table import Listing, same_schema
 from hearthnet.contracts import Contract
+from hearthnet.contracts.match import fits, value_at
+from hearthnet.contracts.pairs import nearest, pairs_in
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import short_id
 
@@ -54,7 +56,10 @@ def no_candidate(
         return HearthNetError(
             "schema_mismatch", f"{contract.id} is offered only with another contract; upgrade the older side"
         )
-    asked = {rule.offer: _value(path, body) for path, rule in contract.match.items()}
+    unpaired = _no_pair(contract, body, same_version)
+    if unpaired is not None:
+        return unpaired
+    asked = {rule.offer: value_at(path, body) for path, rule in contract.match.items() if rule.rule != "pair"}
     wanted = ", ".join(f"{name} {value!r}" for name, value in asked.items() if value is not None)
     offered = sorted({_describe(view, asked) for view in same_version})
     return HearthNetError(
@@ -64,11 +69,25 @@ def no_candidate(
     )
 
 
-def _value(path: str, body: dict[str, Any]) -> Any:
-    value: Any = body
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+def _no_pair(contract: Contract, body: dict[str, Any], offers: list[OfferView]) -> HearthNetError | None:
+    """Where all but the pair fits somewhere: which pairs come near it."""
+    for field, rule in contract.match.items():
+        if rule.rule != "pair":
+            continue
+        rest = {name: other for name, other in contract.match.items() if name != field}
+        fitting = [view for view in offers if fits(rest, body, view.params)]
+        first, second = value_at(rule.after or "", body), value_at(field, body)
+        if not fitting or second is None:
+            continue
+        known = pairs_in(pair for view in fitting for pair in rule.offered(view.params))
+        words, details = nearest(None if first == rule.whatever else first, second, known)
+        wanted = f"{field.partition('.')[2]} {second!r}"
+        if rule.after is not None:
+            wanted = f"{rule.after.partition('.')[2]} {first!r} {wanted}"
+        return HearthNetError(
+            "not_found", f"no offer of {contract.id} goes {wanted}; {words}", details={"nearest": details}
+        )
+    return None
 
 
 def _describe(view: OfferView, asked: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-RuleName = Literal["equal", "in", "at_most", "subset"]
+RuleName = Literal["equal", "in", "at_most", "subset", "pair"]
 
 
 class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,6 +22,10 @@ class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The offer's param that decides."""
     also: str | None = None
     """A second param, whose values count as well."""
+    after: str | None = None
+    """Of `pair`: the field of the request that must stand before this one in one of the offered pairs."""
+    whatever: str | None = None
+    """Of `pair`: the value of that field which leaves it open."""
 
     def offered(self, offer_params: Mapping[str, Any]) -> list[Any]:
         """The values an offer names, lists spread out."""
@@ -35,6 +39,10 @@ class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
     """Whether an offer with `offer_params` can answer the request `body`."""
     for field, rule in match.items():
+        if rule.rule == "pair":
+            if not _in_a_pair(field, rule, rule.offered(offer_params), body):
+                return False
+            continue
         section, _, name = field.partition(".")
         wanted = body.get(section, _NOTHING).get(name)
         if wanted is not None and not _RULES[rule.rule](wanted, rule.offered(offer_params)):
@@ -46,23 +54,43 @@ def matcher(
     match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], bool]:
     """`fits` for an offer that many requests are held against: its values are spread out once."""
-    rules = [
+    plain = [
         (*field.partition(".")[::2], _RULES[rule.rule], rule.offered(offer_params))
         for field, rule in match.items()
+        if rule.rule != "pair"
+    ]
+    paired = [
+        (field, rule, rule.offered(offer_params)) for field, rule in match.items() if rule.rule == "pair"
     ]
 
     def suits(body: Mapping[str, Any]) -> bool:
-        for section, name, holds, offered in rules:
+        for section, name, holds, offered in plain:
             wanted = body.get(section, _NOTHING).get(name)
             if wanted is not None and not holds(wanted, offered):
                 return False
-        return True
+        return all(_in_a_pair(field, rule, pairs, body) for field, rule, pairs in paired)
 
     return suits
 
 
+def value_at(field: str, body: Mapping[str, Any]) -> Any:
+    """What a request has at `params.name` or `input.name`; None where it leaves it out."""
+    section, _, name = field.partition(".")
+    return body.get(section, _NOTHING).get(name)
+
+
+def _in_a_pair(field: str, rule: MatchRule, pairs: list[Any], body: Mapping[str, Any]) -> bool:
+    second, first = value_at(field, body), value_at(rule.after or "", body)
+    if first == rule.whatever:
+        first = None
+    return any(
+        isinstance(pair, list) and len(pair) == 2 and first in (None, pair[0]) and second in (None, pair[1])
+        for pair in pairs
+    )
+
+
 _NOTHING: Final[dict[str, Any]] = {}
-_RULES: Final[dict[RuleName, Callable[[Any, list[Any]], bool]]] = {
+_RULES: Final[dict[str, Callable[[Any, list[Any]], bool]]] = {
     "equal": lambda wanted, offered: offered == [wanted],
     "in": lambda wanted, offered: wanted in offered,
     "at_most": lambda wanted, offered: any(

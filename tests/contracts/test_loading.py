@@ -76,6 +76,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "rag.list_corpora@1.0",
         "rag.list_documents@1.0",
         "rag.query@1.0",
+        "trans.text@1.0",
     ]
     assert contracts() is contracts()
     assert contracts().get("rag.query@1.0") is contracts().get("rag.query@1.0")

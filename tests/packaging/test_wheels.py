@@ -28,6 +28,7 @@ PROJECTS = [
     "services/mcp",
     "services/mesh",
     "services/rag",
+    "services/trans",
 ]
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0

@@ -1,0 +1,7 @@
+"""Translation (capabilities.md, "trans"): Apertium, Argos Translate packs, and models that vouch for it."""
+
+from __future__ import annotations
+
+from hearthnet_trans.service import TransService
+
+__all__ = ["TransService"]

@@ -1,0 +1,89 @@
+"""What of a text is no language, and has to come back as it went in: markup, addresses, code."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from html import unescape
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["text", "space", "kept", "break"]
+_LONGEST_WORD: Final = 80
+"""What is longer is no word of any dictionary, and costs its programs much."""
+_JOINERS: Final = "\u200c\u200d"
+_NOT_SHOWN: Final = frozenset("{}^\\@<>|~*#_`\u2028\u2029")
+"""Characters that Apertium's programs or the marks in their answers have a use for."""
+
+_KEPT: Final = re.compile(
+    r"""
+    (?P<break> (?:^|(?<=\n)) [ \t]* (?:[-+*>]|\#{1,6}|\d{1,3}[.)]) [ \t]+        # list, quote, heading
+      | </?(?:p|div|h[1-6]|ul|ol|li|table|tr|td|th|br|hr|title|blockquote|section|article|dt|dd)\b[^<>]*>
+      | \s*\n[ \t]*\n\s* )
+  | (?P<kept> ```[\s\S]*?(?:```|\Z) | `[^`\n]+`                                  # code
+      | <!--[\s\S]*?--> | <(script|style|pre|code|kbd)\b[^<>]*>[\s\S]*?</\3\s*>
+      | </?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*)?/?> | <[!?][^<>]*>                 # tags
+      | !?\[(?=[^\[\]\n]*\]\() | \]\([^()\n]*\)                                  # links
+      | (?:https?|ftp)://[^\s<>"]*[^\s<>".,;:!?)\]] | mailto:\S+
+      | [\w.+-]+@[\w-]+(?:\.[\w-]+)+
+      | \$?\{\{?[\w.]*\}?\} | %\(\w+\)[sd] | %[sd]\b )                           # placeholders
+  | (?P<entity> &(?:[A-Za-z][A-Za-z0-9]{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6}); )
+    """,
+    re.VERBOSE,
+)
+
+
+class Piece(NamedTuple):
+    """A part of a text: to translate, one space, to be kept, or kept and the end of a sentence."""
+
+    kind: Kind
+    text: str
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """The parts of `text`; together they are the whole, with letters written as entities as letters."""
+    start = 0
+    for match in _KEPT.finditer(text):
+        yield from _plain(text[start : match.start()])
+        start = match.end()
+        whole = match[0]
+        if match["entity"] and (letter := unescape(whole)).isalpha():
+            yield from _plain(letter)
+        else:
+            yield Piece("break" if match["break"] else "kept", whole)
+    yield from _plain(text[start:])
+
+
+def _plain(text: str) -> Iterator[Piece]:
+    """Words with their punctuation, spaces, and the characters that are not shown to anybody."""
+    for run in _RUNS.finditer(text):
+        part = run[0]
+        if part == " ":
+            yield Piece("space", part)
+        elif part.isspace() or len(part) > _LONGEST_WORD:
+            yield Piece("kept", part)
+        else:
+            yield from _shown(part)
+
+
+def _shown(word: str) -> Iterator[Piece]:
+    start = 0
+    while start < len(word):
+        shown, end = _is_shown(word[start]), start
+        while end < len(word) and _is_shown(word[end]) is shown:
+            end += 1
+        yield Piece("text" if shown else "kept", word[start:end])
+        start = end
+
+
+@lru_cache(maxsize=4096)
+def _is_shown(character: str) -> bool:
+    """Whether Apertium gets to see it: letters, marks, digits and common punctuation of the first plane."""
+    if character in _NOT_SHOWN or ord(character) > 0xFFFF:
+        return False
+    category = unicodedata.category(character)
+    return category[0] in "LMNP" or category in ("Sm", "Sc") or character in _JOINERS or character == "°"
+
+
+_RUNS: Final = re.compile(r"\s+|\S+")

@@ -1,0 +1,167 @@
+"""One pair's programs, kept running: texts go in and come out in order, each ended by a NUL byte.
+
+Several texts are under way at once, so that the programs of the pipeline work side by side; nobody waits for
+others to come. What comes out bears the number of what went in: a pipeline that loses count is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from typing import Final
+
+UNDER_WAY: Final = 8
+"""So many texts at once; the others wait."""
+HANGS_SECONDS: Final = 10.0
+"""Nothing takes so long that is not stuck."""
+_END_SECONDS: Final = 2.0
+_CHUNK: Final = 1 << 16
+_LONGEST_ANSWER: Final = 1 << 20
+_END: Final = b"\0"
+
+
+class Broken(Exception):
+    """The pipeline died, hangs or lost count; nothing was learned of the text."""
+
+
+class Pipeline:
+    """The running programs of one pair."""
+
+    def __init__(self, process: asyncio.subprocess.Process, hangs_seconds: float) -> None:
+        self._process = process
+        self._hangs = hangs_seconds
+        self._places = asyncio.Semaphore(UNDER_WAY)
+        self._writing = asyncio.Lock()
+        self._waiting: deque[tuple[bytes, asyncio.Future[str]]] = deque()
+        self._count = 0
+        self._killed = False
+        self._users = 0
+        self._reader = asyncio.create_task(self._read(), name="apertium pipeline")
+        self.used_at = asyncio.get_running_loop().time()
+
+    @classmethod
+    async def start(cls, command: list[str], *, hangs_seconds: float = HANGS_SECONDS) -> Pipeline:
+        """Starts the programs, in a process group of their own; raises `Broken` where that cannot be."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Broken(str(error)) from error
+        return cls(process, hangs_seconds)
+
+    @property
+    def pid(self) -> int:
+        """The process group."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether texts may be given to it."""
+        return not self._killed and not self._reader.done()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for it."""
+        return self._users == 0
+
+    async def run(self, stream: str) -> str:
+        """What the programs make of `stream`, which is in Apertium's own format; raises `Broken`."""
+        self._users += 1
+        try:
+            async with self._places:
+                return await self._run(stream)
+        finally:
+            self._users -= 1
+            self.used_at = asyncio.get_running_loop().time()
+
+    async def close(self) -> None:
+        """Ends the programs, all of them: they end with their input, or are killed."""
+        self._pipe.close()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self._kill()
+            await self._process.wait()
+        self._reader.cancel()
+        await asyncio.wait({self._reader})
+        self._kill()
+
+    async def _run(self, stream: str) -> str:
+        if not self.alive:
+            raise Broken("it has ended")
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with self._writing:
+            self._count += 1
+            number = f"[i{self._count}]"
+            self._waiting.append((number.encode(), answer))
+            try:
+                async with asyncio.timeout(self._hangs):
+                    self._pipe.write((stream + number).encode() + _END)
+                    await self._pipe.drain()
+            except (TimeoutError, OSError) as error:
+                self._kill()
+                raise Broken("it takes nothing any more") from error
+        done, _ = await asyncio.wait({answer}, timeout=self._hangs)
+        if not done:
+            self._kill()
+            raise Broken(f"it said nothing for {self._hangs:.0f} s")
+        return await answer
+
+    @property
+    def _pipe(self) -> asyncio.StreamWriter:
+        if self._process.stdin is None:
+            raise Broken("it has no input")
+        return self._process.stdin
+
+    async def _read(self) -> None:
+        """Hands out answers until the programs end, then lets everybody know."""
+        said = b""
+        try:
+            while self._process.stdout is not None and (chunk := await self._process.stdout.read(_CHUNK)):
+                *whole, said = (said + chunk).split(_END)
+                if len(said) > _LONGEST_ANSWER or not all(map(self._hand_out, whole)):
+                    break
+        finally:
+            self._kill()
+            self._give_up()
+
+    def _hand_out(self, said: bytes) -> bool:
+        """Whether `said` is the answer to the text that has waited longest, which gets it."""
+        if not self._waiting:
+            return False
+        number, answer = self._waiting.popleft()
+        text, found, rest = said.rpartition(number)
+        if not found or rest.strip():
+            _fail(answer, "it lost count")
+            return False
+        if not answer.done():
+            answer.set_result(text.decode("utf-8", "replace"))
+        return True
+
+    def _give_up(self) -> None:
+        while self._waiting:
+            _fail(self._waiting.popleft()[1], "it died")
+
+    def _kill(self) -> None:
+        """Once: later the number of the group may be somebody else's."""
+        if self._killed:
+            return
+        self._killed = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _fail(answer: asyncio.Future[str], why: str) -> None:
+    if not answer.done():
+        answer.set_exception(Broken(why))
+        answer.exception()  # nobody may be there any more to hear it

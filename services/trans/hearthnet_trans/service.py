@@ -1,0 +1,172 @@
+"""The trans service (capabilities.md, "trans"): one offer for each backend that has a pair of languages.
+
+Of several backends that know a pair the first in the order of `_standard` translates, unless the caller
+names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from hearthnet.contracts.pairs import nearest
+from hearthnet.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability, language
+from hearthnet_trans.apertium import Apertium
+from hearthnet_trans.backend import Backend, Translation, Work
+from hearthnet_trans.cache import Cache, key_of
+from hearthnet_trans.languages import check
+
+AUTO: Final = "auto"
+_NONE: Final = (
+    "nothing translates here: install pairs of languages with `apt-get install apertium apertium-eng-spa` "
+    "(others: apt-cache search apertium) or Argos Translate packs; they are found while the node runs "
+    "(docs/trans.md)"
+)
+NO_BACKEND: Final = "none"
+"""Named in an answer for which nothing had to be translated."""
+
+
+_NOTHING_DONE: Final = {"backend": NO_BACKEND, "model": ""}
+
+
+class TransParams(msgspec.Struct, frozen=True):
+    """Which backend is wanted; None: the first that knows the pair."""
+
+    backend: str | None = None
+
+
+class TransInput(msgspec.Struct, frozen=True):
+    """What to translate."""
+
+    text: str
+    to: str
+    source: str = msgspec.field(name="from")
+    domain: str | None = None
+
+
+class TransService(Service):
+    """Translation, with what this node has for it."""
+
+    name: ClassVar[str] = "trans"
+
+    def __init__(self, backends: Sequence[Backend] | None = None) -> None:
+        super().__init__()
+        self._backends = list(backends) if backends is not None else None
+        self._cache = Cache()
+
+    async def start(self, node: NodeContext) -> None:
+        """Finds out what can be translated."""
+        if self._backends is None:
+            self._backends = _standard()
+        for number, backend in enumerate(self._backends):
+            node.progress("looking for languages", number, len(self._backends))
+            await backend.open(partial(self._changed_at, backend))
+        self._say()
+
+    def offers(self) -> list[Offer]:
+        """One for each backend that has something to translate with."""
+        return [_offer(backend) for backend in self._backends or () if backend.pairs]
+
+    async def stop(self) -> None:
+        """Ends the backends' programs."""
+        for backend in self._backends or ():
+            await backend.close()
+
+    @capability("trans.text@1.0")
+    async def text(self, call: Call[TransParams, TransInput]) -> Reply:
+        """Translates one text."""
+        wanted = call.input
+        check(wanted.to)
+        source = wanted.source
+        if source == AUTO:
+            source = await self._detect(wanted, call.params.backend)
+        else:
+            check(source)
+        detected = {"detected_from": source} if wanted.source == AUTO else {}
+        if source == wanted.to and detected:
+            return Reply(
+                {"text": wanted.text, "confidence": 1.0, **detected}, {"backend": "none", "model": ""}
+            )
+        backend = self._choose(source, wanted.to, call.params.backend)
+        until = call.until - (call.remaining() - call.allowed())
+        work = Work(wanted.text, source, wanted.to, wanted.domain, until)
+        done, cached = await self._translate(backend, work)
+        return Reply(
+            {"text": done.text, "confidence": done.confidence, **detected},
+            {"backend": backend.name, "model": done.model, "cached": cached},
+        )
+
+    async def _translate(self, backend: Backend, work: Work) -> tuple[Translation, bool]:
+        """The translation, and whether it was kept from before."""
+        key = key_of(work, backend.name)
+        kept = self._cache.get(key)
+        if kept is not None:
+            return kept, True
+        done = await backend.translate(work)
+        self._cache.put(key, done)
+        return done, False
+
+    def _those(self, name: str | None) -> list[Backend]:
+        """The backends that may answer, in order; `not_found` where the one that is named has nothing."""
+        there = [
+            backend for backend in self._backends or () if backend.pairs and name in (None, backend.name)
+        ]
+        if not there:
+            has = ", ".join(backend.name for backend in self._backends or () if backend.pairs) or "none"
+            wanted = f"no backend {name!r}" if name else "no backend"
+            raise HearthNetError("not_found", f"this node has {wanted} to translate with; it has: {has}")
+        return there
+
+    def _choose(self, source: str, target: str, name: str | None) -> Backend:
+        """Who translates that pair; `not_found` with the nearest pairs where nobody does."""
+        there = self._those(name)
+        for backend in there:
+            if (source, target) in backend.pairs:
+                return backend
+        words, details = nearest(source, target, frozenset().union(*(backend.pairs for backend in there)))
+        raise HearthNetError(
+            "not_found",
+            f"nobody here translates from {source} into {target}; {words}",
+            details={"nearest": details},
+        )
+
+    async def _detect(self, wanted: TransInput, name: str | None) -> str:
+        """The language of the text; `bad_request` where it cannot be told."""
+        expected = {a for backend in self._those(name) for a, b in backend.pairs if b == wanted.to}
+        found = await language.detected(wanted.text, expected | {wanted.to})
+        if found is not None:
+            return found.language
+        why = "the text is too short or too mixed to tell its language"
+        if not language.available():
+            why = "this node cannot detect languages: lingua-language-detector is not installed beside it"
+        known = ", ".join(sorted(expected)[:12]) or "nothing"
+        raise HearthNetError(
+            "bad_request",
+            f"{why}; name it in `from` (into {wanted.to} there is: {known})",
+            details={"path": "/input/from", "from": sorted(expected)},
+        )
+
+    def _changed_at(self, backend: Backend) -> None:
+        self._cache.forget(backend.name)
+        self._say()
+        self.offers_changed()
+
+    def _say(self) -> None:
+        backends = self._backends or ()
+        notes = [backend.note for backend in backends if backend.note]
+        there = any(backend.pairs for backend in backends)
+        self.note = "; ".join(notes if there else [_NONE, *notes]) or None
+
+
+def _standard() -> list[Backend]:
+    """What translates, the first first."""
+    return [Apertium()]
+
+
+def _offer(backend: Backend) -> Offer:
+    params: dict[str, Any] = {"backend": backend.name, "languages_pairs": sorted(map(list, backend.pairs))}
+    return Offer(capability="trans.text@1.0", params=params, max_concurrent=backend.places)
