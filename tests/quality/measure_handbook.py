@@ -137,7 +137,7 @@ def _passages(index: Index, language: str) -> list[tuple[str, str]]:
         rows = connection.execute(
             """
             SELECT title, heading, text FROM chunks JOIN documents ON documents.id = document
-            JOIN corpora ON corpora.id = corpus WHERE name = ? ORDER BY chunks.id
+            JOIN corpora ON corpora.id = corpus WHERE corpora.name = ? ORDER BY chunks.id
             """,
             (corpus_of(language),),
         ).fetchall()

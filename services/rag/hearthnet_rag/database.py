@@ -5,6 +5,7 @@
     documents   one row a document, unique by (corpus, doc_cid) (resolutions.md 59); `name` is where it came
                 from, as its sender wrote it, by which a newer version takes the place of an older one
     chunks      one row a passage: its heading and text as they are shown, and the page it begins on
+    words       one row a stem of a corpus: in how many passages it stands (vocabulary.py)
 
 A file that is no index, is torn, or was written by another version is moved aside and never overwritten.
 """
@@ -19,14 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.errors import HearthNetError
+from hearthnet_rag import vocabulary
 
 FILE: Final = "index.db"
-VERSION: Final = 2
+VERSION: Final = 3
 BUSY_SECONDS: Final = 10.0
 
 # Below 1, since FTS5's own constant lets repeated words count for too little in passages of 1000 tokens;
-# title over heading over text. Measured on tests/quality/practice.toml.
-WEIGHTS: Final = (1.25, 0.5, 0.25)
+# title over heading over text, and a little for a title's or heading's own words, as they are written.
+# Chosen by tests/quality/practice.toml and the titles of the handbook (docs/decisions/0114).
+WEIGHTS: Final = (0.6, 0.5, 0.25, 0.1)
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS corpora (
@@ -59,6 +62,7 @@ CREATE TABLE IF NOT EXISTS chunks (
 CREATE INDEX IF NOT EXISTS chunks_of ON chunks (document);
 CREATE INDEX IF NOT EXISTS documents_named ON documents (corpus, name);
 CREATE INDEX IF NOT EXISTS documents_titled ON documents (corpus, title);
+CREATE INDEX IF NOT EXISTS documents_languages ON documents (corpus, language);
 """
 
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -122,7 +126,7 @@ def make_passages_table(connection: sqlite3.Connection, corpus: int) -> None:
     table = passages_table(corpus)
     weights = ", ".join(str(weight) for weight in WEIGHTS)
     connection.execute(
-        f"CREATE VIRTUAL TABLE {table} USING fts5 (title, heading, text, tokenize = 'unicode61')"
+        f"CREATE VIRTUAL TABLE {table} USING fts5 (title, heading, text, written, tokenize = 'unicode61')"
     )
     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('rank', 'bm25({weights})')")
 
@@ -151,7 +155,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
         raise _Damaged
     if version == 0:
-        connection.executescript(_TABLES)
+        connection.executescript(_TABLES + vocabulary.TABLES)
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

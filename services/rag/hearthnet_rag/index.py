@@ -11,6 +11,7 @@ import queue
 import sqlite3
 import threading
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +29,17 @@ from hearthnet_rag.database import (
     stopped,
 )
 from hearthnet_rag.documents import Document
-from hearthnet_rag.words import analysed
+from hearthnet_rag.vocabulary import forget, known_in, learn
+from hearthnet_rag.words import (
+    COMPOUNDING,
+    Analyser,
+    Known,
+    as_written,
+    base_language,
+    nothing_known,
+    stem,
+    words,
+)
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -112,7 +123,8 @@ class Index:
         A document that is there already stays as it is. `capacity_exceeded` where the disk is full,
         `partition` where the index is closed meanwhile.
         """
-        rows = list(self._unless_closing(_rows(entry.document)))
+        with self._known(corpus) as known:
+            rows = list(self._unless_closing(_rows(entry.document, known)))
         with self._transaction() as connection:
             for doc_cid in replaces:
                 _remove(connection, corpus, doc_cid)
@@ -123,6 +135,7 @@ class Index:
             made = Ingested(entry.doc_cid, len(rows), sum(row.tokens for row in rows), entry.event_id)
             document = _insert_document(connection, number, entry, made)
             _insert_chunks(connection, number, document, self._unless_closing(rows))
+            learn(connection, number, (row.stems for row in rows))
             return made
 
     def older(self, corpus: str, entry: Entry) -> list[str]:
@@ -199,6 +212,12 @@ class Index:
         finally:
             self._return(connection)
 
+    @contextlib.contextmanager
+    def _known(self, corpus: str) -> Iterator[Known]:
+        with self.reading() as connection:
+            row = connection.execute("SELECT id FROM corpora WHERE name = ?", (corpus,)).fetchone()
+            yield nothing_known if row is None else known_in(connection, row["id"])
+
     def _return(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -229,20 +248,31 @@ class Index:
                     self._writer.execute("ROLLBACK")
 
 
+Columns = tuple[str, str, str, str]
+
+
 class _Row(msgspec.Struct, frozen=True):
     heading: str | None
     page: int | None
     text: str
     tokens: int
-    stems: tuple[str, str, str]
+    stems: Columns
 
 
-def _rows(document: Document) -> Iterator[_Row]:
+def _rows(document: Document, known: Known) -> Iterator[_Row]:
+    analyser = _analyser(document, known)
     passages = cut(document.body, document.headings)
-    return (_row(document, passage) for passage in passages)
+    return (_row(document, passage, analyser) for passage in passages)
 
 
-def _row(document: Document, passage: Passage) -> _Row:
+def _analyser(document: Document, known: Known) -> Analyser:
+    """What the document's own words are made stems with; they, too, tell what its compounds are made of."""
+    language = base_language(document.language)
+    own = Counter(stem(word, language) for word in words(document.body) if language in COMPOUNDING)
+    return Analyser(language, lambda part: own[part] + known(part))
+
+
+def _row(document: Document, passage: Passage, analyser: Analyser) -> _Row:
     path, text = passage.path, document.body[passage.start : passage.end]
     above = path[1:] if path[:1] == (document.title,) else path
     titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
@@ -251,8 +281,14 @@ def _row(document: Document, passage: Passage) -> _Row:
         page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),
         tokens=estimate_tokens(text),
-        stems=(analysed(document.title), analysed(" ".join(titles)), analysed(text)),
+        stems=_columns(document.title, " ".join(titles), text, analyser),
     )
+
+
+def _columns(title: str, headings: str, text: str, analyser: Analyser) -> Columns:
+    return (
+        analyser.text(title), analyser.text(headings), analyser.text(text), as_written(f"{title} {headings}")
+    )  # fmt: skip
 
 
 def _find(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> Ingested | None:
@@ -300,7 +336,8 @@ def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, r
             (document, index, row.heading, row.page, row.text),
         ).lastrowid
         connection.execute(
-            f"INSERT INTO {table} (rowid, title, heading, text) VALUES (?, ?, ?, ?)", (chunk, *row.stems)
+            f"INSERT INTO {table} (rowid, title, heading, text, written) VALUES (?, ?, ?, ?, ?)",
+            (chunk, *row.stems),
         )
 
 
@@ -315,9 +352,12 @@ def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
     if row is None:
         return 0
     table = passages_table(row["corpus"])
-    connection.execute(
-        f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM chunks WHERE document = ?)", (row["id"],)
+    its_own = "rowid IN (SELECT id FROM chunks WHERE document = ?)"
+    gone = connection.execute(
+        f"SELECT title, heading, text, written FROM {table} WHERE {its_own}", (row["id"],)
     )
+    forget(connection, row["corpus"], (tuple(columns) for columns in gone.fetchall()))
+    connection.execute(f"DELETE FROM {table} WHERE {its_own}", (row["id"],))
     connection.execute("DELETE FROM chunks WHERE document = ?", (row["id"],))
     connection.execute("DELETE FROM documents WHERE id = ?", (row["id"],))
     return int(row["chunks"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +16,20 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.database import passages_table
 from hearthnet_rag.index import Index
-from hearthnet_rag.words import query_stems
+from hearthnet_rag.vocabulary import known_in
+from hearthnet_rag.words import DEFAULT, base_language, query_stems, words
 
 PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
 _CANDIDATES_PER_PASSAGE: Final = 40
+_ENOUGH: Final = 3_000
+_FEWEST: Final = 200
+_MOST_WORDS: Final = 64
+_MOST_LANGUAGES: Final = 8
+# From left to right, as it stands: the passages that match are few, those of a language may be all.
+_WITH_DOCUMENTS: Final = (
+    "CROSS JOIN chunks ON chunks.id = {table}.rowid CROSS JOIN documents ON documents.id = chunks.document"
+)
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -53,8 +62,7 @@ def search(index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY) 
     `not_found` with the nearest names where there is no such corpus; `bad_request` where the query has no
     word in it.
     """
-    stems = query_stems(query)
-    if not stems:
+    if not words(query):
         raise HearthNetError(
             "bad_request",
             "the query has no word in it; give the key words to search for",
@@ -62,7 +70,8 @@ def search(index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY) 
         )
     with index.reading() as connection:
         number = _corpus(connection, corpus)
-        candidates = _candidates(connection, number, stems, k, wanted)
+        asked = _asked(connection, number, query, wanted)
+        candidates = _candidates(connection, number, asked, k, wanted) if asked.match else []
         return [_hit(connection, chosen) for chosen in _spread(candidates, k)]
 
 
@@ -83,37 +92,91 @@ def _corpus(connection: sqlite3.Connection, name: str) -> int:
     raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """What FTS5 is to look for, empty where no word of it stands in the corpus; each word counts `times`."""
+
+    match: str
+    times: int = 1
+
+
+def _asked(connection: sqlite3.Connection, corpus: int, query: str, wanted: Filter) -> _Asked:
+    known = known_in(connection, corpus)
+    languages = [base_language(wanted.language)] if wanted.language else _languages(connection, corpus)
+    found = {stem: known(stem) for stem in query_stems(query, languages, known)}
+    rarest = sorted((stem for stem, passages in found.items() if passages), key=found.__getitem__)
+    rarest = rarest[:_MOST_WORDS]
+    first = _rare(rarest, found)
+    rare = _any_of(rarest[:first])
+    if first == len(rarest):
+        return _Asked(rare)
+    # Only passages with one of the rare words are ranked, but all words count, and each as much: twice.
+    return _Asked(f"({rare}) AND ({_any_of([*rarest, *rarest[first:]])})", times=2)
+
+
+def _rare(rarest: Sequence[str], passages: Mapping[str, int]) -> int:
+    """How many of the words, the rarest first, a passage must have one of to be looked at."""
+    together = 0
+    for number, stem in enumerate(rarest):
+        together += passages[stem]
+        if number and together > _ENOUGH and together - passages[stem] >= _FEWEST:
+            return number
+    return len(rarest)
+
+
+def _any_of(stems: Iterable[str]) -> str:
+    return " OR ".join(f'"{stem}"' for stem in stems)
+
+
+def _languages(connection: sqlite3.Connection, corpus: int) -> list[str]:
+    """The languages of the corpus' documents; a step through the index for each."""
+    rows = connection.execute(
+        """
+        WITH RECURSIVE found (language) AS (
+            SELECT (SELECT min(language) FROM documents WHERE corpus = :corpus)
+            UNION ALL
+            SELECT (SELECT min(language) FROM documents WHERE corpus = :corpus AND language > found.language)
+            FROM found WHERE found.language IS NOT NULL LIMIT :most
+        )
+        SELECT language FROM found WHERE language IS NOT NULL
+        """,
+        {"corpus": corpus, "most": _MOST_LANGUAGES},
+    )
+    named = [base_language(row["language"]) for row in rows]
+    unnamed = connection.execute(
+        "SELECT 1 FROM documents WHERE corpus = ? AND language IS NULL LIMIT 1", (corpus,)
+    ).fetchone()
+    return list(dict.fromkeys([*named, *([DEFAULT] if unnamed or not named else [])]))
+
+
 def _candidates(
-    connection: sqlite3.Connection, corpus: int, stems: Sequence[str], k: int, wanted: Filter
+    connection: sqlite3.Connection, corpus: int, asked: _Asked, k: int, wanted: Filter
 ) -> list[_Candidate]:
     table = passages_table(corpus)
     demands, values = _demands(wanted)
     rows = connection.execute(
         f"""
         WITH best AS MATERIALIZED (
-            SELECT rowid AS id, rank FROM {table} WHERE {table} MATCH ? {demands} ORDER BY rank LIMIT ?
+            SELECT {table}.rowid AS id, rank FROM {table} {demands and _WITH_DOCUMENTS.format(table=table)}
+            WHERE {table} MATCH ? {demands} ORDER BY rank LIMIT ?
         )
-        SELECT best.id AS chunk, document, -rank AS score FROM best JOIN chunks ON chunks.id = best.id
+        SELECT best.id AS chunk, document, -rank / ? AS score FROM best JOIN chunks ON chunks.id = best.id
         ORDER BY rank, best.id
         """,
-        (" OR ".join(f'"{stem}"' for stem in stems), *values, k * _CANDIDATES_PER_PASSAGE),
+        (asked.match, *values, k * _CANDIDATES_PER_PASSAGE, asked.times),
     )
     return [_Candidate(**dict(row)) for row in rows]
 
 
 def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
-    demands: list[str] = []
+    demands = ""
     values: list[str | int] = []
     if wanted.language is not None:
-        demands.append("lower(language) = ?")
+        demands += " AND lower(documents.language) = ?"
         values.append(wanted.language.lower())
     if wanted.min_year is not None:
-        demands.append("year >= ?")
+        demands += " AND documents.year >= ?"
         values.append(wanted.min_year)
-    if not demands:
-        return "", values
-    fitting = f"SELECT id FROM documents WHERE {' AND '.join(demands)}"
-    return f"AND rowid IN (SELECT id FROM chunks WHERE document IN ({fitting}))", values
+    return demands, values
 
 
 def _spread(candidates: Sequence[_Candidate], k: int) -> list[_Candidate]:

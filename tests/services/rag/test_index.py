@@ -131,7 +131,7 @@ def test_closing_stops_the_reading_of_a_document(
         index.close()
         return text
 
-    monkeypatch.setattr(index_module, "analysed", closes)
+    monkeypatch.setattr(index_module, "as_written", closes)
     with pytest.raises(HearthNetError, match="is stopping"):
         index.add("home", entry(LONG))
 
