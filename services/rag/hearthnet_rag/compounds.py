@@ -27,7 +27,11 @@ def split(word: str, frequency: Frequency) -> list[str]:
     found = list(_ways(word, frequency, MOST_PARTS))
     if not found:
         return []
-    return list(min(found, key=lambda way: (len(way), -min(map(frequency, way)), way)))
+
+    def order(way: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
+        return len(way), -min(map(frequency, way)), way
+
+    return list(min(found, key=order))
 
 
 def _ways(word: str, frequency: Frequency, parts: int) -> Iterator[tuple[str, ...]]:
