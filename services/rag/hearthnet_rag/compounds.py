@@ -31,7 +31,8 @@ def split(word: str, frequency: Frequency) -> list[str]:
     def order(way: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
         return len(way), -min(map(frequency, way)), way
 
-    return list(min(found, key=order))
+    best: tuple[str, ...] = min(found, key=order)
+    return list(best)
 
 
 def _ways(word: str, frequency: Frequency, parts: int) -> Iterator[tuple[str, ...]]:
