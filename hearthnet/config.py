@@ -124,6 +124,43 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(_ASKED_ALWAYS)
 
 
+class EmbedModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """[[embed.models]]: an embedding model behind a URL; the mesh calls it `name` or one of `aliases`, its
+    own server `model`.
+
+    `languages` are those that you vouch for, `max_tokens` what it reads of a text, where you know it.
+    """
+
+    kind: Literal["openai", "ollama"]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    url: str
+    model: Annotated[str, msgspec.Meta(min_length=1)]
+    api_key_env: str | None = None
+    aliases: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...] = ()
+    languages: tuple[str, ...] = ()
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.api_key_env is not None and not names_variable(self.api_key_env):
+            raise ValueError(NO_VARIABLE)
+
+
+class EmbedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[embed]: the built-in embedding model, a GGUF file in its place, and others; `threads` 0 stands for as
+    many as the computer has cores, at most 2.
+    """
+
+    builtin: bool = True
+    threads: Annotated[int, msgspec.Meta(ge=0)] = 0
+    model_file: str = ""
+    models: tuple[EmbedModelConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [model.name for model in self.models]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"there are two models called {repeated[0]}")
+
+
 NOWHERE: Final = "none"
 """The endpoint of [telemetry] for: nowhere, whatever the environment says."""
 _NO_ENDPOINT: Final = (
@@ -276,6 +313,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     community: CommunityConfig = CommunityConfig()
     services: ServicesConfig = ServicesConfig()
     llm: LlmConfig = LlmConfig()
+    embed: EmbedConfig = EmbedConfig()
     mcp: McpConfig = McpConfig()
     file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()

@@ -114,6 +114,25 @@ tools_require_confirmation_for_side_effects = true
 # model = "qwen3:8b"
 # api_key_env = "EXAMPLE_API_KEY"
 
+[embed]
+# Offer the small built-in model that turns texts into vectors, for search by meaning. It understands English;
+# `make embedding` installs it.
+builtin = true
+# How many cores it may use. 0: all, at most two.
+threads = 0
+# A GGUF file of an embedding model to offer as well. Empty: none.
+model_file = ""
+
+# Another embedding model. kind is openai (any server with /v1/embeddings) or ollama. Several are fine, the
+# first is taken where none is named. Vectors of two models cannot be compared.
+# [[embed.models]]
+# kind = "ollama"
+# name = "nomic-embed-text"
+# url = "http://127.0.0.1:11434"
+# model = "nomic-embed-text"
+# api_key_env = "EXAMPLE_API_KEY"
+# languages = ["en"]
+
 # A program whose tools the model may call; `hearthnet mcp add` writes this. Calls are confirmed first, but
 # for the tools in read_only. env names environment variables of the node that the program gets.
 # [[mcp.servers]]

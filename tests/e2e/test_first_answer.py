@@ -137,6 +137,7 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
     services = {service["name"]: service for service in page["services"]}
     assert {name: service["state"] for name, service in services.items()} == {
         "auth": "ready",
+        "embed": "ready",
         "file": "ready",
         "gateway": "ready",
         "llm": "ready",

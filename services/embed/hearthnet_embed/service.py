@@ -1,16 +1,31 @@
-"""The embed service (capabilities.md, "embed"): one offer per model; without one, none and a reason."""
+"""The embed service (capabilities.md, "embed"): one offer per model; without one, none and a reason.
+
+Models behind URLs come first, as a person connected them, while their servers answer; then a GGUF file of
+the settings, then the built-in model. What lies in files is offered once the file was found right and loaded
+after that, when who asks waits for it; where it is missing or cannot be loaded the note says so, and the
+service goes on without it. A file that comes later is found within seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import ClassVar, Final
 
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.service.tasks import TaskSet
 from hearthnet_embed import asking
 from hearthnet_embed.backend import Backend
+from hearthnet_embed.boxes import Box, MiniLmBox
+from hearthnet_embed.remote import Remote
 from hearthnet_embed.request import EmbedInput, EmbedParams
 
-_NONE: Final = "no embedding model"
+_log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 0.5
+"""So long a start waits for servers; who answers later is offered later."""
+_PLACES: Final = 32
+_NONE: Final = "no embedding model: set embed.builtin, or name one as [[embed.models]] in hearthnet.toml"
 
 
 class EmbedService(Service):
@@ -22,29 +37,56 @@ class EmbedService(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._backends: list[Backend] = []
+        self._remotes: list[Remote] = []
+        self._boxes: list[Box] = []
+        self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
-        """Finds the models."""
+        """Finds the models, none of which is loaded yet."""
         self._node = node
+        config = node.config.embed
+        self._remotes = [Remote(model, self._renew) for model in config.models]
+        for remote in self._remotes:
+            self._tasks.start(remote.follow(), f"watch {remote.config.name}")
+        if config.builtin:
+            self._boxes.append(MiniLmBox(node.data, config.threads))
+        node.progress("checking the model", 0, 1)
+        for box in self._boxes:
+            await box.look()
+        if self._remotes:
+            looks = [asyncio.create_task(remote.looked.wait()) for remote in self._remotes]
+            _, late = await asyncio.wait(looks, timeout=SETTLE_SECONDS)
+            for look in late:
+                look.cancel()
         self._renew()
+
+    async def opened(self) -> None:
+        """Loads what lies in files, and looks for what is missing."""
+        for box in self._boxes:
+            self._tasks.start(self._follow(box), f"load {type(box).__name__}")
 
     def offers(self) -> list[Offer]:
         """`embed.text` for each model that is there."""
         return [
-            Offer(capability="embed.text@1.0", params=one.profile.params(self._most(one)))
-            for one in self._backends
+            Offer(
+                capability="embed.text@1.0",
+                params=one.profile.params(self._most(one)),
+                max_concurrent=_PLACES,
+            )
+            for one in self._models
         ]
 
     async def stop(self) -> None:
         """Lets go of all models."""
-        for backend in self._backends:
+        await self._tasks.close()
+        for backend in (*self._remotes, *(box.model for box in self._boxes if box.model is not None)):
             await backend.close()
 
     @capability("embed.text@1.0")
     async def embed(self, call: Call[EmbedParams, EmbedInput]) -> Reply:
         """The vectors of some texts, in their order."""
-        backend = asking.named(self._backends, call.params.model, {})
+        away = {remote.config.name: remote.problem for remote in self._remotes if not remote.there}
+        backend = asking.named(self._models, call.params.model, away)
         asking.check_count(call.input.texts, self._most(backend))
         embedded = await backend.embed(call.input.texts)
         meta = {
@@ -54,9 +96,25 @@ class EmbedService(Service):
         }
         return Reply(await asyncio.to_thread(asking.output, embedded, call.input.normalize), meta)
 
+    @property
+    def _models(self) -> list[Backend]:
+        remotes = [remote for remote in self._remotes if remote.there]
+        return [*remotes, *(box.model for box in self._boxes if box.model is not None)]
+
     def _most(self, backend: Backend) -> int:
         return asking.most_texts(backend.profile.dim, self._node.bus.peer.link.max_payload)
 
+    async def _follow(self, box: Box) -> None:
+        """Loads the model of `box`; where there is none, waits until its file is another one."""
+        while not await box.load():
+            self._renew()
+            await box.changed(LOOK_SECONDS)
+            await box.look()
+            self._renew()
+
     def _renew(self) -> None:
-        self.note = None if self._backends else _NONE
+        """Says what there is to say, and has offered what there is to offer."""
+        told = [*(one.problem for one in self._remotes), *(box.problem for box in self._boxes)]
+        problems = [problem for problem in told if problem]
+        self.note = "; ".join(dict.fromkeys(problems)) or (None if self._remotes or self._boxes else _NONE)
         self.offers_changed()

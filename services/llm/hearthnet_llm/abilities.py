@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hearthnet.config import ModelConfig
+from hearthnet.models import addresses
 from hearthnet_llm import kinds
 from hearthnet_llm.kinds import KINDS
 from hearthnet_llm.profile import Profile
-from hearthnet_llm.vendors import addresses
 from hearthnet_llm.vendors.catalog import Listed
 
 

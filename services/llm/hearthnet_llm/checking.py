@@ -15,6 +15,7 @@ import msgspec
 
 from hearthnet.config import ModelConfig, ModelKind
 from hearthnet.errors import HearthNetError
+from hearthnet.models import addresses
 from hearthnet_llm import kinds
 from hearthnet_llm.abilities import profile_of
 from hearthnet_llm.endpoint import Endpoint
@@ -24,7 +25,6 @@ from hearthnet_llm.memory import Memory
 from hearthnet_llm.profile import ToolMode
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, Message, Named, Tool, ToolChoice
-from hearthnet_llm.vendors import addresses
 from hearthnet_llm.vendors.catalog import Listed
 
 _TOKENS: Final = 1024

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
+from hearthnet.models import addresses
+from hearthnet.models.connection import Body, Connection
 from hearthnet_llm import aws, kinds
-from hearthnet_llm.connection import Body, Connection
 from hearthnet_llm.kinds import KINDS
-from hearthnet_llm.vendors import addresses, catalog
+from hearthnet_llm.vendors import catalog
 from hearthnet_llm.vendors.catalog import Listed
 from hearthnet_llm.vendors.wire import HttpRequest
 

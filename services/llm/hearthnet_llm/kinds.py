@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hearthnet.config import ModelConfig, ModelKind
+from hearthnet.models import addresses
 from hearthnet_llm import aws
-from hearthnet_llm.vendors import addresses, ollama, profiles
+from hearthnet_llm.vendors import ollama, profiles
 from hearthnet_llm.vendors.catalog import Listing
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from hearthnet.config import ModelConfig
 from hearthnet.errors import HearthNetError
+from hearthnet.models.watch import Watch
 from hearthnet_llm import kinds
 from hearthnet_llm.endpoint import Endpoint, is_gone
 from hearthnet_llm.media.prepare import Fetch, unknown
 from hearthnet_llm.memory import Memory
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.vendors.catalog import Listed
-from hearthnet_llm.watch import Watch
 
 _log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from hearthnet.contracts import contracts
 from hearthnet.errors import CODES, HearthNetError
+from hearthnet.models import failures
 from hearthnet_llm.frames import (
     Done,
     Frame,
@@ -24,7 +25,7 @@ from hearthnet_llm.frames import (
     ToolCallDelta,
     to_event,
 )
-from hearthnet_llm.vendors import failures, wire
+from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard
 from tests.conformance.providers.recording import Recording
 from tests.conformance.providers.wires import Expected, facts

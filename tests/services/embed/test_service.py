@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
@@ -13,6 +14,8 @@ from hearthnet.service import NodeContext
 from hearthnet_embed import EmbedService
 from hearthnet_embed.asking import check_count, most_texts, named
 from hearthnet_embed.backend import Embedded, Profile
+from hearthnet_embed.boxes import Box, Loadable
+from hearthnet_embed.minilm import files
 from tests.helpers.mesh import Mesh
 
 pytestmark = pytest.mark.asyncio
@@ -30,8 +33,25 @@ class Lengths:
         cut = tuple(index for index, text in enumerate(texts) if len(text.split()) > 8)
         return Embedded(vectors, cut, sum(len(text.split()) for text in texts))
 
+    async def load(self) -> None:
+        """There is nothing to load."""
+
     async def close(self) -> None:
         self.closed = True
+
+
+class Lying(Box):
+    """A box with a model that needs no loading."""
+
+    def __init__(self, model: Lengths) -> None:
+        super().__init__()
+        self.model = model
+
+    def seen(self) -> object:
+        return None
+
+    async def found(self) -> Loadable:
+        raise NotImplementedError
 
 
 class Serving(EmbedService):
@@ -42,8 +62,9 @@ class Serving(EmbedService):
         self.models = models
 
     async def start(self, node: NodeContext) -> None:
-        self._backends = list(self.models)
-        await super().start(node)
+        self._node = node
+        self._boxes = [Lying(model) for model in self.models]
+        self._renew()
 
 
 def _body(*texts: str, model: str | None = None, **more: Any) -> dict[str, Any]:
@@ -65,12 +86,27 @@ async def test_one_vector_a_text_in_their_order(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("EMBED-2")
-async def test_without_a_model_nothing_is_offered_and_the_note_says_why(mesh: Mesh) -> None:
+async def test_without_a_model_nothing_is_offered_and_the_note_says_why(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mesh.home.config_file.write_text("[embed]\nbuiltin = false\n")
     service = EmbedService()
     async with mesh.hosting(service), await mesh.bus() as bus:
         assert await bus.offers("embed.text") == []
         assert service.note is not None
         assert "no embedding model" in service.note
+    mesh.home.config_file.write_text("")
+    monkeypatch.setattr(files, "WEIGHTS", msgspec.structs.replace(files.WEIGHTS, package="no-such-package"))
+    monkeypatch.setattr("hearthnet_embed.service.LOOK_SECONDS", 0.05)
+    service = EmbedService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        assert await bus.offers("embed.text") == []
+        assert service.note is not None
+        assert "make embedding" in service.note
+        service._boxes.append(Lying(Lengths("later")))
+        service._renew()
+        await host.refresh()
+        assert (await bus.call("embed.text", _body("soil"))).meta["model"] == "later"
 
 
 @pytest.mark.req("EMBED-3")

@@ -268,7 +268,7 @@ async def test_a_caller_who_leaves_has_the_vendor_let_go_at_once(
 
 @pytest.mark.req("LLM-35")
 async def test_a_vendor_that_stalls_is_a_timeout(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_llm.connection._SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr("hearthnet.models.connection._SILENCE_SECONDS", 0.3)
     async with stalling(mesh, monkeypatch) as (_, _, bus):
         for name in ALL:
             heard, error = await outcome(bus, name)

@@ -11,7 +11,8 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
-from hearthnet_llm import LlmService, settings, watch
+from hearthnet.models import watch
+from hearthnet_llm import LlmService, settings
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.llm.model_server import HTML, Answer, ModelServer, calling, page, saying

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.vendors import failures
+from hearthnet.models import failures
 
 
 @pytest.mark.req("LLM-11")

@@ -290,7 +290,7 @@ async def test_each_vendor_gets_its_key_where_it_looks_for_it(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-11")
 async def test_an_answer_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_llm.connection._MOST_BYTES", 50_000)
+    monkeypatch.setattr("hearthnet.models.connection._MOST_BYTES", 50_000)
     async with serving(head(), *[b": still here\n" * 1000] * 9) as url, connected(url) as backend:
         with pytest.raises(HearthNetError, match="has no end"):
             await frames_of(backend)
@@ -316,7 +316,7 @@ async def test_closing_hangs_up_on_a_server_that_is_silent() -> None:
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-11")
 async def test_a_server_that_stalls_or_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_llm.connection._SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("hearthnet.models.connection._SILENCE_SECONDS", 0.2)
     async with serving(head(), hold=True) as url, connected(url) as backend:
         with pytest.raises(HearthNetError) as stalled:
             await frames_of(backend)

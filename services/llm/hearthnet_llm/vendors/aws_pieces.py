@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hearthnet_llm.vendors import failures
+from hearthnet.models import failures
 from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
 from hearthnet_llm.vendors.pieces import TextPieces
 from hearthnet_llm.vendors.values import parsed

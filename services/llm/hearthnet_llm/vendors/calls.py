@@ -7,8 +7,8 @@ import re
 from typing import Any, Final
 
 from hearthnet.canonical import content_hash
+from hearthnet.models import failures
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
-from hearthnet_llm.vendors import failures
 
 INCOMPLETE: Final = "tool_call_incomplete"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from hearthnet.errors import HearthNetError
+from hearthnet.models import failures
 from hearthnet_llm.frames import Frame
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.json_objects import JsonObjects
 from hearthnet_llm.vendors.soundness import MISSHAPEN, checked
 from hearthnet_llm.vendors.sse import EventLines

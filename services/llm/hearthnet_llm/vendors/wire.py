@@ -10,19 +10,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hearthnet.models.connection import HttpRequest
 from hearthnet_llm.frames import Frame
 from hearthnet_llm.request import ChatRequest
 
+__all__ = ["Decoder", "Heard", "HttpRequest", "Json", "Target", "Wire"]
 Json = dict[str, Any]
-
-
-class HttpRequest(msgspec.Struct, frozen=True):
-    """What goes to the vendor. `url` may be a path alone; `headers` are those that hold no secret."""
-
-    method: str
-    url: str
-    body: Json
-    headers: dict[str, str] = {}
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.errors import HearthNetError
+from hearthnet.models import failures
 from hearthnet_llm.frames import (
     Cited,
     Done,
@@ -31,7 +32,6 @@ from hearthnet_llm.parts import (
     ThinkingPart,
     ToolListingPart,
 )
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.models import failures
 from hearthnet_llm.frames import (
     Cited,
     Done,
@@ -23,7 +24,6 @@ from hearthnet_llm.frames import (
     ToolCallDelta,
 )
 from hearthnet_llm.parts import ServerCallPart, ThinkingPart
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.aws_pieces import AwsPieces
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.converse import blocks, citations

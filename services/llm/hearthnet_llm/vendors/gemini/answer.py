@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from hearthnet.models import failures
 from hearthnet_llm.frames import Cited, Done, Frame, Notice, Served, StopReason, Thinking, Thought, Token
 from hearthnet_llm.parts import ServerPart, ThinkingPart
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.gemini import citations, parts

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hearthnet.errors import HearthNetError
+from hearthnet.models import failures
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, Thinking, Thought, Token, ToolCall
 from hearthnet_llm.parts import ThinkingPart
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.pieces import Decoding, TextPieces

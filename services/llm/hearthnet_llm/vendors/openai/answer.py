@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hearthnet.models import failures
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, Token, ToolCall
-from hearthnet_llm.vendors import failures
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.openai.calls import Calls

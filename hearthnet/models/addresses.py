@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-_ENDS: Final = ("/chat/completions", "/completions")
+_ENDS: Final = ("/chat/completions", "/completions", "/embeddings")
 _NEAR: Final = (".local", ".lan", ".home.arpa", ".internal")
 
 

@@ -6,20 +6,19 @@ is blotted out.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from hearthnet.errors import HearthNetError
-from hearthnet_llm.vendors import failures
-from hearthnet_llm.vendors.values import as_text
-from hearthnet_llm.vendors.wire import HttpRequest
+from hearthnet.models import failures
 
 if TYPE_CHECKING:
     from httpx2 import Response
-
-    from hearthnet_llm.aws import Signatures
 
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 100.0
@@ -32,6 +31,26 @@ _MOST_BYTES: Final = 64 << 20
 _UNHEARD: Final = "without sending a response"
 _TELLING: Final = 5
 """A beginning of a key that is no longer than this gives nothing away."""
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """What goes to the server. `url` may be a path alone; `headers` are those that hold no secret."""
+
+    method: str
+    url: str
+    body: dict[str, Any]
+    headers: dict[str, str] = {}
+
+
+class Signatures(Protocol):
+    """Signs requests, where a vendor wants that in place of a key."""
+
+    def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
+        """The headers of the signature."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must be in no error and no log."""
 
 
 class Body:
@@ -86,7 +105,7 @@ class Connection:
         """The body of a successful answer. Every failure inside the block comes out as `failures` has it."""
         key = self._key()
         secrets = [one for one in (key, *(self._sign.secrets if self._sign else ())) if one]
-        content = as_text(request.body).encode("utf-8", "replace") if request.body else None
+        content = _as_text(request.body).encode("utf-8", "replace") if request.body else None
         headers = {"content-type": "application/json"} if content else {}
         if key:
             headers[self._header[0]] = self._header[1].format(key=key)
@@ -155,6 +174,10 @@ class Connection:
                 "`hearthnet up` is started, and start the node again",
             )
         return key
+
+
+def _as_text(body: dict[str, Any]) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
 def _without(secrets: list[str], error: HearthNetError) -> HearthNetError:

