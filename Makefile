@@ -90,6 +90,9 @@ bench: dev  ## measure, print the table, write build/bench.json; ARGS=--page ren
 quality: dev  ## how well the Debian handbook's sections are found, in English and German; build/quality.json
 	@$(BIN)/python -m tests.quality.measure_handbook
 
+load: dev  ## press every capability that reads with 200 callers, a minute each; build/load.json; ARGS=--seconds 5
+	@$(BIN)/python -m tests.load $(ARGS)
+
 chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; minutes), drawn by SEED; build/chaos.json
 	@$(BIN)/python -m tests.chaos --schedules $(SCHEDULES) $(if $(SEED),--seed $(SEED))
 

@@ -49,6 +49,9 @@ WORLD: Final = frozenset(
 )
 CODES: Final = MINE | PEER | WORLD
 
+LONGEST_MESSAGE: Final = 2_000
+"""Characters of a message on the wire."""
+
 OK: Final = 0
 OTHER: Final = 1
 USAGE: Final = 2
@@ -109,8 +112,12 @@ class HearthNetError(Exception):
         self.exit_status = exit_code(code) if exit_status is None else exit_status
 
     def to_body(self) -> dict[str, Any]:
-        """The error object of the wire (conventions.md 8)."""
-        body: dict[str, Any] = {"error": self.code, "message": self.message}
+        """The error object of the wire (conventions.md 8).
+
+        The message is one line there, of bounded length and without hidden characters: it may quote what
+        somebody sent.
+        """
+        body: dict[str, Any] = {"error": self.code, "message": _one_line(self.message)}
         if self.details:
             body["details"] = self.details
         if self.retry_after_ms is not None:
@@ -133,3 +140,18 @@ class HearthNetError(Exception):
             alt=[str(name) for name in alt] if isinstance(alt, list) else None,
             retry_after_ms=retry if type(retry) is int and retry >= 0 else None,
         )
+
+
+def _one_line(message: str) -> str:
+    """`message` with what cannot be seen as its code, and with its middle cut out where it is too long."""
+    if len(message) > LONGEST_MESSAGE:
+        half = LONGEST_MESSAGE // 2
+        message = f"{message[:half]} ... {message[-half:]}"
+    if message.isprintable():
+        return message
+    return "".join(
+        letter
+        if letter.isprintable()
+        else letter.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for letter in message
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.errors import CODES, MINE, PEER, WORLD, HearthNetError, exit_code
+from hearthnet.errors import CODES, LONGEST_MESSAGE, MINE, PEER, WORLD, HearthNetError, exit_code
 
 
 @pytest.mark.req("WIRE-12")
@@ -65,3 +65,14 @@ def test_a_wait_that_is_no_number_of_milliseconds_is_left_out(wait: object) -> N
 
 def test_a_shells_own_exit_code_stands_above_the_codes() -> None:
     assert HearthNetError("partition", "the node is not running", exit_status=3).exit_status == 3
+
+
+@pytest.mark.req("BADINPUT-4")
+def test_a_message_is_one_line_on_the_wire_whatever_it_quotes() -> None:
+    said = HearthNetError("bad_request", "no\x1b[2J\nsuch \u202e\ud800 thing").to_body()["message"]
+    assert said == "no\\x1b[2J\\nsuch \\u202e\\ud800 thing"
+    long = HearthNetError("bad_request", "begin " + "x" * 1_000_000 + " end").to_body()["message"]
+    assert len(long) < LONGEST_MESSAGE + 10
+    assert long.startswith("begin ")
+    assert long.endswith(" end")
+    assert HearthNetError("bad_request", "Grüße, 漢字").to_body()["message"] == "Grüße, 漢字"

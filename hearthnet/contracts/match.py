@@ -1,7 +1,8 @@
 """How a request fits an offer, as data: the `match` table of a contract (contracts.md; conventions.md 11).
 
 A key names a field of the request (`params.model`, `input.from`), its rule says how that value must stand to
-the offer's params. A field that the request leaves out fits every offer (resolutions.md 24 and 51).
+the offer's params. A field that the request leaves out fits every offer (resolutions.md 24 and 51), and so
+does one that no rule can be asked about, a text for a number: the request schema says what is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
                 return False
             continue
         section, _, name = field.partition(".")
-        wanted = body.get(section, _NOTHING).get(name)
+        wanted = _value(body, section, name)
         if wanted is not None and not _RULES[rule.rule](wanted, rule.offered(offer_params)):
             return False
     return True
@@ -65,7 +66,7 @@ def matcher(
 
     def suits(body: Mapping[str, Any]) -> bool:
         for section, name, holds, offered in plain:
-            wanted = body.get(section, _NOTHING).get(name)
+            wanted = _value(body, section, name)
             if wanted is not None and not holds(wanted, offered):
                 return False
         return all(_in_a_pair(field, rule, pairs, body) for field, rule, pairs in paired)
@@ -76,7 +77,13 @@ def matcher(
 def value_at(field: str, body: Mapping[str, Any]) -> Any:
     """What a request has at `params.name` or `input.name`; None where it leaves it out."""
     section, _, name = field.partition(".")
-    return body.get(section, _NOTHING).get(name)
+    return _value(body, section, name)
+
+
+def _value(body: Mapping[str, Any], section: str, name: str) -> Any:
+    """The field's value; None where it is absent, or its section no object."""
+    fields = body.get(section)
+    return fields.get(name) if isinstance(fields, Mapping) else None
 
 
 def _in_a_pair(field: str, rule: MatchRule, pairs: list[Any], body: Mapping[str, Any]) -> bool:
@@ -89,12 +96,14 @@ def _in_a_pair(field: str, rule: MatchRule, pairs: list[Any], body: Mapping[str,
     )
 
 
-_NOTHING: Final[dict[str, Any]] = {}
 _RULES: Final[dict[str, Callable[[Any, list[Any]], bool]]] = {
     "equal": lambda wanted, offered: offered == [wanted],
     "in": lambda wanted, offered: wanted in offered,
-    "at_most": lambda wanted, offered: any(
-        isinstance(most, int | float) and wanted <= most for most in offered
+    "at_most": lambda wanted, offered: (
+        not isinstance(wanted, int | float)
+        or any(isinstance(most, int | float) and wanted <= most for most in offered)
     ),
-    "subset": lambda wanted, offered: all(item in offered for item in wanted),
+    "subset": lambda wanted, offered: (
+        not isinstance(wanted, list | tuple) or all(item in offered for item in wanted)
+    ),
 }

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 240
 """Characters of a message; what is cut is its middle, where the refused value stands."""
+_MOST_PARTS: Final = 512
+_TEXT_PART: Final = 64
+"""So many characters of a text count as one part more."""
 _WRONG_KIND: Final = frozenset({"type", "const", "enum"})
 
 
@@ -50,11 +53,37 @@ class SchemaCheck:
             return False
 
     def errors(self, value: Any) -> list[Problem]:
-        """What is wrong with `value`, in the order of the schema; empty when it fits."""
+        """What is wrong with `value`, in the order of the schema; empty when it fits.
+
+        Of a large value only the first: each error holds a copy of what it is about, so that collecting all
+        of thousands takes minutes.
+        """
         try:
-            return [_problem(error, self._schema) for error in self._validator.iter_errors(value)]
+            found = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
+            return [_problem(error, self._schema) for error in found]
         except ValueError as error:
             return [Problem("", "type", f"is not JSON: {error}")]
+
+    def _first(self, value: Any) -> list[ValidationError]:
+        from jsonschema_rs import ValidationError
+
+        try:
+            self._validator.validate(value)
+        except ValidationError as error:
+            return [error]
+        return []
+
+
+def _is_small(value: Any) -> bool:
+    """Whether `value` has so few parts, and so little text, that everything wrong with it can be told."""
+    left, parts = _MOST_PARTS, [value]
+    while parts and left > 0:
+        part = parts.pop()
+        left -= 1 + (len(part) // _TEXT_PART if isinstance(part, str) else 0)
+        if isinstance(part, dict | list):
+            left -= len(part)
+            parts += part.values() if isinstance(part, dict) else part
+    return left > 0
 
 
 def compile_schema(schema: Any) -> SchemaCheck:

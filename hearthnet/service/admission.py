@@ -194,6 +194,7 @@ def _decode(frame: Frame) -> dict[str, Any]:
 def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> Hosted:
     fitting = [entry for entry in offered if entry.fits(body)]
     if not fitting:
+        contract.check_request(body)
         raise HearthNetError("not_found", f"no offer of {contract.id} here fits these params")
     return fitting[0] if len(fitting) == 1 else min(fitting, key=lambda entry: entry.in_flight)
 

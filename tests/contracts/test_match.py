@@ -99,3 +99,22 @@ def test_two_fields_stand_together_in_an_offered_pair(asked: dict[str, str], exp
     assert fits(PAIR, body, PAIRS) is expected
     assert matcher(PAIR, PAIRS)(body) is expected
     assert not matcher(PAIR, {})(body)
+
+
+@pytest.mark.req("BADINPUT-2")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"params": None},
+        {"params": "all of it"},
+        {"params": {"ctx": "many"}},
+        {"params": {"ctx": {"most": 1}}},
+        {"params": {"modalities": 7}},
+        {"params": {"modalities": "text"}},
+    ],
+)
+def test_what_no_rule_can_be_asked_about_is_left_to_the_schema(body: dict[str, object]) -> None:
+    match = contracts().get("llm.chat@2.0").match
+    offer = {"model": "tiny", "ctx": 100, "modalities": ["vision"]}
+    assert fits(match, body, offer)
+    assert matcher(match, offer)(body)

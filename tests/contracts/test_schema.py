@@ -134,3 +134,14 @@ def test_accepts_and_errors_and_a_second_validator_agree(value: Any) -> None:
 def test_a_pointer_escapes_as_rfc_6901_says() -> None:
     assert pointer([]) == ""
     assert pointer(["a", 0, "m~n/o"]) == "/a/0/m~0n~1o"
+
+
+@pytest.mark.req("BADINPUT-3")
+def test_of_a_large_value_the_first_fault_is_told_without_looking_for_all() -> None:
+    check = compile_schema({"type": "object", "additionalProperties": {"type": "string", "maxLength": 9}})
+    small: dict[str, object] = {"a": 1, "b": 2}
+    large = {f"x{number}": number for number in range(50_000)}
+    assert len(check.errors(small)) == 2
+    assert [(problem.path, problem.rule) for problem in check.errors(large)] == [("/x0", "type")]
+    assert check.errors({"a": "text " * 20_000})[0].rule == "maxLength"
+    assert check.errors({f"x{number}": "fits" for number in range(1_000)}) == []

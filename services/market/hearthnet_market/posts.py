@@ -14,6 +14,7 @@ CREATED: Final = "market.post.created"
 UPDATED: Final = "market.post.updated"
 EXPIRED: Final = "market.post.expired"
 DELETED: Final = "market.post.deleted"
+_LAST: Final = 2**63 - 1
 MODERATORS: Final = frozenset({"trusted", "anchor"})
 MOST_UPDATES: Final = 100
 """Of one post; what changes more often is another post."""
@@ -37,6 +38,10 @@ class ListInput(msgspec.Struct, frozen=True):
     limit: int
     category: Category | None = None
     tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Any number may be asked for; the view knows those of 64 bits, and no log comes that far.
+        msgspec.structs.force_setattr(self, "since_lamport", min(self.since_lamport, _LAST))
 
 
 class SearchInput(msgspec.Struct, frozen=True):

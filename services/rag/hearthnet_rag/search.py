@@ -21,6 +21,8 @@ from hearthnet_rag.words import DEFAULT, base_language, query_stems, words
 
 PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
+_FAR: Final = 1_000_000
+"""A year beyond every document; SQLite knows no numbers of more than 64 bits."""
 _CANDIDATES_PER_PASSAGE: Final = 40
 _ENOUGH: Final = 3_000
 _FEWEST: Final = 200
@@ -175,7 +177,7 @@ def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
         values.append(wanted.language.lower())
     if wanted.min_year is not None:
         demands += " AND documents.year >= ?"
-        values.append(wanted.min_year)
+        values.append(max(-_FAR, min(wanted.min_year, _FAR)))
     return demands, values
 
 

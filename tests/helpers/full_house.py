@@ -1,0 +1,119 @@
+"""A node as it runs at somebody's: `hearthnet up` with every installed service, neighbours, and content."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.store import Store
+from hearthnet.contracts import contracts
+from hearthnet.home import Home
+from hearthnet.ids import new_ulid
+from hearthnet.node_state import NodeState, read_node_state
+from hearthnet.service.base import GROUP
+from tests.helpers.neighbourhood import Neighbourhood, settle_in
+from tests.helpers.samples import CORPUS, DOCUMENT, Stock, documents
+from tests.helpers.shell import Shell
+
+UNLIMITED: Final = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
+_SCRIPT: Final = '[[questions]]\n[[questions.turns]]\ntext = "Boil it for a minute."\n'
+_POSTS: Final = 20
+_SETTINGS: Final = "llm.models."
+"""What works on the settings of the node, and asks other servers."""
+
+
+def installed() -> tuple[str, ...]:
+    """The services that come with this installation."""
+    return tuple(sorted(entry.name for entry in entry_points(group=GROUP)))
+
+
+@dataclass(frozen=True)
+class FullHouse:
+    """A running node; `stock` is what lies in it, for those who ask."""
+
+    neighbourhood: Neighbourhood
+    url: str
+    stock: Stock
+
+    @property
+    def home(self) -> Home:
+        """The node's own."""
+        return self.neighbourhood.founder
+
+    @property
+    def state(self) -> NodeState:
+        """What its supervisor says now."""
+        return read_node_state(self.home)
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process ids of its server and services, by name."""
+        state = self.state
+        services = {each.name: each.pid for each in state.services if each.pid is not None}
+        return {"nats-server": state.server.pid, **services}
+
+
+def memory_kb(pid: int) -> float:
+    """What a process has to itself, in KB; 0 for one that is gone."""
+    try:
+        return float(psutil.Process(pid).memory_full_info().uss) / 1024
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+@contextlib.contextmanager
+def full_house(folder: Path, *members: str, settings: str = "") -> Iterator[FullHouse]:
+    """A node in `folder` with every service, for `members` too; as many may ask as like to."""
+    model = '[[llm.scripted]]\nname = "scripted"\nfile = "script.toml"\n'
+    neighbourhood = settle_in(
+        folder, *members, services=installed(), settings=f"{model}\n{UNLIMITED}\n{settings}"
+    )
+    home = neighbourhood.founder
+    (home.path / "script.toml").write_text(_SCRIPT)
+    with Shell(home.path).node() as state:
+        url = str(state["server"]["url"])
+        yield FullHouse(neighbourhood, url, asyncio.run(_filled(home, url)))
+
+
+async def _filled(home: Home, url: str) -> Stock:
+    """Stores what the examples of the contracts speak of, a corpus and some posts."""
+    async with await Store.join(home, url, "stock") as store:
+        for text in documents():
+            await store.blobs.put_bytes(text.encode(), Hold(shared=True))
+        cid = await store.blobs.put_bytes(DOCUMENT.encode(), Hold(shared=True))
+    async with await Bus.join(home, url, "stock") as bus:
+        ingestion = {"doc_cid": cid, "title": "Water", "language": "en", "media_type": "text/markdown"}
+        await bus.call("rag.ingest@1.0", {"params": {"corpus": CORPUS}, "input": ingestion})
+        for number in range(_POSTS):
+            await bus.call("market.post@1.0", _post(number))
+        scope = {"capabilities": ["market.list@1.0"]}
+        wanted = {"client_id": new_ulid(), "subject": bus.peer.node_id, "scope": scope}
+        issued = await bus.call("auth.token.issue@1.0", {"params": {}, "input": wanted})
+        return Stock(cid, bus.peer.node_id, str(issued.output["token"]))
+
+
+def _post(number: int) -> dict[str, Any]:
+    words = {
+        "category": "offer",
+        "title": f"Water filter {number}",
+        "body": "A ceramic one.",
+        "tags": ["water"],
+    }
+    return {"params": {}, "input": {"client_id": new_ulid(), **words}}
+
+
+def reads(offered: Iterable[str]) -> list[str]:
+    """Which of `offered` change nothing, by their contracts."""
+    known = {
+        each.id: each for each in contracts() if not (each.side_effects or each.name.startswith(_SETTINGS))
+    }
+    return sorted(known.keys() & set(offered))

@@ -1,0 +1,141 @@
+"""What a load test measures of one capability."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+REFUSAL: Final = "capacity_exceeded"
+_LEAST_GROWTH_KB: Final = 4_096
+_SHARE: Final = 0.05
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a process of callers is to do: `most` calls each, 0 for as many as `seconds` allow."""
+
+    capability: str
+    callers: int
+    seconds: float
+    most: int
+    through: str
+    body: msgspec.Raw
+
+
+class Tally(msgspec.Struct):
+    """What the callers of one process met with; times in ms, from the first attempt to the answer."""
+
+    answered: int = 0
+    refused: int = 0
+    unserved: int = 0
+    """Callers that honoured every refusal, and did not get through in the end."""
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+    """What was answered otherwise: by code, and refusals that do not say when to come back."""
+    said: dict[str, str] = msgspec.field(default_factory=dict)
+    """The first message of each code."""
+    took_ms: list[float] = msgspec.field(default_factory=list)
+
+    def fail(self, code: str, message: str) -> None:
+        """Counts an answer that none should get."""
+        self.errors[code] = self.errors.get(code, 0) + 1
+        self.said.setdefault(code, message[:300])
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What one process had to itself, in KB; `growth` is from after the warm-up to the end."""
+
+    start: float
+    warm: float
+    end: float
+
+    @property
+    def growth(self) -> float:
+        """KB between the two."""
+        return self.end - self.warm
+
+    @property
+    def flat(self) -> bool:
+        """Whether that is what any process breathes."""
+        return self.growth <= max(_LEAST_GROWTH_KB, self.warm * _SHARE)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One capability under load."""
+
+    capability: str
+    callers: int
+    seconds: float
+    answered: int
+    refused: int
+    unserved: int
+    errors: dict[str, int]
+    said: dict[str, str]
+    p50_ms: float
+    p99_ms: float
+    longest_ms: float
+    memory: dict[str, Memory]
+
+    @property
+    def clean(self) -> bool:
+        """Whether every caller was answered, and nobody was told anything else than to come back."""
+        return not (self.errors or self.unserved) and self.answered > 0
+
+    @property
+    def flat(self) -> bool:
+        """Whether no process grew."""
+        return all(each.flat for each in self.memory.values())
+
+
+def memory(samples: Sequence[float]) -> Memory:
+    """From what was seen at equal intervals: the first value, medians of the middle and the last fifth."""
+    fifth = max(1, len(samples) // 5)
+    warm = samples[2 * fifth : 3 * fifth] or samples[-1:]
+    return Memory(samples[0], statistics.median(warm), statistics.median(samples[-fifth:]))
+
+
+def outcome(order: Order, seconds: float, tallies: Iterable[Tally], held: dict[str, Memory]) -> Outcome:
+    """All processes of callers together."""
+    total = Tally()
+    for tally in tallies:
+        total.answered += tally.answered
+        total.refused += tally.refused
+        total.unserved += tally.unserved
+        total.took_ms += tally.took_ms
+        for code, count in tally.errors.items():
+            total.errors[code] = total.errors.get(code, 0) + count
+        total.said = {**tally.said, **total.said}
+    took = sorted(total.took_ms) or [0.0]
+    return Outcome(
+        capability=order.capability,
+        callers=order.callers,
+        seconds=round(seconds, 1),
+        answered=total.answered,
+        refused=total.refused,
+        unserved=total.unserved,
+        errors=total.errors,
+        said=total.said,
+        p50_ms=took[len(took) // 2],
+        p99_ms=took[len(took) * 99 // 100],
+        longest_ms=took[-1],
+        memory=held,
+    )
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """One line a capability; of the processes, the one that grew most."""
+    lines = [
+        "| capability | answered /s | refused /s | other errors | p50 ms | p99 ms | longest ms | grew most |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for each in outcomes:
+        worst = max(each.memory.items(), key=lambda item: item[1].growth, default=None)
+        grew = f"{worst[0]} {worst[1].growth / 1024:+.1f} MB" if worst else ""
+        rate = [f"{count / max(each.seconds, 0.001):.0f}" for count in (each.answered, each.refused)]
+        wrong = sum(each.errors.values()) + each.unserved
+        lines.append(
+            f"| `{each.capability}` | {rate[0]} | {rate[1]} | {wrong} "
+            f"| {each.p50_ms:.0f} | {each.p99_ms:.0f} | {each.longest_ms:.0f} | {grew} |"
+        )
+    return "\n".join(lines)
