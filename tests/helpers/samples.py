@@ -1,11 +1,12 @@
 """A call of every capability that is right: what load is made of, and what bad input departs from.
 
-The first example of a contract that needs nothing put in is one. What has none stands in `_OWN`; a test holds
-that complete.
+It is the first example of the contract, ids put in where it lacks them. Where that is not enough, it stands
+in `_OWN`; a test holds that complete.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
@@ -19,7 +20,6 @@ DOCUMENT: Final = "# Water\n\n" + "\n\n".join(
     f"Barrel {number} holds rain. Boil it for a minute, let it cool, and keep the lid on."
     for number in range(40)
 )
-_NOBODY: Final = "ed25519:" + "A" * 43
 
 
 class Stock(NamedTuple):
@@ -44,19 +44,13 @@ _OWN: Final[dict[str, Callable[[Stock], Body]]] = {
     "auth.token.issue@1.0": lambda stock: _keyed(
         subject=stock.node, scope={"capabilities": ["market.list@1.0"]}, ttl_seconds=60
     ),
-    "auth.token.revoke@1.0": lambda stock: _keyed(token_id=new_ulid(), reason="manual"),
-    "community.demote@1.0": lambda stock: _keyed(target_node_id=_NOBODY, new_level="member"),
     "community.join@1.0": lambda stock: _input(event=_joined(stock.node), heads={}),
-    "community.promote@1.0": lambda stock: _keyed(target_node_id=_NOBODY, new_level="trusted"),
-    "community.revoke@1.0": lambda stock: _keyed(target_node_id=_NOBODY, reason="other"),
-    "community.withdraw@1.0": lambda stock: _keyed(invite_event_id=new_ulid()),
     "file.read@1.0": lambda stock: _input(cid=stock.document),
     "file.remove@1.0": lambda stock: _input(cid="blake3:" + "0" * 64),
     "llm.models.check@1.0": lambda stock: _input(url="http://127.0.0.1:9/v1"),
     "llm.tools.call@1.0": lambda stock: _input(
         tool_call_id="tc_1", target_capability="market.list@1.0", target_body=_input(limit=5)
     ),
-    "market.expire@1.0": lambda stock: _keyed(event_id=new_ulid(), reason="withdrawn"),
     "market.search@1.0": lambda stock: _input(query="water filter"),
     "rag.query@1.0": lambda stock: {
         "params": {"corpus": CORPUS},
@@ -82,18 +76,47 @@ def _joined(node: str) -> Body:
     }
 
 
-def sample(contract: Contract, stock: Stock) -> Body | None:
-    """A body that the contract takes; each time another client id. None where nobody has written one."""
+def sample(contract: Contract, stock: Stock) -> Body:
+    """A body that the contract takes; each time another client id."""
     own = _OWN.get(contract.id)
     if own is not None:
         return own(stock)
-    for example in contract.examples:
-        if "error" not in example and "insert" not in example:
-            body: Body = deepcopy(example["request"])
-            if "client_id" in body["input"]:
-                body["input"]["client_id"] = new_ulid()
-            return body
-    return None
+    examples = [example for example in contract.examples if "error" not in example]
+    examples.sort(key=lambda example: "insert" in example)
+    body: Body = deepcopy(examples[0]["request"]) if examples else {}
+    _complete(contract.request_schema, body, stock)
+    if "client_id" in body["input"]:
+        body["input"]["client_id"] = new_ulid()
+    return body
+
+
+def _complete(schema: Body, body: Body, stock: Stock) -> None:
+    """Puts in what `schema` demands and `body` lacks, as where an example says that it is known later."""
+    properties: dict[str, Body] = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in body:
+            body[name] = _some(properties.get(name, {}), stock)
+    for name, inner in properties.items():
+        if isinstance(body.get(name), dict):
+            _complete(inner, body[name], stock)
+
+
+def _some(schema: Body, stock: Stock) -> Any:
+    """A value for a field of an id, a number, a word of a list; else a text."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            return {}
+        case "array":
+            return [_some(schema["items"], stock)] * schema.get("minItems", 0)
+        case "integer" | "number":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+    texts = (new_ulid(), stock.node, stock.document, stock.token, CORPUS)
+    pattern = schema.get("pattern")
+    return next((text for text in texts if pattern and re.search(pattern, text)), "water")
 
 
 def documents() -> set[str]:

@@ -11,6 +11,7 @@ import msgspec
 REFUSAL: Final = "capacity_exceeded"
 _LEAST_GROWTH_KB: Final = 4_096
 _SHARE: Final = 0.05
+_COURSE: Final = 64
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -44,11 +45,15 @@ class Tally(msgspec.Struct):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What one process had to itself, in KB; `growth` is from after the warm-up to the end."""
+    """What one process had to itself, in KB; `growth` is from after the warm-up to the end.
+
+    `course` is what was seen on the way, at equal intervals.
+    """
 
     start: float
     warm: float
     end: float
+    course: tuple[float, ...] = ()
 
     @property
     def growth(self) -> float:
@@ -92,7 +97,8 @@ def memory(samples: Sequence[float]) -> Memory:
     """From what was seen at equal intervals: the first value, medians of the middle and the last fifth."""
     fifth = max(1, len(samples) // 5)
     warm = samples[2 * fifth : 3 * fifth] or samples[-1:]
-    return Memory(samples[0], statistics.median(warm), statistics.median(samples[-fifth:]))
+    course = tuple(samples[:: max(1, len(samples) // _COURSE)])
+    return Memory(samples[0], statistics.median(warm), statistics.median(samples[-fifth:]), course)
 
 
 def outcome(order: Order, seconds: float, tallies: Iterable[Tally], held: dict[str, Memory]) -> Outcome:

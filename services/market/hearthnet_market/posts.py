@@ -31,17 +31,24 @@ class NoParams(msgspec.Struct, frozen=True):
     """The market's capabilities take no params."""
 
 
-class ListInput(msgspec.Struct, frozen=True):
-    """`market.list`: `tags` must all be there; `since_lamport` asks for what changed after it."""
+class Since(msgspec.Struct, frozen=True):
+    """A part of what there is: at most `limit`, after the place `since_lamport`.
+
+    Any number may be asked for; the view knows those of 64 bits, and no log comes that far.
+    """
 
     since_lamport: int
     limit: int
-    category: Category | None = None
-    tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # Any number may be asked for; the view knows those of 64 bits, and no log comes that far.
         msgspec.structs.force_setattr(self, "since_lamport", min(self.since_lamport, _LAST))
+
+
+class ListInput(Since, frozen=True):
+    """`market.list`: `tags` must all be there; `since_lamport` asks for what changed after it."""
+
+    category: Category | None = None
+    tags: tuple[str, ...] = ()
 
 
 class SearchInput(msgspec.Struct, frozen=True):
@@ -91,11 +98,9 @@ class DeleteInput(msgspec.Struct, frozen=True):
     all: bool = False
 
 
-class ExportInput(msgspec.Struct, frozen=True):
+class ExportInput(Since, frozen=True):
     """`market.export`: the events of one post, or of everything that the caller wrote."""
 
-    since_lamport: int
-    limit: int
     event_id: str = ""
 
 
