@@ -105,7 +105,7 @@ class Remote:
 
     async def _pause(self) -> None:
         """Until the next look: one far away is only looked at after a failure, for looking costs money."""
-        calm = self._watch.there and not addresses.is_near(self.config.url)
+        calm = self._watch.state == "there" and not addresses.is_near(self.config.url)
         try:
             async with asyncio.timeout(None if calm else self._watch.wait_seconds):
                 await self._again.wait()
