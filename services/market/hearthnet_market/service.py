@@ -22,6 +22,7 @@ from hearthnet.service.events import EventLog, Moved, Recorded
 from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms
 from hearthnet_market.export import exported
+from hearthnet_market.meaning import Meanings
 from hearthnet_market.posts import (
     CREATED,
     DELETED,
@@ -70,6 +71,7 @@ class MarketService(Service):
     _node: NodeContext
     _view: View
     _events: EventLog
+    _meanings: Meanings
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,6 +86,8 @@ class MarketService(Service):
         self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
         await self._catch_up()
         await self._events.watch(self._woken)
+        self._meanings = Meanings(node.bus, self._view, self._look)
+        self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
         self._tasks.start(self._sweep(), "sweep the market")
 
@@ -94,6 +98,8 @@ class MarketService(Service):
     async def stop(self) -> None:
         """Closes the view; what it lacks it reads from the log at the next start."""
         await self._tasks.close()
+        if hasattr(self, "_meanings"):
+            await self._meanings.close()
         if hasattr(self, "_view"):
             await asyncio.to_thread(self._view.close)
 
@@ -109,9 +115,9 @@ class MarketService(Service):
 
     @capability("market.search@1.0")
     async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
-        """Current posts by the words they share with the query; meanings need an `embed.text` in the mesh."""
-        posts, lamport = await self._look(self._view.search, call.input.query, call.input.k, now_ms())
-        return Reply({"posts": posts, "max_lamport": lamport}, {"degraded": True})
+        """Current posts by their words, and by what they mean where the mesh has an `embed.text`."""
+        found = await self._meanings.search(call.input.query, call.input.k, call.remaining())
+        return Reply({"posts": found.posts, "max_lamport": found.lamport}, {"degraded": found.degraded})
 
     @capability("market.post@1.0", event_sourced=True, erasable=True)
     async def post(self, call: Call[NoParams, PostInput]) -> Reply:
@@ -285,6 +291,8 @@ class MarketService(Service):
             async for batch in self._events.read(after):
                 await asyncio.to_thread(self._view.apply, batch)
             await asyncio.to_thread(self._view.reached, log, last)
+            if hasattr(self, "_meanings"):
+                self._meanings.wake()
         await asyncio.to_thread(self._view.settle, log, last)
 
     async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:

@@ -140,6 +140,22 @@ class View:
             rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
             return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
 
+    def recent(self, limit: int, now_ms: int) -> list[tuple[str, str, str]]:
+        """Id, title and body of the newest current posts, newest last."""
+        sql = """
+            SELECT event_id, title, body FROM post WHERE ended_lamport IS NULL AND expires_at > ?
+            ORDER BY lamport DESC LIMIT ?"""
+        with self._asked():
+            return self._database.execute(sql, (now_ms, limit)).fetchall()[::-1]
+
+    def chosen(self, event_ids: list[str], now_ms: int) -> dict[str, dict[str, Any]]:
+        """Those of the posts that are current, by their ids."""
+        sql = f"""
+            SELECT {_COLUMNS} FROM post WHERE event_id = ? AND ended_lamport IS NULL AND expires_at > ?"""
+        with self._asked():
+            rows = [self._database.execute(sql, (one, now_ms)).fetchone() for one in event_ids]
+            return {row[0]: _post(row) for row in rows if row is not None}
+
     def standing(self, event_id: str) -> tuple[Standing | None, int]:
         """The post as the log has it, None where there is none, and the place up to which that is true."""
         sql = """
