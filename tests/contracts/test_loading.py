@@ -75,7 +75,9 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "rag.ingest@1.0",
         "rag.list_corpora@1.0",
         "rag.list_documents@1.0",
+        "rag.progress@1.0",
         "rag.query@1.0",
+        "rag.remove@1.0",
         "trans.text@1.0",
     ]
     assert contracts() is contracts()

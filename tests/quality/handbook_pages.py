@@ -8,8 +8,9 @@ from typing import Final
 from xml.etree import ElementTree
 
 from hearthnet.canonical import content_hash
-from hearthnet_rag.documents import Document, find_headings
+from hearthnet_rag.documents import Document
 from hearthnet_rag.index import Entry, Index
+from hearthnet_rag.readers.markdown import find_headings
 from tests.quality.handbook import pages
 
 _XHTML: Final = "{http://www.w3.org/1999/xhtml}"

@@ -1,17 +1,17 @@
-"""What was ingested, one JSON line a document, so that a damaged index can be rebuilt from the stored blobs.
+"""What was ingested and removed, one JSON line each: a damaged index is rebuilt from it and the stored blobs.
 
-A line is written before the document is added, so no document that was confirmed is ever missing; one that
-is named here but was never added is added by the next rebuild, as its sender wished. A torn last line, left
-by a crash, is skipped. Corpus `system` has no lines: it comes with the program.
+A line is written before its document is added or removed, so no document that was confirmed is ever missing,
+and none that was removed comes back; what is named here but never happened is made up for at the next start,
+as its sender wished. A torn last line, left by a crash, is skipped. Corpus `system` has no lines: it comes
+with the program.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,8 +20,15 @@ from hearthnet_rag.database import as_wire_error
 FILE: Final = "documents.jsonl"
 
 
+Key = tuple[str, str]
+"""A corpus and the CID of a document in it."""
+
+
 class Record(msgspec.Struct, frozen=True):
-    """An ingestion as it was asked for, and the id that it was given."""
+    """An ingestion as it was asked for, and the id that it was given.
+
+    `replaces` are the older versions that it took the place of; a `removed` one is the end of a document.
+    """
 
     corpus: str
     doc_cid: str
@@ -30,6 +37,23 @@ class Record(msgspec.Struct, frozen=True):
     title: str | None = None
     language: str | None = None
     metadata: dict[str, Any] = {}
+    replaces: list[str] = []
+    removed: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same document."""
+        return self.corpus, self.doc_cid
+
+
+class State(NamedTuple):
+    """What all lines come to: the documents that there are, in order, and those that are gone.
+
+    With each of the latter the document that took its place, or None.
+    """
+
+    present: dict[Key, Record]
+    gone: dict[Key, Key | None]
 
 
 class Journal:
@@ -54,17 +78,15 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
-    def records(self) -> Iterator[Record]:
-        """What was asked for, in order, each (corpus, doc_cid) once."""
-        seen: set[tuple[str, str]] = set()
+    def state(self) -> State:
+        """What there should be, and what should not."""
+        state = State({}, {})
         for line in self._lines():
             try:
-                record = msgspec.json.decode(line, type=Record)
+                _apply(state, msgspec.json.decode(line, type=Record))
             except msgspec.DecodeError:
                 continue
-            if (record.corpus, record.doc_cid) not in seen:
-                seen.add((record.corpus, record.doc_cid))
-                yield record
+        return state
 
     def _lines(self) -> list[bytes]:
         return self._file.read_bytes().splitlines() if self._file.exists() else []
@@ -73,3 +95,16 @@ class Journal:
         with self._file.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) == b"\n"
+
+
+def _apply(state: State, record: Record) -> None:
+    if record.removed:
+        state.present.pop(record.key, None)
+        state.gone[record.key] = None
+        return
+    state.present.setdefault(record.key, record)
+    state.gone.pop(record.key, None)
+    for doc_cid in record.replaces:
+        old = record.corpus, doc_cid
+        state.present.pop(old, None)
+        state.gone[old] = record.key

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import Document, file_name, read_document
-from hearthnet_rag.index import CorpusInfo, DocumentInfo, Entry, Index, Ingested
+from hearthnet_rag.entries import entry_of
+from hearthnet_rag.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.journal import Journal, Record
+from hearthnet_rag.readers import Told
+from hearthnet_rag.readers.pool import Readers
 from hearthnet_rag.search import Filter, Hit, search
-from hearthnet_rag.starter import bring_up_to_date, starter_files, year_of
+from hearthnet_rag.starter import bring_up_to_date, starter_files
 
-LARGEST_BYTES: Final = 32 * 1024 * 1024
-METADATA_BYTES: Final = 16 * 1024
+INDEXING = "indexing"
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What came of an ingestion: the outcome, what the document turned out to be, and whose place it took.
+
+    `pages` is None where it has none.
+    """
+
+    made: Ingested
+    title: str
+    language: str | None
+    media_type: str
+    pages: int | None
+    replaced: list[str]
 
 
 class Library:
@@ -26,10 +40,13 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self._index = Index(folder)
         self._journal = Journal(folder)
+        self._readers = Readers()
+        self._changing = threading.Lock()  # journal and index change in the same order
         self.moved_aside = self._index.moved_aside
 
     def close(self) -> None:
         """Closes the index; an ingestion under way is undone."""
+        self._readers.close()
         self._index.close()
 
     def read_starter(self, progress: Callable[[str, int, int], None]) -> None:
@@ -40,22 +57,67 @@ class Library:
         """What an earlier ingestion made."""
         return self._index.find(corpus, doc_cid)
 
-    def ingest(self, record: Record, data: bytes) -> Ingested:
+    def ingest(
+        self,
+        record: Record,
+        data: bytes,
+        told: Told = lambda stage, current, total: None,
+        *,
+        update: bool = False,
+    ) -> Added:
         """Adds the document in `data` as `record` says, and notes it in the journal first.
 
-        `bad_request` where it is no text or too large.
+        With `update` it takes the place of what came under the same name, or has the same title where it came
+        under none. `bad_request` where it cannot be read or is too large.
         """
-        entry = entry_of(record, data)
-        self._journal.append(record)
-        return self._index.add(record.corpus, entry)
+        entry = entry_of(self._readers, record, data, told)
+        told(INDEXING, 0, 1)
+        with self._changing:
+            replaces = self._index.older(record.corpus, entry) if update else []
+            self._journal.append(msgspec.structs.replace(record, replaces=replaces))
+            made = self._index.add(record.corpus, entry, replaces)
+        told(INDEXING, 1, 1)
+        document = entry.document
+        pages = len(document.pages) or None
+        return Added(made, document.title, document.language, document.media_type, pages, replaces)
 
-    def lost(self) -> Iterator[Record]:
+    def remove(self, corpus: str, doc_cid: str) -> int:
+        """Forgets a document, notes that in the journal first, and returns how many passages it had.
+
+        `not_found` where it is not there.
+        """
+        with self._changing:
+            found = self._index.find(corpus, doc_cid)
+            if found is None:
+                raise HearthNetError(
+                    "not_found",
+                    f"corpus {corpus} has no document {doc_cid[:23]}; rag.list_documents says what it has",
+                    details={"path": "/input/doc_cid"},
+                )
+            self._journal.append(Record(corpus, doc_cid, found.event_id, "", removed=True))
+            return self._index.remove(corpus, [doc_cid])
+
+    def lost(self) -> list[Record]:
         """The journal's documents that the index does not hold: all of them after the index was damaged."""
-        return (record for record in self._journal.records() if not self.find(record.corpus, record.doc_cid))
+        return [record for key, record in self._journal.state().present.items() if not self.find(*key)]
 
     def restore(self, record: Record, data: bytes) -> Ingested:
         """Adds a document that the journal names already."""
-        return self._index.add(record.corpus, entry_of(record, data))
+        return self._index.add(
+            record.corpus, entry_of(self._readers, record, data, lambda stage, current, total: None)
+        )
+
+    def clear(self) -> int:
+        """Forgets what the journal says is gone, and the index still holds; returns how many documents.
+
+        What is to be replaced stays for as long as its newer version is not there.
+        """
+        state, cleared = self._journal.state(), 0
+        for (corpus, doc_cid), successor in state.gone.items():
+            if (successor is None or self.find(*successor)) and self.find(corpus, doc_cid):
+                self._index.remove(corpus, [doc_cid])
+                cleared += 1
+        return cleared
 
     def search(self, corpus: str, query: str, k: int, wanted: Filter) -> list[Hit]:
         """As `hearthnet_rag.search.search`."""
@@ -68,36 +130,3 @@ class Library:
     def documents(self, corpus: str, limit: int) -> list[DocumentInfo]:
         """Up to `limit` documents of `corpus`, by title."""
         return self._index.listed(corpus, limit)
-
-
-def entry_of(record: Record, data: bytes) -> Entry:
-    """The document in `data` as the index takes it: what the record says goes before what the text says."""
-    given = record.metadata
-    path = given.get("path")
-    name = file_name(path) if path else None
-    if len(data) > LARGEST_BYTES:
-        raise HearthNetError(
-            "bad_request",
-            f"{name or 'the document'} has {len(data)} bytes, more than {LARGEST_BYTES}; split it",
-            details={"path": "/input/doc_cid", "limit": LARGEST_BYTES},
-        )
-    read = read_document(data, record.media_type, name)
-    document = dataclasses.replace(
-        read, title=record.title or read.title, language=record.language or read.language
-    )
-    metadata = _metadata(document, given, name)
-    year = given.get("year") or year_of(metadata["date"])
-    return Entry(record.doc_cid, document, record.event_id, year, metadata)
-
-
-def _metadata(document: Document, given: dict[str, Any], name: str | None) -> dict[str, Any]:
-    source = given.get("source")
-    sources = given.get("sources") or list(document.sources) or ([source] if source else [])
-    metadata = {**given, "path": name, "date": given.get("date") or document.date, "sources": sources}
-    if len(msgspec.json.encode(metadata)) > METADATA_BYTES:
-        raise HearthNetError(
-            "bad_request",
-            f"the metadata is longer than {METADATA_BYTES} bytes; give less of it",
-            details={"path": "/input/metadata", "limit": METADATA_BYTES},
-        )
-    return metadata

@@ -1,60 +1,35 @@
-"""The rag service (capabilities.md, "rag"): search in corpora, add to them, list them."""
+"""The rag service (capabilities.md, "rag"; docs/rag.md): search in corpora, add, replace and remove, list."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, ClassVar, Final, Literal
-
-import msgspec
+from typing import Any, ClassVar, Final
 
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet_rag.entries import LARGEST_BYTES
 from hearthnet_rag.index import Ingested
-from hearthnet_rag.journal import Record
-from hearthnet_rag.library import LARGEST_BYTES, Library
-from hearthnet_rag.search import PERSONAL, Filter, Hit, no_such_corpus
+from hearthnet_rag.journal import Key, Record
+from hearthnet_rag.library import Added, Library
+from hearthnet_rag.progress import Ingestions
+from hearthnet_rag.requests import (
+    CorpusParams,
+    DocumentsInput,
+    IngestInput,
+    Nothing,
+    OneDocument,
+    QueryInput,
+)
+from hearthnet_rag.search import PERSONAL, Hit, no_such_corpus
 from hearthnet_rag.starter import CORPUS as SYSTEM
 
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
 REBUILDING: Final = "rebuilding the search index"
-
-
-class CorpusParams(msgspec.Struct, frozen=True):
-    """Which corpus a call is about."""
-
-    corpus: str
-
-
-class QueryInput(msgspec.Struct, frozen=True):
-    """What to look for, and how much of it to return."""
-
-    query: str
-    k: int = 5
-    filter: Filter = Filter()
-    include_text: bool = True
-
-
-class IngestInput(msgspec.Struct, frozen=True):
-    """Which stored document to add, and what is known of it beyond its text."""
-
-    doc_cid: str
-    title: str | None = None
-    language: str | None = None
-    media_type: Literal["text/markdown", "text/plain"] = "text/plain"
-    metadata: dict[str, Any] = {}
-
-
-class DocumentsInput(msgspec.Struct, frozen=True):
-    """How many documents to list."""
-
-    limit: int = 500
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """No params, no input."""
+PATIENCE_SECONDS: Final = 5.0
+"""So long one who asks how far an ingestion is waits for it to begin."""
 
 
 class RagService(Service):
@@ -68,6 +43,7 @@ class RagService(Service):
     def __init__(self) -> None:
         super().__init__()
         self._corpora: list[str] = []
+        self._ingestions = Ingestions()
 
     async def start(self, node: NodeContext) -> None:
         """Opens the index, brings the starter corpus up to date, and rebuilds what damage has cost."""
@@ -78,10 +54,12 @@ class RagService(Service):
         await self._look()
 
     def offers(self) -> list[Offer]:
-        """One to query for each corpus, one to add, two to list; `personal` is for this node only."""
+        """One to query for each corpus, and the others; `personal` is for this node only."""
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
             Offer(capability="rag.ingest@1.0", params=self._ingest_params()),
+            Offer(capability="rag.remove@1.0"),
+            Offer(capability="rag.progress@1.0"),
             Offer(capability="rag.list_corpora@1.0"),
             Offer(capability="rag.list_documents@1.0"),
         ]
@@ -103,14 +81,36 @@ class RagService(Service):
     @capability("rag.ingest@1.0")
     async def ingest(self, call: Call[CorpusParams, IngestInput]) -> Reply:
         """Adds a stored document to a corpus; what was added before is answered as it was then."""
-        corpus = call.params.corpus
+        corpus, wanted = call.params.corpus, call.input
         self._check_writable(call, corpus)
-        made = await asyncio.to_thread(self._library.find, corpus, call.input.doc_cid)
-        if made is None:
-            data = await self._blob(call.input.doc_cid)
-            made = await asyncio.to_thread(self._library.ingest, _record(corpus, call.input), data)
-            await self._look()
-        return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
+        made = await asyncio.to_thread(self._library.find, corpus, wanted.doc_cid)
+        if made is not None and not wanted.update:
+            return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
+        record = _record(corpus, wanted)
+        with self._ingestions.begin(record.key) as told:
+            data = await self._blob(wanted.doc_cid)
+            added = await asyncio.to_thread(self._library.ingest, record, data, told, update=wanted.update)
+        await self._look()
+        return Reply(output=_outcome(added.made) | _facts(added), meta=_ingest_meta(corpus, added.made))
+
+    @capability("rag.progress@1.0")
+    async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
+        """How far an ingestion is; as a stream until it has ended."""
+        key = call.params.corpus, call.input.doc_cid
+        self._check_writable(call, key[0])
+        if not stream.unary:
+            async for one in self._ingestions.follow(key, PATIENCE_SECONDS):
+                await stream.progress(one.stage, one.current, one.total)
+        return Reply(output=await self._how_far(key), meta={"corpus": key[0]})
+
+    @capability("rag.remove@1.0")
+    async def remove(self, call: Call[CorpusParams, OneDocument]) -> Reply:
+        """Removes a document from a corpus; what it said is found no more."""
+        corpus, doc_cid = call.params.corpus, call.input.doc_cid
+        self._check_writable(call, corpus)
+        chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid)
+        await self._look()
+        return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
 
     @capability("rag.list_corpora@1.0")
     async def list_corpora(self, call: Call[Nothing, Nothing]) -> Reply:
@@ -127,6 +127,14 @@ class RagService(Service):
         found = await asyncio.to_thread(self._library.documents, corpus, limit + 1)
         return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
 
+    async def _how_far(self, key: Key) -> dict[str, Any]:
+        """The state of an ingestion, and its stage while it is under way."""
+        stage = self._ingestions.stage(key)
+        if stage is not None:
+            return {"state": "running", "stage": stage.stage, "current": stage.current, "total": stage.total}
+        found = await asyncio.to_thread(self._library.find, *key)
+        return {"state": "there" if found else "absent", "stage": "", "current": 0, "total": 0}
+
     async def _blob(self, cid: str) -> bytes:
         store = await self._node.store()
         return await store.get_blob(cid)  # checked against its hash there
@@ -140,7 +148,7 @@ class RagService(Service):
 
     async def _restore(self) -> None:
         """Adds again what the journal names and the index lacks, and notes what came of it."""
-        lost = await asyncio.to_thread(lambda: list(self._library.lost()))
+        lost = await asyncio.to_thread(self._library.lost)
         missing = 0
         for number, record in enumerate(lost):
             self._node.progress(REBUILDING, number, len(lost))
@@ -149,6 +157,7 @@ class RagService(Service):
             except HearthNetError as error:
                 missing += 1
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
+        await asyncio.to_thread(self._library.clear)
         if self._library.moved_aside is not None:
             self.note = _rebuilt(self._library.moved_aside.name, len(lost) - missing, missing)
 
@@ -207,6 +216,17 @@ def _chunk(rank: int, hit: Hit, with_text: bool) -> dict[str, Any]:
 
 def _outcome(made: Ingested) -> dict[str, Any]:
     return {"doc_cid": made.doc_cid, "chunks_indexed": made.chunks, "tokens_indexed": made.tokens}
+
+
+def _facts(added: Added) -> dict[str, Any]:
+    """What the document turned out to be."""
+    return {
+        "title": added.title,
+        "language": added.language,
+        "media_type": added.media_type,
+        "pages": added.pages,
+        "replaced": added.replaced,
+    }
 
 
 def _ingest_meta(corpus: str, made: Ingested) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 from hearthnet.canonical import content_hash
 from hearthnet.ids import new_ulid
-from hearthnet_rag.documents import MARKDOWN, Document, read_document
+from hearthnet_rag.documents import MARKDOWN, Document
 from hearthnet_rag.index import Entry, Index
+from hearthnet_rag.readers import read_document
 
 CORPUS: Final = "system"
 STAGE: Final = "reading the starter corpus"

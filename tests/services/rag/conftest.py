@@ -9,8 +9,8 @@ import pytest
 
 from hearthnet.canonical import content_hash
 from hearthnet.ids import new_ulid
-from hearthnet_rag.documents import read_document
 from hearthnet_rag.index import Entry, Index
+from hearthnet_rag.readers import read_document
 
 MakeEntry = Callable[..., Entry]
 

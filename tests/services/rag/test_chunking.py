@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet_rag.chunking import OVERLAP_TOKENS, PASSAGE_TOKENS, Passage, cut, estimate_tokens
-from hearthnet_rag.documents import find_headings
+from hearthnet_rag.readers.markdown import find_headings
 
 SENTENCE = "Keep the lid on the barrel so that nothing falls in. "  # 53 bytes
 PARAGRAPH = SENTENCE * 9 + "\n\n"  # about 120 tokens

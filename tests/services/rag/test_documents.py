@@ -7,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import (
-    MARKDOWN,
-    PLAIN,
-    TITLE_LIMIT,
-    Heading,
-    file_name,
-    find_headings,
-    read_document,
-)
+from hearthnet_rag.documents import MARKDOWN, PLAIN, TITLE_LIMIT, Heading, file_name
+from hearthnet_rag.readers import read_document
+from hearthnet_rag.readers.markdown import find_headings
 
 TOML = b"""+++
 title = "Rain  barrels"
@@ -43,7 +37,8 @@ def refusal(data: bytes, name: str | None = None) -> HearthNetError:
     [
         (b"", "is empty"),
         (b" \n\t\n", "is empty"),
-        (b"\x89PNG\r\n\x1a\n\0\0", "is not text"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "is a PNG image"),
+        (b"a\0b", "is not text"),
         ("Maß".encode("latin-1"), "is not UTF-8 text (byte 2)"),
         (b"+++\ntitle =\n+++\ntext", "has front matter that is not TOML"),
         (b'+++\ntitle = "nothing else"\n+++\n', "has no text in it"),

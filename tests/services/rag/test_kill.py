@@ -47,7 +47,7 @@ for number in range(100_000):
         pause_at_passage(10)
     data = (f"# Note {{number}}\\n\\n" + {PARAGRAPH!r} * 2000).encode()
     record = Record("home", content_hash(data), new_ulid(), "text/markdown")
-    sys.stdout.write(library.ingest(record, data).doc_cid + "\\n")
+    sys.stdout.write(library.ingest(record, data).made.doc_cid + "\\n")
     sys.stdout.flush()
 """
 
@@ -96,7 +96,7 @@ def test_a_kill_leaves_nothing_by_halves(tmp_path: Path, after: int) -> None:
     assert confirmed <= present
     assert len(present) <= len(confirmed) + 1
     library = Library(tmp_path)
-    assert len(list(library.lost())) <= 1
+    assert len(library.lost()) <= 1
     library.close()
 
 

@@ -11,10 +11,13 @@ import pytest
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid
-from hearthnet_rag import library as library_module
+from hearthnet_rag import entries as entries_module
 from hearthnet_rag.database import FILE
+from hearthnet_rag.entries import METADATA_BYTES, entry_of
+from hearthnet_rag.index import Entry
 from hearthnet_rag.journal import Record
-from hearthnet_rag.library import METADATA_BYTES, Library, entry_of
+from hearthnet_rag.library import Library
+from hearthnet_rag.readers.pool import Readers
 from hearthnet_rag.search import ANY
 
 TEXT = b"""+++
@@ -40,11 +43,16 @@ def record(data: bytes, media_type: str = "text/markdown", **fields: Any) -> Rec
     return Record("home", content_hash(data), new_ulid(), media_type, **fields)
 
 
+def entry(asked: Record, data: bytes) -> Entry:
+    """Text is read without a process of its own."""
+    return entry_of(Readers(), asked, data, lambda stage, current, total: None)
+
+
 @pytest.mark.req("RAG-3")
 def test_what_the_document_says_of_itself() -> None:
-    entry = entry_of(record(TEXT), TEXT)
-    assert (entry.document.title, entry.document.language, entry.year) == ("Soup", "en", 2025)
-    assert entry.metadata == {
+    made = entry(record(TEXT), TEXT)
+    assert (made.document.title, made.document.language, made.year) == ("Soup", "en", 2025)
+    assert made.metadata == {
         "path": None,
         "date": "2025-06-07",
         "sources": ["The cook: https://example.org/"],
@@ -54,9 +62,9 @@ def test_what_the_document_says_of_itself() -> None:
 @pytest.mark.req("RAG-3")
 def test_what_the_caller_says_goes_first() -> None:
     metadata = {"year": 1999, "date": "June", "sources": ["me"], "author": "Ada", "path": "C:\\docs\\soup.md"}
-    entry = entry_of(record(TEXT, title="Stew", language="de", metadata=metadata), TEXT)
-    assert (entry.document.title, entry.document.language, entry.year) == ("Stew", "de", 1999)
-    assert entry.metadata == {
+    made = entry(record(TEXT, title="Stew", language="de", metadata=metadata), TEXT)
+    assert (made.document.title, made.document.language, made.year) == ("Stew", "de", 1999)
+    assert made.metadata == {
         "author": "Ada",
         "year": 1999,
         "path": "soup.md",
@@ -66,8 +74,8 @@ def test_what_the_caller_says_goes_first() -> None:
 
 
 def test_where_it_comes_from_is_a_source_if_it_names_none() -> None:
-    entry = entry_of(record(b"soup", metadata={"source": "grandmother"}), b"soup")
-    assert entry.metadata["sources"] == ["grandmother"]
+    made = entry(record(b"soup", metadata={"source": "grandmother"}), b"soup")
+    assert made.metadata["sources"] == ["grandmother"]
 
 
 @pytest.mark.req("RAG-5")
@@ -75,25 +83,25 @@ def test_too_much_is_refused(library: Library, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(HearthNetError, match="metadata is longer") as caught:
         library.ingest(record(TEXT, metadata={"note": "x" * METADATA_BYTES}), TEXT)
     assert caught.value.details == {"path": "/input/metadata", "limit": METADATA_BYTES}
-    monkeypatch.setattr(library_module, "LARGEST_BYTES", 10)
+    monkeypatch.setattr(entries_module, "LARGEST_BYTES", 10)
     with pytest.raises(HearthNetError, match=r"a\.md has \d+ bytes, more than 10; split it") as caught:
         library.ingest(record(TEXT, metadata={"path": "a.md"}), TEXT)
     assert caught.value.code == "bad_request"
-    assert list(library.lost()) == []
+    assert library.lost() == []
 
 
 @pytest.mark.req("RAG-10")
 def test_after_damage_the_journal_names_what_is_lost(tmp_path: Path) -> None:
     library = Library(tmp_path)
     asked = [record(TEXT), record(b"bread", "text/plain", title="Bread")]
-    made = [library.ingest(asked[0], TEXT), library.ingest(asked[1], b"bread")]
-    assert list(library.lost()) == []
+    made = [library.ingest(asked[0], TEXT).made, library.ingest(asked[1], b"bread").made]
+    assert library.lost() == []
     library.close()
     (tmp_path / FILE).write_bytes(b"broken" * 1000)
     library = Library(tmp_path)
     assert library.moved_aside is not None
-    assert list(library.lost()) == asked
+    assert library.lost() == asked
     assert [library.restore(asked[0], TEXT), library.restore(asked[1], b"bread")] == made
-    assert list(library.lost()) == []
+    assert library.lost() == []
     assert library.search("home", "bread", 1, ANY)[0].metadata["doc_title"] == "Bread"
     library.close()

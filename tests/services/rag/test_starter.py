@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hearthnet.canonical import content_hash
-from hearthnet_rag.documents import read_document
 from hearthnet_rag.index import Index
+from hearthnet_rag.readers import read_document
 from hearthnet_rag.search import search
 from hearthnet_rag.starter import CORPUS, StarterFile, bring_up_to_date, starter_files, year_of
 

@@ -1,0 +1,78 @@
+"""Text put together block by block, with its headings and pages where they stand; bounded in length."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hearthnet_rag.documents import Document, Heading, refused, title_of
+from hearthnet_rag.readers.plain import first_line
+
+LARGEST_TEXT: Final = 32 * 1024 * 1024
+"""Characters of text that one document may have in it, whatever it is packed in."""
+_MOST_HEADINGS: Final = 100_000
+
+
+class Builder:
+    """The text of one document. An empty line stands between blocks; headings are written as in Markdown."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._parts: list[str] = []
+        self._length = 0
+        self._pages: list[int] = []
+        self.headings: list[Heading] = []
+
+    @property
+    def length(self) -> int:
+        """Where the next block begins."""
+        return self._length
+
+    def heading(self, level: int, text: str) -> None:
+        """A heading of level 1 or deeper; one without text is none."""
+        plain = " ".join(text.split())
+        if not plain:
+            return
+        if len(self.headings) >= _MOST_HEADINGS:
+            raise refused(self._name, f"has more than {_MOST_HEADINGS} headings; split it")
+        depth = min(level, 6)
+        self.headings.append(Heading(depth, plain, self._length))
+        self.block(f"{'#' * depth} {plain}")
+
+    def block(self, text: str) -> None:
+        """A paragraph, or anything else that stands by itself; a blank one is none."""
+        if not text.strip():
+            return
+        self._length += len(text) + 2
+        if self._length > LARGEST_TEXT:
+            raise refused(self._name, f"has more than {LARGEST_TEXT} characters of text; split it",
+                          limit=LARGEST_TEXT)  # fmt: skip
+        self._parts.append(text)
+
+    def page(self) -> None:
+        """The next page begins here."""
+        self._pages.append(self._length)
+
+    def finish(
+        self,
+        media_type: str,
+        titles: tuple[str, ...] = (),
+        language: str | None = None,
+        date: str | None = None,
+    ) -> Document:
+        """The document. Its title is the first of `titles` that says anything, else its first heading.
+
+        `bad_request` where no block was added.
+        """
+        body = "\n\n".join(self._parts)
+        if not body:
+            raise refused(self._name, "has no text in it")
+        heading = self.headings[0].text if self.headings else ""
+        return Document(
+            title=title_of(self._name, *titles, heading, first_line(body)),
+            body=body,
+            language=language,
+            date=date,
+            headings=tuple(self.headings),
+            pages=tuple(self._pages),
+            media_type=media_type,
+        )

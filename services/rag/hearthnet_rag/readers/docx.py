@@ -1,0 +1,135 @@
+"""DOCX: paragraphs, lists and tables in order, with headings by their style or outline level."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from hearthnet_rag.documents import DOCX, Document, one_line, refused
+from hearthnet_rag.readers import marked
+from hearthnet_rag.readers.building import Builder
+from hearthnet_rag.readers.packed import Archive
+
+if TYPE_CHECKING:
+    from docx.document import Document as Docx
+    from docx.table import Table
+    from docx.text.paragraph import Paragraph
+
+_HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
+_DEEPEST: Final = 9
+_NESTED: Final = 8
+"""So deep tables in tables are read."""
+
+
+def read(archive: Archive, data: bytes, name: str | None) -> Document:
+    """The document in `data`; `bad_request` in one line where it is broken or has no text."""
+    for path in sorted(archive.names):
+        if path.endswith((".xml", ".rels")):
+            marked.check(archive.read(path), name, path)
+    file = _opened(data, name)
+    built = Builder(name)
+    levels = _levels(file)
+    for item in file.iter_inner_content():
+        _add(built, item, levels)
+    facts = file.core_properties
+    title = one_line(facts.title) or ""
+    language = _LANGUAGE.match(facts.language or "")
+    return built.finish(DOCX, (title,), language[0].lower() if language else None, _date(facts.modified))
+
+
+def _opened(data: bytes, name: str | None) -> Docx:
+    import docx
+
+    try:
+        return docx.Document(io.BytesIO(data))
+    except Exception as error:  # the library has no error of its own for what is broken
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise refused(name, f"is broken, or no DOCX document ({why}); save it anew") from error
+
+
+Level = Callable[["Paragraph"], int]
+
+
+def _levels(file: Docx) -> Level:
+    """Tells the level of a paragraph as a heading, 0 where it is none; each style is looked at once."""
+    known: dict[str, int] = {}
+
+    def level(paragraph: Paragraph) -> int:
+        own = paragraph._p.pPr
+        said = own.find(_outline()) if own is not None else None
+        if said is not None:
+            return _shown(said)
+        style = paragraph._p.style or ""
+        if style not in known:
+            known[style] = _style_level(paragraph)
+        return known[style]
+
+    return level
+
+
+def _style_level(paragraph: Paragraph) -> int:
+    style: Any = paragraph.style
+    for _ in range(_DEEPEST):
+        if style is None:
+            return 0
+        found = _HEADING.fullmatch(style.name or "")
+        if found:
+            return int(found[1])
+        if style.name == "Title":
+            return 1
+        said = style.element.find(f".//{_outline()}")
+        if said is not None:
+            return _shown(said)
+        style = style.base_style
+    return 0
+
+
+def _outline() -> str:
+    from docx.oxml.ns import qn
+
+    return str(qn("w:outlineLvl"))
+
+
+def _shown(said: Any) -> int:
+    from docx.oxml.ns import qn
+
+    value = said.get(qn("w:val")) or ""
+    level = int(value) + 1 if value.isdigit() else 0
+    return level if level <= _DEEPEST else 0
+
+
+def _add(built: Builder, item: Paragraph | Table, level: Level) -> None:
+    from docx.table import Table
+
+    if isinstance(item, Table):
+        built.block("\n".join(_rows(item)))
+        return
+    text, depth = item.text, level(item)
+    if depth:
+        built.heading(depth, text)
+        return
+    properties = item._p.pPr
+    listed = properties is not None and properties.numPr is not None
+    built.block(f"- {text.strip()}" if listed and text.strip() else text.strip())
+
+
+def _rows(table: Table, depth: int = 0) -> Iterator[str]:
+    """Each row of a table as one line; a cell that spans several is shown once."""
+    for row in table.rows:
+        cells = {id(cell._tc): cell for cell in row.cells}.values()
+        shown = [" ".join(_cell(cell, depth).split()) for cell in cells]
+        if any(shown):
+            yield " | ".join(shown)
+
+
+def _cell(cell: Any, depth: int) -> str:
+    inner = [line for table in cell.tables for line in _rows(table, depth + 1)] if depth < _NESTED else []
+    return " ".join([cell.text, *inner])
+
+
+def _date(value: datetime | None) -> str | None:
+    return value.date().isoformat() if value is not None else None

@@ -1,0 +1,75 @@
+"""EPUB: the chapters in their reading order, each read as HTML."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Final
+
+from hearthnet_rag.documents import EPUB, Document, one_line, refused
+from hearthnet_rag.readers import Told, html, marked
+from hearthnet_rag.readers.building import Builder
+from hearthnet_rag.readers.packed import Archive, joined
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+CONTAINER: Final = "META-INF/container.xml"
+_ENCRYPTION: Final = "META-INF/encryption.xml"
+_STAGE: Final = "reading chapters"
+_PAGES: Final = frozenset({"application/xhtml+xml", "text/html"})
+_CORE: Final = "{http://purl.org/dc/elements/1.1/}"
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
+
+
+def read(archive: Archive, name: str | None, told: Told) -> Document:
+    """The book in `archive`; `bad_request` in one line where it is broken, locked or empty."""
+    container = marked.parse(archive.read(CONTAINER), name, CONTAINER)
+    found = container.find(".//{*}rootfile")
+    path = found.get("full-path") if found is not None else None
+    if not path:
+        raise refused(name, "is broken: its container names no book")
+    path = joined("", path)
+    package = marked.parse(archive.read(path), name, path)
+    chapters = _chapters(package, posixpath.dirname(path))
+    _check_open(archive, chapters, name)
+    built = Builder(name)
+    for number, chapter in enumerate(chapters):
+        told(_STAGE, number, len(chapters))
+        if chapter in archive.names:
+            html.add_page(built, html.parse(html.decoded(archive.read(chapter), name)))
+    told(_STAGE, len(chapters), len(chapters))
+    language = _LANGUAGE.match(_fact(package, "language") or "")
+    return built.finish(
+        EPUB,
+        (_fact(package, "title") or "",),
+        language[0].lower() if language else None,
+        (_fact(package, "date") or "")[:10] or None,
+    )
+
+
+def _chapters(package: Element, folder: str) -> list[str]:
+    """The paths of the pages in reading order; pages of navigation are no chapters."""
+    paths: dict[str, str] = {}
+    for item in package.iterfind(".//{*}manifest/{*}item"):
+        pages = (item.get("media-type") or "").lower() in _PAGES and "nav" not in (
+            item.get("properties") or ""
+        ).split()
+        if pages and item.get("id") and item.get("href"):
+            paths[str(item.get("id"))] = joined(folder, str(item.get("href")))
+    spine = [str(entry.get("idref")) for entry in package.iterfind(".//{*}spine/{*}itemref")]
+    return list(dict.fromkeys(paths[entry] for entry in spine if entry in paths))
+
+
+def _check_open(archive: Archive, chapters: list[str], name: str | None) -> None:
+    """`bad_request` where chapters are locked; fonts that are scrambled lock nothing."""
+    if _ENCRYPTION not in archive.names:
+        return
+    root = marked.parse(archive.read(_ENCRYPTION), name, _ENCRYPTION)
+    locked = {joined("", str(node.get("URI") or "")) for node in root.iterfind(".//{*}CipherReference")}
+    if not locked.isdisjoint(chapters):
+        raise refused(name, "is locked by its shop (DRM) and cannot be read; get a copy without a lock")
+
+
+def _fact(package: Element, key: str) -> str | None:
+    return one_line(package.findtext(f".//{_CORE}{key}"))

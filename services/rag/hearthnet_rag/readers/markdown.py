@@ -1,0 +1,112 @@
+"""Markdown: front matter, headings and the text as it stands.
+
+A file may begin with front matter: TOML between `+++` lines, or YAML between `---` lines of which only the
+`title`, `date` and `language` lines are read. Everything else is the body.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, Final
+
+from hearthnet_rag.documents import MARKDOWN, Document, Heading, one_line, refused, title_of
+from hearthnet_rag.readers.plain import decode, first_line
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_UNDERLINE: Final = re.compile(r" {0,3}(?:(=)=*|(-)-*)[ \t]*$")
+_YAML_LINE: Final = re.compile(r"(title|date|language)[ \t]*:[ \t]*(.+)", re.IGNORECASE)
+
+
+def read(data: bytes, name: str | None) -> Document:
+    """The document in `data`; `bad_request` with one line that says why, where it is none."""
+    facts, text = _split_front_matter(decode(data, name), name)
+    headings = tuple(find_headings(text))
+    if not text.strip():
+        raise refused(name, "has no text in it")
+    first = headings[0].text if headings else ""
+    return Document(
+        title=title_of(name, one_line(facts.get("title")) or "", first, first_line(text)),
+        body=text,
+        language=one_line(facts.get("language")),
+        date=_date(facts.get("date")),
+        sources=_sources(facts.get("sources")),
+        headings=headings,
+        media_type=MARKDOWN,
+    )
+
+
+def find_headings(text: str) -> list[Heading]:
+    """The headings of Markdown `text` in order, both kinds (`## so` and underlined); none in fenced code."""
+    found: list[Heading] = []
+    fence: str | None = None
+    start, previous, previous_start = 0, "", 0
+    for line in text.splitlines(keepends=True):
+        plain = ""
+        if mark := _FENCE.match(line):
+            fence = _next_fence(fence, mark[1])
+        elif fence is None and (marked := _marked_heading(line, start)):
+            found.append(marked)
+        elif fence is None and (under := _UNDERLINE.match(line)):
+            if previous:
+                found.append(Heading(1 if under[1] == "=" else 2, previous, previous_start))
+        elif fence is None:
+            plain = line.strip()
+        previous, previous_start = plain, start
+        start += len(line)
+    return found
+
+
+def _marked_heading(line: str, start: int) -> Heading | None:
+    """The heading of a line such as `## Text ##`."""
+    bare = line.lstrip(" ")
+    level = len(bare) - len(bare.lstrip("#"))
+    rest = bare[level:]
+    if len(line) - len(bare) > 3 or not 1 <= level <= 6 or not rest[:1].isspace():
+        return None
+    text = rest.strip()
+    opened = text.rstrip("#")
+    text = opened.rstrip() if not opened or opened[-1].isspace() else text
+    return Heading(level, text, start) if text else None
+
+
+def _next_fence(open_fence: str | None, mark: str) -> str | None:
+    if open_fence is None:
+        return mark
+    closes = mark[0] == open_fence[0] and len(mark) >= len(open_fence)
+    return None if closes else open_fence
+
+
+def _split_front_matter(text: str, name: str | None) -> tuple[Mapping[str, Any], str]:
+    first, _, rest = text.partition("\n")
+    mark = first.rstrip()
+    if mark not in {"+++", "---"}:
+        return {}, text
+    end = re.search(rf"^{re.escape(mark)}[ \t]*(?:\n|\Z)", rest, re.MULTILINE)
+    if end is None:
+        return {}, text
+    matter, body = rest[: end.start()], rest[end.end() :]
+    return (_toml(matter, name) if mark == "+++" else _yaml(matter)), body.lstrip("\n")
+
+
+def _toml(matter: str, name: str | None) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(matter)
+    except tomllib.TOMLDecodeError as error:
+        raise refused(name, f"has front matter that is not TOML: {error}") from error
+
+
+def _yaml(matter: str) -> Mapping[str, Any]:
+    lines = (_YAML_LINE.fullmatch(line.rstrip()) for line in matter.splitlines())
+    return {found[1].lower(): found[2].strip().strip("\"'") for found in lines if found}
+
+
+def _date(value: Any) -> str | None:
+    return value.isoformat() if isinstance(value, (date, datetime)) else one_line(value)
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else []
+    return tuple(item for item in (one_line(item) for item in items) if item)

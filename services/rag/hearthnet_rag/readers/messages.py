@@ -1,0 +1,71 @@
+"""What the service and the process that reads for it say: four bytes of length, then MessagePack."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from hearthnet_rag.documents import Document
+from hearthnet_rag.readers.kinds import Kind
+
+_LENGTH: Final = 4
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A document to read, and the seconds of processor time that it may take."""
+
+    kind: Kind
+    data: bytes
+    name: str | None
+    seconds: int
+
+
+class Took(msgspec.Struct, frozen=True, tag=True):
+    """The job has arrived whole."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """How far the reading is."""
+
+    stage: str
+    current: int
+    total: int
+
+
+class Read(msgspec.Struct, frozen=True, tag=True):
+    """The document."""
+
+    document: Document
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """Why it is none."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = {}
+
+
+Answer = Took | Progress | Read | Refused
+_encoder: Final = msgspec.msgpack.Encoder()
+job_decoder: Final = msgspec.msgpack.Decoder(Job)
+answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
+
+
+def send(pipe: BinaryIO, message: Job | Answer) -> None:
+    """Writes one message."""
+    data = _encoder.encode(message)
+    pipe.write(len(data).to_bytes(_LENGTH, "big"))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO, most: int) -> bytes | None:
+    """The next message; None where there is none any more, or it is cut off or longer than `most` bytes."""
+    head = pipe.read(_LENGTH)
+    length = int.from_bytes(head, "big")
+    if len(head) < _LENGTH or length > most:
+        return None
+    data = pipe.read(length)
+    return data if len(data) == length else None

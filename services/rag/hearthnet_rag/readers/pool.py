@@ -1,0 +1,177 @@
+"""Reading in processes of their own, so that no document takes the service with it.
+
+At most one process for each ingestion at a time; one that is idle waits for the next document, and ends by
+itself when none comes. Calls block, and may come from any thread.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from typing import IO, Final, cast
+
+from hearthnet.errors import HearthNetError
+from hearthnet_rag.database import stopped
+from hearthnet_rag.documents import Document, refused
+from hearthnet_rag.readers import Told, read_as
+from hearthnet_rag.readers.kinds import kind_of
+from hearthnet_rag.readers.messages import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
+
+SECONDS: Final = 120.0
+"""What one document may take, by the clock as well as by the processor."""
+_MOST_BYTES: Final = 512 * 1024 * 1024
+_TRIES: Final = 5
+_IN_TEXT: Final = frozenset({"markdown", "plain"})
+_PRIVATE: Final = re.compile("HEARTHNET|KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+
+
+class Readers:
+    """The processes that read for one service. A document may take `seconds`."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        self._changing = threading.Lock()
+        self._all: set[_Child] = set()
+        self._closing = False
+
+    def read(self, data: bytes, media_type: str, name: str | None, told: Told) -> Document:
+        """The document in `data`; text is read here.
+
+        `bad_request` with one line that says why, where it cannot be read or takes too much time or memory;
+        `partition` where the service is stopping.
+        """
+        kind = kind_of(data, media_type, name)
+        if kind in _IN_TEXT:
+            return read_as(kind, data, name, told)
+        job = Job(kind, data, name, int(self._seconds) + 1)
+        for _ in range(_TRIES):
+            child = self._take()
+            try:
+                document = child.read(job, self._seconds, told)
+            except _Gone:  # it had been idle for so long that it ended
+                self._forget(child)
+            except HearthNetError:
+                self._put_back(child)
+                raise
+            else:
+                self._put_back(child)
+                return document
+        raise HearthNetError(
+            "internal_error", "the process that reads documents cannot be started; see the log"
+        )
+
+    def close(self) -> None:
+        """Ends all processes; what they read is not read."""
+        with self._changing:
+            self._closing = True
+            for child in self._all:
+                child.kill()
+            self._all.clear()
+
+    def _take(self) -> _Child:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            with self._changing:
+                if self._closing:
+                    raise stopped() from None
+                child = _Child()
+                self._all.add(child)
+                return child
+
+    def _put_back(self, child: _Child) -> None:
+        if child.alive:
+            self._idle.put(child)
+        else:
+            self._forget(child)
+        if self._closing:
+            raise stopped()
+
+    def _forget(self, child: _Child) -> None:
+        child.kill()
+        with self._changing:
+            self._all.discard(child)
+
+
+class _Gone(Exception):
+    """The process had ended before it took the job."""
+
+
+class _Child:
+    """One process."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "hearthnet_rag.readers.child"]
+        environment = {name: value for name, value in os.environ.items() if not _PRIVATE.search(name)}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        self.alive = True
+        self._late = False
+
+    def read(self, job: Job, seconds: float, told: Told) -> Document:
+        """The document of `job`; `bad_request` where it is none, or the process does not live through it."""
+        timer = threading.Timer(seconds, self._time_is_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._read(job, told)
+        except (OSError, ValueError) as error:  # its end of the pipe is closed
+            raise _Gone from error
+        finally:
+            timer.cancel()
+
+    def _read(self, job: Job, told: Told) -> Document:
+        incoming, outgoing = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stdin)
+        send(outgoing, job)  # type: ignore[arg-type]
+        taken = False
+        while (data := receive(incoming, _MOST_BYTES)) is not None:  # type: ignore[arg-type]
+            answer = answer_decoder.decode(data)
+            match answer:
+                case Took():
+                    taken = True
+                case Progress(stage, current, total):
+                    told(stage, current, total)
+                case Refused(code, message, details):
+                    raise HearthNetError(code, message, details=details)
+                case Read(document):
+                    return document
+        self.alive = False
+        if not taken and not self._late:
+            raise _Gone
+        raise self._ended(job)
+
+    def _ended(self, job: Job) -> HearthNetError:
+        """Why a process that took a job gave no answer."""
+        if self._late:
+            return refused(job.name, f"takes more than {job.seconds - 1} seconds to read; split it")
+        return refused(job.name, "is broken, or takes too much to read: the reader gave up on it")
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def kill(self) -> None:
+        """Ends it, whatever it does."""
+        self.alive = False
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            self._close(pipe)
+
+    @staticmethod
+    def _close(pipe: IO[bytes] | None) -> None:
+        try:
+            if pipe is not None:
+                pipe.close()
+        except OSError:
+            pass  # what was still to be written is for nobody

@@ -1,0 +1,182 @@
+"""The rag service on a real node: documents of all kinds, newer versions, removal, and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet.bus.bus import Bus
+from hearthnet.canonical import content_hash
+from hearthnet.trust.keys import Identity
+from hearthnet_rag import RagService
+from hearthnet_rag.documents import HTML, PDF
+from hearthnet_rag.library import Library
+from hearthnet_rag.requests import CorpusParams, IngestInput, OneDocument
+from tests.helpers.mesh import Mesh
+from tests.services.rag.made import IMAGE, pdf
+from tests.services.rag.test_service import call_by, ingest, lent, put, query, refusal, running
+
+pytestmark = pytest.mark.asyncio
+BOOK = pdf(["Chapter one. Wells and pumps.", "Chapter two. Cisterns keep rain."], outline=[("Cisterns", 1)])
+
+
+async def remove(bus: Bus, corpus: str, cid: str) -> Any:
+    return await bus.call("rag.remove@1.0", {"params": {"corpus": corpus}, "input": {"doc_cid": cid}})
+
+
+async def titles(bus: Bus, corpus: str) -> list[str]:
+    reply = await bus.call("rag.list_documents@1.0", {"params": {"corpus": corpus}, "input": {}})
+    return [one["title"] for one in reply.output["documents"]]
+
+
+@pytest.mark.req("RAG-31", "RAG-34")
+async def test_a_pdf_answers_with_page_and_heading(mesh: Mesh) -> None:
+    cid = await put(mesh, BOOK)
+    async with running(mesh) as bus:
+        made = (await ingest(bus, "home", cid, metadata={"path": "water.pdf"}, language="en")).output
+        assert {name: made[name] for name in ("title", "media_type", "pages", "language", "replaced")} == {
+            "title": "Cisterns",
+            "media_type": PDF,
+            "pages": 2,
+            "language": "en",
+            "replaced": [],
+        }
+        [found] = (await query(bus, "home", "cisterns")).output["chunks"]
+    shown = found["metadata"]
+    assert (shown["page"], shown["chunk_index"], shown["language"]) == (1, 0, "en")
+
+
+@pytest.mark.req("RAG-35")
+async def test_after_documents_that_cannot_be_read_the_next_one_is(mesh: Mesh) -> None:
+    bad = {
+        "scan.pdf": (pdf([IMAGE]), "ocrmypdf"),
+        "locked.pdf": (pdf(["x"], password="y"), "qpdf"),
+        "broken.pdf": (b"%PDF-1.7", "is broken"),
+        "photo.pdf": (b"\x89PNG\r\n\x1a\n\0", "is a PNG image"),
+    }
+    async with running(mesh) as bus:
+        for name, (data, words) in bad.items():
+            error = await refusal(ingest(bus, "home", await put(mesh, data), metadata={"path": name}))
+            assert error.code == "bad_request"
+            assert error.message.startswith(name)
+            assert words in error.message
+        assert (await ingest(bus, "home", await put(mesh, BOOK))).output["pages"] == 2
+        assert len(await titles(bus, "home")) == 1
+
+
+@pytest.mark.req("RAG-32")
+async def test_a_newer_version_replaces_what_came_under_the_same_path(mesh: Mesh) -> None:
+    old, new = [await put(mesh, f"# Soup\n\nBoil {what}.\n".encode()) for what in ("turnips", "carrots")]
+    given: dict[str, Any] = {"metadata": {"path": "cook/soup.md"}, "media_type": "text/markdown"}
+    async with running(mesh) as bus:
+        await ingest(bus, "home", old, **given)
+        assert (await ingest(bus, "home", new, update=True, **given)).output["replaced"] == [old]
+        chunks = (await query(bus, "home", "soup turnips carrots")).output["chunks"]
+        assert [chunk["metadata"]["doc_cid"] for chunk in chunks] == [new]
+        again = (await ingest(bus, "home", new, update=True, **given)).output
+        assert (again["replaced"], again["chunks_indexed"]) == ([], 1)
+        assert (await ingest(bus, "home", old, update=True, **given)).output["replaced"] == [new]
+    async with running(mesh) as bus:
+        assert len(await titles(bus, "home")) == 1
+        assert "turnips" in (await query(bus, "home", "soup")).output["chunks"][0]["text"]
+
+
+@pytest.mark.req("RAG-33")
+async def test_what_is_removed_is_found_no_more_also_after_damage(mesh: Mesh) -> None:
+    soup, bread = [await put(mesh, text) for text in (b"# Soup\n\nBoil it.", b"# Bread\n\nBake it.")]
+    async with running(mesh) as bus:
+        for cid in (soup, bread):
+            await ingest(bus, "home", cid, media_type="text/markdown")
+        assert (await remove(bus, "home", soup)).output == {"doc_cid": soup, "chunks_removed": 1}
+        assert (await query(bus, "home", "soup")).output["chunks"] == []
+        error = await refusal(remove(bus, "home", soup))
+        assert (error.code, error.details["path"]) == ("not_found", "/input/doc_cid")
+    (mesh.home.service("rag") / "index.db").write_bytes(b"broken" * 1000)
+    async with running(mesh) as bus:
+        assert await titles(bus, "home") == ["Bread"]
+        await remove(bus, "home", bread)
+        listed = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
+        assert [corpus["name"] for corpus in listed] == ["system"]
+        assert (await ingest(bus, "home", bread)).output["chunks_indexed"] == 1
+
+
+@pytest.mark.req("RAG-8", "RAG-33")
+async def test_nothing_is_removed_from_or_replaced_in_the_starter_corpus(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        asked = {"params": {"corpus": "system"}, "input": {"limit": 1}}
+        [one] = (await bus.call("rag.list_documents@1.0", asked)).output["documents"]
+        assert (await refusal(remove(bus, "system", one["doc_cid"]))).code == "unauthorized"
+        cid = await put(mesh, b"# " + one["title"].encode() + b"\n\nx")
+        assert (await refusal(ingest(bus, "system", cid, update=True))).code == "unauthorized"
+        [still] = (await bus.call("rag.list_documents@1.0", asked)).output["documents"]
+        assert still == one
+
+
+@pytest.mark.req("RAG-11", "RAG-33")
+async def test_nobody_else_removes_replaces_or_follows_in_personal(mesh: Mesh) -> None:
+    cid, service = await put(mesh, b"soup"), RagService()
+    async with running(mesh, service) as bus, await mesh.guest_bus() as guest:
+        await ingest(bus, "personal", cid)
+        stranger, params = Identity.generate(), CorpusParams("personal")
+        calls = [
+            service.remove(call_by(stranger, "rag.remove@1.0", params, OneDocument(cid))),
+            service.ingest(call_by(stranger, "rag.ingest@1.0", params, IngestInput(cid, update=True))),
+        ]
+        for call in calls:
+            assert (await refusal(call)).code == "unauthorized"
+        body = {"params": {"corpus": "personal"}, "input": {"doc_cid": cid}}
+        token = lent(bus, guest.peer.node_id)
+        for name in ("rag.remove@1.0", "rag.progress@1.0"):
+            assert (await refusal(guest.call(name, body, token=token))).code in {
+                "unauthorized",
+                "token_scope_insufficient",
+            }
+        assert len(await titles(bus, "personal")) == 1
+        assert (await remove(bus, "personal", cid)).output["chunks_removed"] == 1
+
+
+@pytest.mark.req("RAG-36")
+async def test_an_ingestion_can_be_followed(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    whole = Library.ingest
+
+    def slow(library: Library, record: Any, data: bytes, told: Any, *, update: bool) -> Any:
+        told("reading pages", 1, 2)
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
+        return whole(library, record, data, told, update=update)
+
+    monkeypatch.setattr(Library, "ingest", slow)
+    cid = await put(mesh, BOOK)
+    body = {"params": {"corpus": "home"}, "input": {"doc_cid": cid}}
+    async with running(mesh) as bus:
+        seen: list[tuple[str, dict[str, Any]]] = []
+        async with bus.stream("rag.progress@1.0", body) as stream:
+            adding = asyncio.create_task(ingest(bus, "home", cid))
+            await asyncio.wait_for(begun.wait(), 30)
+            async for frame in stream:
+                seen.append((frame.event, frame.data))
+                if frame.data.get("stage") == "reading pages" and not go_on.is_set():
+                    how = await bus.call("rag.progress@1.0", {**body, "input": {**body["input"]}})
+                    assert how.output["state"] == "running"
+                    go_on.set()
+        await adding
+        assert ("progress", {"stage": "reading pages", "current": 1, "total": 2}) in seen
+        assert seen[-1][0] == "done"
+        assert (await bus.call("rag.progress@1.0", body)).output["state"] == "there"
+        other = {**body, "input": {"doc_cid": content_hash(b"other")}}
+        assert (await bus.call("rag.progress@1.0", other)).output["state"] == "absent"
+
+
+@pytest.mark.req("RAG-34")
+async def test_a_language_is_detected_unless_it_is_said(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hearthnet.service import language
+
+    monkeypatch.setattr(language, "detect", lambda text: language.Detected("de", 0.99))
+    pages = [await put(mesh, text) for text in (b"<html>Brunnen", b"<html lang=fr>Puits", b"<html>Well")]
+    async with running(mesh) as bus:
+        assert (await ingest(bus, "home", pages[0], media_type=HTML)).output["language"] == "de"
+        assert (await ingest(bus, "home", pages[1])).output["language"] == "fr"
+        assert (await ingest(bus, "home", pages[2], language="en")).output["language"] == "en"

@@ -1,0 +1,115 @@
+"""Reading PDF: pages, the outline as headings, and files that are locked, scanned, empty or broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet_rag.documents import PDF
+from hearthnet_rag.readers import pdf as reader
+from hearthnet_rag.readers import read_document
+from tests.services.rag.made import IMAGE, pdf
+
+TEXT = "Wells\nA well gives clear water when it is lined with stone.\nKeep the cover closed."
+
+
+def refusal(data: bytes) -> HearthNetError:
+    with pytest.raises(HearthNetError) as caught:
+        read_document(data, PDF, "scan.pdf")
+    assert caught.value.code == "bad_request"
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@pytest.mark.req("RAG-31", "RAG-34")
+def test_pages_title_outline_and_date() -> None:
+    made = pdf(
+        ["Front page of the book", f"1 {TEXT}", "Pumps\nA pump lifts water."],
+        title="Water at home",
+        outline=[("Wells", 1), ("Pumps", 2), ("Nowhere to be seen", 2)],
+    )
+    document = read_document(made, name="book.pdf")
+    assert (document.title, document.date, document.media_type) == ("Water at home", "2024-02-29", PDF)
+    assert [document.body[start:].split("\n")[0] for start in document.pages] == [
+        "Front page of the book",
+        "1 Wells",
+        "Pumps",
+    ]
+    assert [(heading.text, heading.level) for heading in document.headings] == [
+        ("Wells", 1),
+        ("Pumps", 1),
+        ("Nowhere to be seen", 1),
+    ]
+    assert [heading.start for heading in document.headings] == [
+        document.pages[1],
+        document.pages[2],
+        document.pages[2],
+    ]
+
+
+@pytest.mark.req("RAG-34")
+def test_words_broken_at_the_end_of_a_line_are_whole_again() -> None:
+    body = read_document(pdf(["The rain-\nwater tank of the North-\nSouth house, and\nmore of it."])).body
+    assert "rainwater tank" in body
+    assert "North-South" in body
+
+
+@pytest.mark.req("RAG-34")
+def test_lines_that_stand_on_most_pages_are_left_out() -> None:
+    pages = [
+        f"Handbook, page {number}\nText {number * 11} of its own.\nPrinted at home" for number in range(1, 8)
+    ]
+    body = read_document(pdf(pages)).body
+    assert "Handbook" not in body
+    assert "Printed" not in body
+    assert all(f"Text {number * 11} of its own." in body for number in range(1, 8))
+
+
+@pytest.mark.parametrize("title", ["untitled", "Microsoft Word - draft", "soup.docx"])
+def test_a_title_that_says_nothing_is_none(title: str) -> None:
+    assert read_document(pdf([TEXT], title=title), name="wells.pdf").title == "wells"
+
+
+@pytest.mark.req("RAG-35")
+def test_a_scanned_pdf_is_refused_with_what_to_do() -> None:
+    error = refusal(pdf([IMAGE] * 3))
+    assert error.message.startswith("scan.pdf has 3 pages but no text in them: it was scanned.")
+    assert "ocrmypdf" in error.message
+
+
+@pytest.mark.req("RAG-35")
+def test_a_pdf_with_nothing_in_it() -> None:
+    assert refusal(pdf([b""])).message == "scan.pdf has 1 page and no text in them"
+
+
+@pytest.mark.req("RAG-35")
+def test_a_password_is_asked_for_only_where_there_is_one() -> None:
+    assert "lined with stone" in read_document(pdf([TEXT], password="")).body
+    assert "encrypted with a password" in refusal(pdf([TEXT], password="secret")).message
+
+
+@pytest.mark.req("RAG-35")
+@pytest.mark.parametrize("cut", [12, 200, 600])
+def test_what_was_cut_off_is_refused(cut: int) -> None:
+    assert "is broken, or was cut off" in refusal(pdf([TEXT])[:cut]).message
+
+
+@pytest.mark.req("RAG-35")
+def test_a_pdf_that_lost_its_table_is_read() -> None:
+    made = pdf([TEXT])
+    assert "lined with stone" in read_document(made[: made.index(b"startxref")]).body
+
+
+@pytest.mark.req("RAG-35")
+def test_limits_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MOST_PAGES", 2)
+    assert refusal(pdf([TEXT] * 3)).details["limit"] == 2
+    monkeypatch.setattr(reader, "MOST_PAGES", 10)
+    monkeypatch.setattr(reader, "LARGEST_TEXT", 20)
+    assert refusal(pdf([TEXT])).details["limit"] == 20
+
+
+def test_progress_is_told_page_by_page() -> None:
+    told: list[tuple[str, int, int]] = []
+    reader.read(pdf([TEXT] * 3), None, lambda *how: told.append(how))
+    assert told == [("reading pages", number, 3) for number in range(4)]

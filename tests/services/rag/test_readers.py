@@ -1,0 +1,225 @@
+"""What a document is, whatever it is called; and the processes that read what is no text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hearthnet.errors import HearthNetError
+from hearthnet_rag.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
+from hearthnet_rag.readers import child, read_as, read_document
+from hearthnet_rag.readers.kinds import kind_of
+from hearthnet_rag.readers.messages import (
+    Job,
+    Progress,
+    Read,
+    Refused,
+    Took,
+    answer_decoder,
+    receive,
+    send,
+)
+from hearthnet_rag.readers.pool import Readers
+from tests.services.rag.made import docx, epub, paragraph, pdf
+
+PAGE = b"<!doctype html><title>Soup</title><p>Boil it."
+ALL = {
+    "pdf": pdf(["Boil the soup for an hour."]),
+    "html": PAGE,
+    "docx": docx(paragraph("Boil the soup.")),
+    "epub": epub({"a.xhtml": "<p>Boil the soup.</p>"}),
+}
+
+
+def refusal(data: bytes, media_type: str = PLAIN) -> str:
+    with pytest.raises(HearthNetError) as caught:
+        read_document(data, media_type, "file")
+    assert caught.value.code == "bad_request"
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.req("RAG-34")
+@pytest.mark.parametrize(
+    ("data", "said", "kind"),
+    [
+        (ALL["pdf"], MARKDOWN, "pdf"),
+        (b"\n\n" + ALL["pdf"], HTML, "pdf"),
+        (ALL["docx"], PDF, "zip"),
+        (PAGE, PLAIN, "html"),
+        (b"\xef\xbb\xbf <!-- x -->\n<HTML>", MARKDOWN, "html"),
+        ("<html>".encode("utf-16"), PLAIN, "html"),
+        (b"<p>a part of a page", HTML, "html"),
+        (b"<p>a part of a page", PLAIN, "plain"),
+        (b"about %PDF-1.4 files", PLAIN, "pdf"),
+        (b"# Soup", MARKDOWN, "markdown"),
+        (b"# Soup", PDF, "plain"),
+        (b"BM and MZ are letters, and so is GIF8", DOCX, "plain"),
+    ],
+)
+def test_a_document_is_what_it_is(data: bytes, said: str, kind: str) -> None:
+    assert kind_of(data, said, None) == kind
+
+
+@pytest.mark.req("RAG-35")
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0", "is a PNG image"),
+        (b"\x1f\x8b\x08\0", "is a gzip archive: unpack it first"),
+        (b"\0\0\0\x20ftypisom", "is a sound, image or video file"),
+        (b"{\\rtf1 Soup}", "is an RTF document: save it as DOCX or PDF"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "is an old Office document: save it as DOCX or PDF"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"),
+            "is an Office document with a password",
+        ),
+        (b"\0\1\2", "is not text (it has NUL bytes)"),
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        ("Maß".encode("utf-16") + b"\0", "is not UTF-16-LE text"),
+        (b"\xff\xfea\0\0\0", "is not text (it has NUL bytes)"),
+        (bytes(range(128, 256)) * 4, "is not UTF-8 text (byte 0)"),
+    ],
+)
+def test_what_cannot_be_read_is_named(data: bytes, words: str) -> None:
+    assert refusal(data).startswith(f"file {words}")
+
+
+@pytest.mark.req("RAG-34")
+@pytest.mark.parametrize(("encoding", "text"), [
+    ("cp1252", "Über die Größe der Äpfel, süße Möhren und größere Körbe läßt sich fröhlich träumen. " * 6),
+    ("utf-16", "Größe"),
+    ("utf-32", "Größe"),
+    ("utf-8-sig", "Größe"),
+])  # fmt: skip
+def test_encodings_of_text(encoding: str, text: str) -> None:
+    assert read_document(text.encode(encoding), PLAIN).body == text
+
+
+def ask(data: bytes, **job: object) -> list[object]:
+    """What the reading process answers to one job."""
+    there, back = io.BytesIO(), io.BytesIO()
+    send(there, Job(**{"kind": "pdf", "data": data, "name": "file", "seconds": 100_000, **job}))  # type: ignore[arg-type]
+    there.seek(0)
+    assert child.serve(there, back)
+    assert not child.serve(there, back)
+    back.seek(0)
+    answers = []
+    while (answer := receive(back, 10_000_000)) is not None:
+        answers.append(answer_decoder.decode(answer))
+    return answers
+
+
+@pytest.mark.req("RAG-36")
+def test_the_reading_process_tells_how_far_it_is() -> None:
+    took, first, last, read = ask(ALL["pdf"])
+    assert (took, first, last) == (Took(), Progress("reading pages", 0, 1), Progress("reading pages", 1, 1))
+    assert isinstance(read, Read)
+    assert read.document == read_document(ALL["pdf"], PDF, "file")
+
+
+@pytest.mark.req("RAG-35")
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "file takes more memory to read than there is for one document; split it"),
+        (ZeroDivisionError(), "file is broken: reading it ended with ZeroDivisionError"),
+        (HearthNetError("bad_request", "no", details={"limit": 1}), "no"),
+    ],
+)
+def test_the_reading_process_answers_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fail(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(child, "read_as", fail)
+    took, refused = ask(b"")
+    assert took == Took()
+    assert isinstance(refused, Refused)
+    assert refused.message == words
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0", b"\0\0\0\5ab", b"\xff\xff\xff\xff"])
+def test_a_message_that_is_cut_off_is_none(data: bytes) -> None:
+    assert receive(io.BytesIO(data), 100) is None
+
+
+@pytest.mark.req("RAG-34")
+def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
+    readers = Readers()
+    told: list[tuple[str, int, int]] = []
+    for name, data in ALL.items():
+        document = readers.read(data, PLAIN, name, lambda *how: told.append(how))
+        assert document == read_as(kind_of(data, PLAIN, name), data, name, lambda *how: None)
+    assert ("reading pages", 1, 1) in told
+    assert len(readers._all) == 1
+    assert readers.read(b"Boil it.", PLAIN, None, lambda *how: None).body == "Boil it."
+    with pytest.raises(HearthNetError, match="PNG"):
+        readers.read(b"\x89PNG\r\n\x1a\n\0", PDF, None, lambda *how: None)
+    with pytest.raises(HearthNetError, match="is broken"):
+        readers.read(b"%PDF-nothing", PDF, "x.pdf", lambda *how: None)
+    readers.close()
+    with pytest.raises(HearthNetError) as caught:
+        readers.read(PAGE, HTML, None, lambda *how: None)
+    assert caught.value.code == "partition"
+
+
+@pytest.mark.req("RAG-35")
+def test_a_process_that_ended_while_it_was_idle_is_replaced() -> None:
+    readers = Readers()
+    readers.read(PAGE, HTML, None, lambda *how: None)
+    [old] = readers._all
+    old._process.kill()
+    old._process.wait()
+    assert readers.read(PAGE, HTML, None, lambda *how: None).title == "Soup"
+    assert old not in readers._all
+    readers.close()
+
+
+@pytest.mark.req("RAG-35")
+def test_a_document_that_takes_too_long_is_given_up_and_the_next_one_is_read() -> None:
+    readers = Readers(seconds=60.0)
+    readers.read(PAGE, HTML, None, lambda *how: None)
+    readers._seconds = 0.5
+    with pytest.raises(HearthNetError, match="slow takes more than 0 seconds to read; split it"):
+        readers.read(b"<html>" + b"<div>" * 200_000, HTML, "slow", lambda *how: None)
+    readers._seconds = 60.0
+    assert readers.read(PAGE, HTML, None, lambda *how: None).title == "Soup"
+    readers.close()
+
+
+@pytest.mark.req("RAG-35")
+def test_a_process_that_dies_over_a_document_costs_that_document() -> None:
+    readers = Readers()
+    long = pdf(["One of very many pages, each with some text on it."] * 2000)
+
+    def kill(stage: str, current: int, total: int) -> None:
+        for one in readers._all:
+            one._process.kill()
+
+    with pytest.raises(HearthNetError, match="deadly is broken, or takes too much to read") as caught:
+        readers.read(long, PDF, "deadly", kill)
+    assert caught.value.code == "bad_request"
+    assert readers.read(PAGE, HTML, None, lambda *how: None).title == "Soup"
+    readers.close()
+
+
+@pytest.mark.req("RAG-35")
+def test_a_service_that_stops_does_not_wait_for_a_document() -> None:
+    readers = Readers()
+    long = pdf(["One of very many pages, each with some text on it."] * 2000)
+    with pytest.raises(HearthNetError) as caught:
+        readers.read(long, PDF, None, lambda *how: readers.close())
+    assert caught.value.code == "partition"
+
+
+def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    readers = Readers()
+    with pytest.raises(HearthNetError, match="cannot be started") as caught:
+        readers.read(PAGE, HTML, None, lambda *how: None)
+    assert caught.value.code == "internal_error"
+    readers.close()
