@@ -23,7 +23,7 @@ from hearthnet.up.services import installed
 from hearthnet_market import MarketService
 from hearthnet_mesh import MeshService, sources
 from hearthnet_rag import RagService
-from hearthnet_rag.service import Nothing
+from hearthnet_rag.requests import Nothing
 from hearthnet_rag.starter import starter_files
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for

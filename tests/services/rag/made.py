@@ -57,13 +57,9 @@ class Pdf:
         said = struct.pack("<i", permissions)
         self._key = hashlib.md5(user + owner + said + _ID).digest()[:5]
         check = _rc4(self._key, _PAD)
-        self._encrypt = (
-            b" /ID [<%s> <%s>] /Encrypt << /Filter /Standard /V 1 /R 2 /O <%s> /U <%s> /P %d >>"
-            % (
-                *(value.hex().encode() for value in (_ID, _ID, owner, check)),
-                permissions,
-            )
-        )
+        first, second, third = (value.hex().encode() for value in (_ID, owner, check))
+        self._encrypt = b" /ID [<%s> <%s>] /Encrypt << /Filter /Standard" % (first, first)
+        self._encrypt += b" /V 1 /R 2 /O <%s> /U <%s> /P %d >>" % (second, third, permissions)
 
 
 def pdf(

@@ -332,9 +332,12 @@ async def test_documents_are_listed_by_title_to_those_who_may_search(mesh: Mesh)
 async def test_the_examples_of_the_contracts(mesh: Mesh, name: str) -> None:
     async with running(mesh) as bus:
         for example in contracts().get(name).examples:
-            document = example.get("given", {}).get("document")
+            cid, document = "", example.get("given", {}).get("document")
             if document is not None:
-                assert await put(mesh, document.encode()) == example["request"]["input"]["doc_cid"]
+                cid = await put(mesh, document.encode())
+                assert cid == example["request"]["input"]["doc_cid"]
+            if (corpus := example.get("given", {}).get("corpus")) not in {None, "system"}:
+                await ingest(bus, corpus, cid)
             work = bus.call(name, request_of(example, None))
             if "error" in example:
                 error = await refusal(work)
