@@ -28,7 +28,7 @@ from hearthnet_rag.starter import CORPUS as SYSTEM
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
 REBUILDING: Final = "rebuilding the search index"
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 2.0
 """So long one who asks how far an ingestion is waits for it to begin."""
 
 
@@ -97,7 +97,7 @@ class RagService(Service):
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
         """How far an ingestion is; as a stream until it has ended."""
         key = call.params.corpus, call.input.doc_cid
-        self._check_writable(call, key[0])
+        self._check_own(call, key[0])
         if not stream.unary:
             async for one in self._ingestions.follow(key, PATIENCE_SECONDS):
                 await stream.progress(one.stage, one.current, one.total)
@@ -179,6 +179,9 @@ class RagService(Service):
                 "corpus system comes with HearthNet and is read-only; choose another name for your documents",
                 details={"path": "/params/corpus"},
             )
+        self._check_own(call, corpus)
+
+    def _check_own(self, call: Call[Any, Any], corpus: str) -> None:
         if corpus == PERSONAL and not self._is_self(call):
             raise HearthNetError(
                 "unauthorized", "corpus personal takes documents from its own node only",

@@ -137,7 +137,7 @@ def test_a_node_is_described_by_its_manifest_and_offers() -> None:
         ("search_corpus", "tool", "rag.query@1.0"),
         ("manuals", "corpus", "rag.query@1.0"),
         ("big", "model", "llm.chat@2.0"),
-        ("de-en", "language_pair", None),
+        ("de-en", "language_pair", "trans.text@1.0"),
         ("experimental.weather@1.0", "capability", None),
     ],
 )
