@@ -58,12 +58,17 @@ class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 ModelKind = Literal["openai", "ollama", "azure", "anthropic", "gemini", "bedrock"]
 
 
+Languages = tuple[Annotated[str, msgspec.Meta(pattern="^[a-z]{2,3}$")], ...]
+"""ISO 639-1 codes, or three letters where there is none."""
+
+
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`.
 
     `ctx` (tokens), `tools` and `vision` say what it can where its server does not, or says it wrongly;
     `tools` False also ends all attempts to find out, and "text" has them declared in the prompt and called in
-    the answer's text (docs/models.md). `api_version` is Azure's.
+    the answer's text (docs/models.md). `languages` are those that it is vouched to translate between.
+    `api_version` is Azure's.
     """
 
     kind: ModelKind
@@ -74,6 +79,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     ctx: Annotated[int, msgspec.Meta(ge=1)] | None = None
     tools: bool | Literal["text"] | None = None
     vision: bool | None = None
+    languages: Languages = ()
     api_version: str = ""
 
     def __post_init__(self) -> None:
@@ -93,6 +99,7 @@ class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     file: Annotated[str, msgspec.Meta(min_length=1)]
+    languages: Languages = ()
 
 
 _ASKED_ALWAYS: Final = (

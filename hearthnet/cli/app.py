@@ -18,6 +18,7 @@ _COMMANDS: Final = (
     "runs",
     "ingest",
     "file",
+    "translate",
     "caps",
     "call",
     "invite",

@@ -21,6 +21,7 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
         ctx=config.ctx or told.ctx or kind.ctx,
         ctx_known=bool(config.ctx or told.ctx or not kind.ctx_guessed),
         aliases=(config.model,) if config.model != config.name else (),
+        languages=config.languages,
         tool_mode="text" if config.tools == "text" else "native" if tools else "none",
         modalities=("text", "vision") if vision else ("text",),
         continues=True,

@@ -95,6 +95,7 @@ class Scripted:
             backend="scripted",
             ctx=_CTX,
             tool_mode="native",
+            languages=config.languages,
             advice=f"It is no model: it says what stands in {self._file.name}.",
         )
 

@@ -18,6 +18,7 @@ from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capabili
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.backend import Backend, Translation, Work
 from hearthnet_trans.cache import Cache, key_of
+from hearthnet_trans.chat import Chat
 from hearthnet_trans.languages import check
 
 AUTO: Final = "auto"
@@ -61,7 +62,7 @@ class TransService(Service):
     async def start(self, node: NodeContext) -> None:
         """Finds out what can be translated."""
         if self._backends is None:
-            self._backends = _standard()
+            self._backends = _standard(node)
         for number, backend in enumerate(self._backends):
             node.progress("looking for languages", number, len(self._backends))
             await backend.open(partial(self._changed_at, backend))
@@ -162,9 +163,9 @@ class TransService(Service):
         self.note = "; ".join(notes if there else [_NONE, *notes]) or None
 
 
-def _standard() -> list[Backend]:
+def _standard(node: NodeContext) -> list[Backend]:
     """What translates, the first first."""
-    return [Apertium()]
+    return [Apertium(), Chat(node.bus)]
 
 
 def _offer(backend: Backend) -> Offer:

@@ -1,0 +1,103 @@
+"""`hearthnet translate`: a text of any length into another language (docs/trans.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.text import many_lines, one_line
+from hearthnet.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.home import Home
+    from hearthnet.service.translating import Done, Translated
+
+MOST_BYTES: Final = 4 << 20
+
+
+@click.command("translate")
+@click.argument("file", default="-", metavar="[FILE|-]")
+@click.option(
+    "--from", "source", default="auto", metavar="LANGUAGE", help="Code such as en. Default: found out."
+)
+@click.option("--to", "target", required=True, metavar="LANGUAGE", help="Code such as es, or nds.")
+@click.option(
+    "--backend", metavar="NAME", help="What translates, such as apertium. Default: the first there is."
+)
+@home_option
+@json_option
+def command(file: str, source: str, target: str, backend: str | None, home: Home, json: bool) -> None:
+    """Translate a text file, or what comes on stdin, and print the translation.
+
+    Markup, line breaks and addresses stay as they are. A long text is sent in parts, split between sentences.
+    """
+    import asyncio
+
+    text = read(file)
+    with progress(json) as done:
+        translated = asyncio.run(_translate(home, text, source, target, backend, done))
+    if json:
+        import msgspec
+
+        terminal.json_page(msgspec.to_builtins(translated))
+    else:
+        terminal.write(shown(translated.text))
+
+
+def read(file: str) -> str:
+    """The text in `file`, or on stdin for `-`; `bad_request` in one line where it is none, or too long."""
+    where = "stdin" if file == "-" else one_line(file)
+    try:
+        with contextlib.ExitStack() as opened:
+            source = sys.stdin.buffer if file == "-" else opened.enter_context(Path(file).open("rb"))
+            data = source.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise HearthNetError("bad_request", f"{where} has more than {MOST_BYTES >> 20} MiB; split it")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise HearthNetError(
+            "bad_request", f"{where} is no text: byte {error.start + 1} is not UTF-8"
+        ) from error
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"there is no file {where}") from error
+    except OSError as error:
+        raise HearthNetError("bad_request", f"{where} cannot be read: {error.strerror}") from error
+
+
+def shown(text: str) -> str:
+    """As it is for a program; for a person without what would steer the terminal, and with an end of line."""
+    if not terminal.is_tty(sys.stdout):
+        return text
+    lines = many_lines(text)
+    return lines if lines.endswith("\n") else f"{lines}\n"
+
+
+@contextlib.contextmanager
+def progress(quiet: bool) -> Iterator[Done]:
+    """A bar on stderr where a person looks at it and there is more than one part."""
+    if quiet or not terminal.is_tty(sys.stderr):
+        yield lambda number, of: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("translating", visible=False)
+        yield lambda number, of: bar.update(task, completed=number, total=of, visible=of > 1)
+
+
+async def _translate(
+    home: Home, text: str, source: str, target: str, backend: str | None, done: Done
+) -> Translated:
+    from hearthnet.bus import Bus
+    from hearthnet.service.translating import translate
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await translate(bus, text, source, target, backend=backend, done=done)

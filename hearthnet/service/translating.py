@@ -1,0 +1,93 @@
+"""A text of any length through trans.text, which takes 4,000 characters (capabilities.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.bus import Bus
+from hearthnet.service.sentences import parts
+from hearthnet.service.tasks import end
+
+MOST_CHARACTERS: Final = 4_000
+"""Of one call."""
+AT_ONCE: Final = 4
+_AUTO: Final = "auto"
+Done = Callable[[int, int], None]
+"""Takes how many parts are done, and of how many."""
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """A whole text in the other language.
+
+    `source` is its language as named or found out; `confidence` is that of its parts by their length;
+    `backends` are what translated, each once.
+    """
+
+    text: str
+    source: str
+    target: str
+    confidence: float
+    backends: tuple[str, ...]
+    parts: int
+
+
+async def translate(
+    bus: Bus,
+    text: str,
+    source: str,
+    target: str,
+    *,
+    backend: str | None = None,
+    done: Done = lambda number, of: None,
+) -> Translated:
+    """Translates `text` part by part, several at once, split between sentences where they are short enough.
+
+    With `source` auto the first part decides for all. Raises what trans.text raises; then nothing is kept.
+    """
+    pieces = list(parts(text, MOST_CHARACTERS)) or [""]
+    first = await _part(bus, pieces[0], source, target, backend)
+    source = first.output.get("detected_from", source)
+    done(1, len(pieces))
+    places, ready = asyncio.Semaphore(AT_ONCE), 1
+
+    async def one(piece: str) -> Any:
+        nonlocal ready
+        async with places:
+            reply = await _part(bus, piece, source, target, backend)
+        ready += 1
+        done(ready, len(pieces))
+        return reply
+
+    if source == target and first.meta["backend"] == "none":
+        return Translated(text, source, target, 1.0, (), len(pieces))
+    replies = [first, *await _all(one(piece) for piece in pieces[1:])]
+    weights = [len(piece) or 1 for piece in pieces]
+    known = sum(reply.output["confidence"] * weight for reply, weight in zip(replies, weights, strict=True))
+    return Translated(
+        "".join(reply.output["text"] for reply in replies),
+        source,
+        target,
+        round(known / sum(weights), 3),
+        tuple(dict.fromkeys(reply.meta["backend"] for reply in replies)),
+        len(pieces),
+    )
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """What all of them give, in order; the first that fails ends the others."""
+    tasks = [asyncio.create_task(call, name="translate part") for call in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        await end(set(tasks))
+
+
+async def _part(bus: Bus, text: str, source: str, target: str, backend: str | None) -> Any:
+    params = {} if backend is None else {"backend": backend}
+    return await bus.call(
+        "trans.text@1.0", {"params": params, "input": {"text": text, "from": source, "to": target}}
+    )
