@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from hearthnet.errors import HearthNetError
 from hearthnet_embed.backend import Backend
@@ -25,7 +25,11 @@ class Loadable(Backend, Protocol):
 
 
 class Box(ABC):
-    """One place where a model may lie. `problem` says why there is none."""
+    """One place where a model may lie. `problem` says why there is none; `at_once`: it is looked at before
+    anything is offered.
+    """
+
+    at_once: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.model: Loadable | None = None

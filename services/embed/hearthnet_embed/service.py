@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import ClassVar, Final
 
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
@@ -17,6 +18,7 @@ from hearthnet.service.tasks import TaskSet
 from hearthnet_embed import asking
 from hearthnet_embed.backend import Backend
 from hearthnet_embed.boxes import Box, MiniLmBox
+from hearthnet_embed.gguf import GgufBox
 from hearthnet_embed.remote import Remote
 from hearthnet_embed.request import EmbedInput, EmbedParams
 
@@ -48,11 +50,14 @@ class EmbedService(Service):
         self._remotes = [Remote(model, self._renew) for model in config.models]
         for remote in self._remotes:
             self._tasks.start(remote.follow(), f"watch {remote.config.name}")
+        if config.model_file:
+            self._boxes.append(GgufBox(Path(config.model_file), config.threads))
         if config.builtin:
             self._boxes.append(MiniLmBox(node.data, config.threads))
         node.progress("checking the model", 0, 1)
         for box in self._boxes:
-            await box.look()
+            if box.at_once:
+                await box.look()
         if self._remotes:
             looks = [asyncio.create_task(remote.looked.wait()) for remote in self._remotes]
             _, late = await asyncio.wait(looks, timeout=SETTLE_SECONDS)
@@ -106,6 +111,9 @@ class EmbedService(Service):
 
     async def _follow(self, box: Box) -> None:
         """Loads the model of `box`; where there is none, waits until its file is another one."""
+        if not box.at_once:
+            await box.look()
+            self._renew()
         while not await box.load():
             self._renew()
             await box.changed(LOOK_SECONDS)

