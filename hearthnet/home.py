@@ -54,6 +54,11 @@ class Home:
         return self.path / "clients"
 
     @property
+    def outbox(self) -> Path:
+        """Folder of calls that wait for the node."""
+        return self.path / "outbox"
+
+    @property
     def keys(self) -> Path:
         """The folder of the private keys."""
         return self.path / "keys"

@@ -19,6 +19,8 @@ _COMMANDS: Final = (
     "ingest",
     "file",
     "translate",
+    "market",
+    "outbox",
     "caps",
     "call",
     "invite",

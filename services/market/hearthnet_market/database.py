@@ -22,6 +22,7 @@ CREATE TABLE post (
   deleted INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
+CREATE INDEX post_category ON post (category, id) WHERE ended_lamport IS NULL;
 CREATE INDEX post_overdue ON post (expires_at) WHERE ended_lamport IS NULL;
 CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
 CREATE INDEX post_author ON post (author, first_lamport);

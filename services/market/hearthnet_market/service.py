@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from hearthnet.bus.outbox import KeptCalls
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.events import EventLog, Moved, Recorded
@@ -51,6 +52,7 @@ STREAM: Final = "MARKET"
 PREFIX: Final = "mk.post"
 SWEEP_SECONDS: Final = 60.0
 FOLLOW_SECONDS: Final = 5.0
+DELIVER_SECONDS: Final = 2.0
 _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each look at the log: word of an event comes while it is still on its way to the disk."""
 _SWEPT_AT_ONCE: Final = 100
@@ -67,6 +69,7 @@ class MarketService(Service):
     name: ClassVar[str] = "market"
     sweep_seconds: ClassVar[float] = SWEEP_SECONDS
     follow_seconds: ClassVar[float] = FOLLOW_SECONDS
+    deliver_seconds: ClassVar[float] = DELIVER_SECONDS
 
     _node: NodeContext
     _view: View
@@ -90,6 +93,7 @@ class MarketService(Service):
         self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
         self._tasks.start(self._sweep(), "sweep the market")
+        self._tasks.start(self._deliver(), "send what waits in the outbox")
 
     def offers(self) -> list[Offer]:
         """All its capabilities."""
@@ -288,12 +292,23 @@ class MarketService(Service):
         log, last = await self._events.place()
         after = await asyncio.to_thread(self._view.follow, log, last)
         if after < last:
-            async for batch in self._events.read(after):
-                await asyncio.to_thread(self._view.apply, batch)
+            await self._take_in(after)
             await asyncio.to_thread(self._view.reached, log, last)
             if hasattr(self, "_meanings"):
                 self._meanings.wake()
         await asyncio.to_thread(self._view.settle, log, last)
+
+    async def _take_in(self, after: int) -> None:
+        """Applies what stands in the log after that place; the next batch is read meanwhile."""
+        applying: asyncio.Task[None] | None = None
+        try:
+            async for batch in self._events.read(after):
+                if applying is not None:
+                    await applying
+                applying = asyncio.create_task(asyncio.to_thread(self._view.apply, batch))
+        finally:
+            if applying is not None:
+                await applying
 
     async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
         """What the view says to `question`; one that is damaged is derived anew first."""
@@ -326,13 +341,22 @@ class MarketService(Service):
             await self._guarded(self._erase(), "erasing what was deleted")
 
     async def _sweep_once(self) -> None:
-        for event_id in await self._look(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
-            ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
-            try:
-                await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
-            except HearthNetError as error:
-                if error.code != "not_found":  # somebody else was faster
-                    raise
+        while overdue := await self._look(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
+            for event_id in overdue:
+                ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
+                try:
+                    await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
+                except HearthNetError as error:
+                    if error.code != "not_found":  # somebody else was faster
+                        raise
+            await self._catch_up()
+
+    async def _deliver(self) -> None:
+        """Sends what this home decided on while its node was away (docs/decisions/0125)."""
+        kept = KeptCalls(self._node.home, self._node.bus.peer.identity)
+        while True:
+            await asyncio.sleep(self.deliver_seconds)
+            await self._guarded(kept.deliver(self._node.bus.call, now_ms), "sending what waits")
 
     async def _erase(self) -> None:
         """Has the server overwrite the events of deleted posts, and the view forget their last words."""
@@ -346,7 +370,7 @@ class MarketService(Service):
     async def _guarded(self, work: Any, what: str) -> None:
         try:
             await work
-        except (HearthNetError, sqlite3.Error, Damaged) as error:
+        except (HearthNetError, sqlite3.Error, OSError, Damaged) as error:
             _log.warning("%s: %s; tried again later", what, error)
 
 

@@ -27,6 +27,7 @@ _GONE: Final = """
     INSERT INTO post (event_id, lamport, first_lamport, author, category, title, body, tags, created_at,
                       expires_at, ended_lamport, ended_reason, ended_by, ended_at, deleted)
     VALUES (?, ?, ?, ?, 'info', '', '', '[]', ?, ?, ?, 'deleted', ?, ?, 1)"""
+_TEXT: Final = "SELECT title, body, tags FROM post WHERE id = ?"
 _EMPTIED: Final = """
     UPDATE post SET lamport = ?, category = 'info', title = '', body = '', location = NULL, tags = '[]',
       ended_lamport = ?, ended_reason = 'deleted', ended_by = ?, ended_note = NULL, ended_at = ?, deleted = 1
@@ -75,8 +76,8 @@ def _create(database: sqlite3.Connection, event: Event, lamport: int) -> None:
 
 def _update(database: sqlite3.Connection, event: Event, lamport: int) -> None:
     sql = "SELECT id FROM post WHERE event_id = ? AND ended_lamport IS NULL"
-    row = database.execute(sql, (event.data["target_event_id"],)).fetchone()
-    if row is None:
+    found = database.execute(sql, (event.data["target_event_id"],)).fetchone()
+    if found is None:
         return
     at, fields = from_rfc3339(event.wall_clock), dict(event.data["fields"])
     changes: dict[str, Any] = {name: fields[name] for name in ("category", "title", "body") if name in fields}
@@ -86,15 +87,13 @@ def _update(database: sqlite3.Connection, event: Event, lamport: int) -> None:
     changes |= {"lamport": lamport, "updated_at": at}
     set_ = ", ".join(f"{name} = ?" for name in changes)
     database.execute(
-        f"UPDATE post SET {set_}, updates = updates + 1 WHERE id = ?", (*changes.values(), row[0])
+        f"UPDATE post SET {set_}, updates = updates + 1 WHERE id = ?", (*changes.values(), found[0])
     )
-    _remember(database, row[0], event, lamport)
+    _remember(database, found[0], event, lamport)
     if any(name in fields for name in _TEXTS):
-        title, body, tags = database.execute(
-            "SELECT title, body, tags FROM post WHERE id = ?", row
-        ).fetchone()
-        database.execute("DELETE FROM post_text WHERE rowid = ?", row)
-        _index(database, row[0], title, body, msgspec.json.decode(tags))
+        _unindex(database, found[0])
+        title, body, tags = database.execute(_TEXT, found).fetchone()
+        _index(database, found[0], title, body, msgspec.json.decode(tags))
 
 
 def _end(database: sqlite3.Connection, event: Event, lamport: int) -> None:
@@ -114,7 +113,7 @@ def _end(database: sqlite3.Connection, event: Event, lamport: int) -> None:
     ).fetchone()
     if row is not None:
         _remember(database, row[0], event, lamport)
-        database.execute("DELETE FROM post_text WHERE rowid = ?", row)
+        _unindex(database, row[0])
 
 
 def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
@@ -129,7 +128,7 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
             database.execute(_GONE, gone)
         else:
             database.execute(_EMPTIED, (lamport, lamport, event.author, at, row[0]))
-            database.execute("DELETE FROM post_text WHERE rowid = ?", row)
+            _unindex(database, row[0])
         for act in post["acts"]:
             database.execute(
                 "INSERT OR IGNORE INTO erased VALUES (?, ?, ?, ?, ?)",
@@ -151,6 +150,11 @@ def _index(database: sqlite3.Connection, post: int, title: str, body: str, tags:
         "INSERT INTO post_text (rowid, title, body, tags) VALUES (?, ?, ?, ?)",
         (post, title, body, " ".join(tags)),
     )
+
+
+def _unindex(database: sqlite3.Connection, post: int) -> None:
+    """Takes the post out of the index; one that is not in it is well."""
+    database.execute("DELETE FROM post_text WHERE rowid = ?", (post,))
 
 
 def _json(value: Any) -> str | None:

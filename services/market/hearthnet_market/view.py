@@ -18,7 +18,9 @@ import msgspec
 from hearthnet.service.events import Recorded
 from hearthnet.times import rfc3339
 from hearthnet_market.database import TABLES, Damaged, made_anew, opened, unreadable
+from hearthnet_market.listing import listing
 from hearthnet_market.posts import Erased, ListInput, Standing
+from hearthnet_market.ranking import ranked
 from hearthnet_market.taking import take
 
 __all__ = ["Damaged", "View"]
@@ -101,19 +103,7 @@ class View:
         Whoever asks what came after a place gets the oldest change first, and the place of the last one where
         there are more: asked again from there, nothing is left out.
         """
-        where = ["ended_lamport IS NULL", "expires_at > ?"]
-        values: list[int | str] = [now_ms]
-        if wanted.since_lamport:
-            where.append("lamport > ?")
-            values.append(wanted.since_lamport)
-        if wanted.category is not None:
-            where.append("category = ?")
-            values.append(wanted.category)
-        for tag in wanted.tags:
-            where.append("EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)")
-            values.append(tag)
-        order = "lamport" if wanted.since_lamport else "id DESC"
-        sql = f"SELECT {_COLUMNS} FROM post WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
+        sql, values = listing(wanted, now_ms, _COLUMNS)
         with self._asked():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
             posts, lamport = [_post(row) for row in rows], self._lamport()
@@ -129,16 +119,17 @@ class View:
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
         """Current posts that share a word with `query`, best first, each with `score` (higher is better)."""
-        words = " OR ".join(f'"{word}"' for word in _words(query))
-        sql = f"""
-            SELECT {_COLUMNS}, score FROM post JOIN (
-              SELECT rowid AS id, -bm25(post_text, 3.0, 1.0, 2.0) AS score
-              FROM post_text WHERE post_text MATCH ?
-            ) USING (id)
-            WHERE ended_lamport IS NULL AND expires_at > ? ORDER BY score DESC, lamport DESC LIMIT ?"""
+        words = _words(query)
+        found: list[dict[str, Any]] = []
         with self._asked():
-            rows = self._database.execute(sql, (words, now_ms, k)).fetchall() if words else []
-            return [_post(row) | {"score": row[-1]} for row in rows], self._lamport()
+            for post, score in ranked(self._database, words):
+                sql = f"SELECT {_COLUMNS} FROM post WHERE id = ? AND ended_lamport IS NULL AND expires_at > ?"
+                found += [
+                    _post(row) | {"score": score} for row in self._database.execute(sql, (post, now_ms))
+                ]
+                if len(found) == k:
+                    break
+            return found, self._lamport()
 
     def recent(self, limit: int, now_ms: int) -> list[tuple[str, str, str]]:
         """Id, title and body of the newest current posts, newest last."""

@@ -1,0 +1,108 @@
+"""`hearthnet outbox`: what waits until the node is there again (docs/market.md, "While the node is away")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hearthnet.cli import terminal
+from hearthnet.cli.options import home_option, json_option
+
+if TYPE_CHECKING:
+    from hearthnet.bus.outbox import KeptCalls
+    from hearthnet.home import Home
+
+
+@click.group("outbox", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Calls that wait until the node can send them."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_calls(home: Home, json: bool) -> None:
+    """List what waits, and what could not be sent and why."""
+    from hearthnet.cli.moments import moment
+    from hearthnet.cli.text import one_line
+    from hearthnet.times import now_ms
+
+    now = now_ms()
+    states = outbox_of(home).states(now)
+    if json:
+        terminal.json_page(
+            [
+                {
+                    "client_id": state.call.id,
+                    "capability": state.call.capability,
+                    "input": state.call.body.get("input", {}),
+                    "time": state.call.time,
+                    "expires": state.call.expires,
+                    "code": state.code,
+                    "message": state.message,
+                }
+                for state in states
+            ]
+        )
+    elif not states:
+        terminal.line("nothing waits")
+    else:
+        rows = [
+            (
+                state.call.id,
+                one_line(state.call.capability),
+                one_line(str(state.call.body.get("input", {}).get("title", "-"))),
+                one_line(state.message) or f"waits until {moment(state.call.expires, now)}",
+            )
+            for state in states
+        ]
+        terminal.table(("client id", "capability", "title", "state"), rows)
+
+
+@command.command("remove")
+@click.argument("client_id")
+@home_option
+@json_option
+def remove(client_id: str, home: Home, json: bool) -> None:
+    """Withdraw a call that waits, or take away the notice of one that could not be sent."""
+    import asyncio
+
+    asyncio.run(outbox_of(home).remove(client_id))
+    if json:
+        terminal.json_page({"client_id": client_id})
+    else:
+        terminal.line(f"withdrawn: {client_id}")
+
+
+@command.command("send")
+@home_option
+@json_option
+def send(home: Home, json: bool) -> None:
+    """Send what waits now. A node with the market's service does so by itself."""
+    import asyncio
+
+    done = asyncio.run(_send(home))
+    if json:
+        terminal.json_page({"sent": done})
+    else:
+        terminal.line(f"sent: {', '.join(done)}" if done else "nothing was sent; see: hearthnet outbox list")
+
+
+async def _send(home: Home) -> list[str]:
+    from hearthnet.bus import Bus
+    from hearthnet.times import now_ms
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await outbox_of(home).deliver(bus.call, now_ms)
+
+
+def outbox_of(home: Home) -> KeptCalls:
+    """The outbox of the node in `home`, whether it runs or not."""
+    from hearthnet.bus.keyring import load_identity
+    from hearthnet.bus.outbox import KeptCalls
+
+    return KeptCalls(home, load_identity(home.device_key))

@@ -1,0 +1,93 @@
+"""A guest's posts are proved through the token in the frame; one that anybody could use is kept back."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hearthnet import ids
+from hearthnet.bus.keyring import load_roster
+from hearthnet.cli import proofs
+from hearthnet.service.events import Event, Recorded
+from hearthnet.times import now_ms
+from hearthnet.trust.keys import Identity
+from hearthnet.trust.token import Scope, mint
+from hearthnet.wire import frame as frames
+from hearthnet.wire.header import Header
+from hearthnet_market import MarketService
+from hearthnet_market.export import exported
+from tests.helpers.mesh import Mesh
+from tests.services.market.trade import Guest, do, post
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.req("MARKET-23", "MARKET-13")
+async def test_a_guests_post_is_proved_by_everybody(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.guest_bus() as member:
+        anna = Guest(mesh, bus)
+        made = await anna.do("post", category="offer", title="Kites", body="To fly.")
+        await anna.do("update", event_id=made["event_id"], fields={"body": "To fly high."})
+        mine = await post(member, "Mine")
+        await do(bus, "expire", event_id=mine, reason="stale", note="No more.")
+        whole = await do(member, "export", event_id=made["event_id"])
+        own = await anna.do("export")
+        moderated = await do(member, "export")
+        await do(member, "delete", all=True)
+        deleted = await do(member, "export")
+    roster = load_roster(mesh.guest.roster)
+    assert whole == {**own, "max_lamport": 2}
+    for export in (whole, moderated):
+        assert [proofs.problem(event, roster) for event in export["events"]] == [""] * len(export["events"])
+        assert proofs.shown(export) == []
+    assert {event["author"] for event in whole["events"]} == {anna.principal}
+    claimed = {**whole["events"][0], "author": mesh.identity.node_id}
+    assert proofs.problem(claimed, roster) == "its frame says otherwise: author"
+    assert deleted["posts"] == []
+    gone = msgspec.structs.replace(roster, members=())
+    assert "no member" in proofs.problem(whole["events"][0], gone)
+
+
+def _recorded(token: str, identity: Identity, frame: str = "") -> Recorded:
+    header = Header(
+        kind="call",
+        id=ids.new_ulid(),
+        sender=identity.node_id,
+        community="c",
+        time=now_ms(),
+        from_instance="aaaaaaaa",
+        token=token,
+    )
+    event = Event(
+        event_id=ids.new_ulid(),
+        event_type="market.post.created",
+        wall_clock="2026-01-31T08:00:00Z",
+        community_id="c",
+        author=identity.node_id,
+        client_id=ids.new_ulid(),
+        data={},
+        arguments_digest="",
+        frame=frame or ids.b64(frames.signed(header, b"{}", identity)),
+        approval=None,
+    )
+    return Recorded(event, 1)
+
+
+@pytest.mark.req("MARKET-23")
+async def test_a_frame_with_a_token_for_anybody_is_not_handed_over() -> None:
+    identity = Identity.generate()
+
+    def token(subject: str) -> str:
+        return mint(
+            identity,
+            subject=subject,
+            audience=identity.node_id,
+            scope=Scope(("market.post@1.0",)),
+            now_ms=now_ms(),
+            ttl_seconds=60,
+        )
+
+    bound, free = _recorded(token(identity.node_id), identity), _recorded(token("*"), identity)
+    unread = _recorded("", identity, "!")
+    found = exported([bound, free, unread])["events"]
+    assert [bool(event["frame"]) for event in found] == [True, False, False]
