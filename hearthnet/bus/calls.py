@@ -86,6 +86,7 @@ async def _until_answered(
             listing = candidates.at_once() or await candidates.next(until)
             return await _ask(peer, discovery, request, listing, until, trace)
         except HearthNetError as error:
+            candidates.forget_gone(listing, error)
             if candidates.clock_corrected(listing, error):
                 continue
             if not (repeatable(request, error) and candidates.mark(listing, error)):

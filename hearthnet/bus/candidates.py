@@ -114,12 +114,18 @@ class Candidates:
         What loaded somebody is taken from the process's budget for that (bus/retries.py).
         """
         self._why = why
-        if listing is not None and isinstance(why, Gone):
-            self._discovery.registry.drop_instance(listing.view.node, listing.view.offer.instance)
         if self._attempts >= MOST_ATTEMPTS:
             return False
         free = isinstance(why, Gone | Lost | Starting | router.Taken)
         return free or self._discovery.retries.take(steady_ms())
+
+    def forget_gone(self, listing: Listing | None, why: HearthNetError) -> None:
+        """Forgets the process of `listing` where `why` is that the server says it is gone.
+
+        Nobody is to ask it again, whether this request may go elsewhere or not.
+        """
+        if listing is not None and isinstance(why, Gone):
+            self._discovery.registry.drop_instance(listing.view.node, listing.view.offer.instance)
 
     def clock_corrected(self, listing: Listing | None, why: HearthNetError) -> bool:
         """Whether `listing` refused a frame for its time only, and is worth asking with the right one."""

@@ -82,7 +82,7 @@ async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
     Raises what the node raises, and `partition` or `timeout` where it broke off for 45 s without
     coming on.
     """
-    sent, patience = _Sent(source, told), _Patience(PATIENCE_SECONDS)
+    sent, patience = _Sent(source, told), _Patience(PATIENCE_SECONDS, returns=True)
     while True:
         before = sent.furthest
         try:
@@ -113,10 +113,14 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told
 
 
 class _Patience:
-    """Goes on after what broke off, until it did so several times in a row, and for a while, for nothing."""
+    """Goes on after what broke off, until it did so several times in a row, and for a while, for nothing.
 
-    def __init__(self, seconds: float) -> None:
+    With `returns`, whoever had begun and is offered by nobody any more is waited for as well.
+    """
+
+    def __init__(self, seconds: float, *, returns: bool = False) -> None:
         self._failures = 0
+        self._returns = returns
         self._seconds = seconds
         self._since = asyncio.get_running_loop().time()
 
@@ -126,7 +130,8 @@ class _Patience:
             self._failures, self._since = 0, now
         self._failures += 1
         worn_out = self._failures >= _TRIES and now - self._since >= self._seconds
-        if error.code not in _BROKEN or worn_out:
+        restarts = self._returns and self._failures > 1 and error.code == "not_found"
+        if worn_out or not (restarts or error.code in _BROKEN):
             raise error
         await asyncio.sleep(min(_PAUSE_SECONDS * 2**self._failures, _LONGEST_PAUSE_SECONDS))
 

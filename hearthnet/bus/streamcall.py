@@ -275,13 +275,14 @@ class StreamCall:
 
     def _may_move_on(self, asked: Listing | None, error: HearthNetError) -> bool:
         """Before its first frame a stream may go to the next process, where this one provably did nothing."""
+        self._candidates.forget_gone(asked, error)
         if self._consumed:
             return False
         if self._candidates.clock_corrected(asked, error):
             return True
         contract = self._request.contract
-        harmless = isinstance(error, NobodyThere) or contract.idempotent != "no"
-        gone = isinstance(error, Gone) and harmless and not contract.side_effects
+        harmless = contract.idempotent != "no" and not contract.side_effects
+        gone = isinstance(error, NobodyThere) or (isinstance(error, Gone) and harmless)
         if gone or error.code in ("capacity_exceeded", "rate_limited"):
             return worth_waiting(error) and self._candidates.mark(asked, error)
         return False
