@@ -100,6 +100,7 @@ async def told(bus: Bus, view: OfferView, contract: Contract, body: Any) -> Told
     return Told("", "", "")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.req("BADINPUT-1")
 @pytest.mark.asyncio
 async def test_what_nobody_should_send_is_refused_in_words_and_the_services_live(house: FullHouse) -> None:

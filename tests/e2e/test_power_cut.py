@@ -152,6 +152,7 @@ def neighbourhood(tmp_path: Path) -> Neighbourhood:
     return settle_in(tmp_path, services=("file", "market", "rag"))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.req("POWER-1")
 async def test_after_a_power_cut_nothing_is_there_by_halves_and_all_goes_on(
     neighbourhood: Neighbourhood,

@@ -25,6 +25,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FullHouse]:
         yield running
 
 
+@pytest.mark.timeout(1_200)
 @pytest.mark.req("LOAD-1")
 @pytest.mark.asyncio
 async def test_a_crowd_is_served_and_told_nothing_but_to_come_back(house: FullHouse) -> None:
@@ -78,7 +79,8 @@ def test_what_many_processes_of_callers_met_with_is_put_together() -> None:
 def test_memory_is_flat_where_it_does_not_grow_after_the_warm_up() -> None:
     warming_up = [50_000.0, *[80_000.0] * 20]
     leaking = [50_000.0 + 1_000 * step for step in range(50)]
-    assert memory(warming_up).flat
-    assert not memory(leaking).flat
+    assert memory(warming_up).flat(0)
+    assert not memory(leaking).flat(0)
+    assert memory(leaking).flat(500_000)
     assert memory([50_000.0]).growth == 0
     assert not Outcome("a", 1, 1, 1, 0, 0, {}, {}, 1, 1, 1, {"rag": memory(leaking)}).flat
