@@ -23,7 +23,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.service.tasks import TaskSet
 
 _log = logging.getLogger(__name__)
-BATCH_TOKENS: Final = 512
+BATCH_TOKENS: Final = 256
 MOST_WAITING: Final = 131_072
 """Tokens; twice the largest call."""
 WINDOW_SECONDS: Final = 0.001
