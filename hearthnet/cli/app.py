@@ -17,6 +17,7 @@ _COMMANDS: Final = (
     "ask",
     "runs",
     "ingest",
+    "corpus",
     "file",
     "translate",
     "market",

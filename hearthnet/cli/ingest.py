@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -26,8 +27,15 @@ _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
 _READ_ONLY: Final = "system"
 _PATH_LIMIT: Final = 1000
 _MOST_SKIPPED: Final = 5
-Done = Callable[[str], None]
-"""Takes the line about one file."""
+_FOLLOW_AFTER_SECONDS: Final = 0.5
+"""So long an ingestion may take before it is worth following."""
+
+
+class Shown(NamedTuple):
+    """What a person sees meanwhile: `done` takes the line about one file, `stage` how far one is."""
+
+    done: Callable[[str], None]
+    stage: Callable[[str], None] | None = None
 
 
 @click.command("ingest")
@@ -38,25 +46,29 @@ Done = Callable[[str], None]
     metavar="NAME",
     help="The collection to add to: a-z, 0-9 and -. It is made when it is new.",
 )
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Let each file take the place of what came under the same name before.",
+)
 @home_option
 @json_option
-def command(paths: tuple[Path, ...], corpus: str, home: Home, json: bool) -> int:
-    """Add Markdown and text files to a corpus, so that questions can be answered from them.
+def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json: bool) -> int:
+    """Add documents to a corpus, so that questions can be answered from them.
 
-    In folders, *.md, *.markdown and *.txt are taken. A file that is already there, unchanged, is not added
-    twice. One that fails does not stop the others: they are listed at the end, and the exit code is 1.
+    PDF, HTML, Markdown, text, DOCX and EPUB can be read. In folders, files with one of their endings are
+    taken. A file that is already there, unchanged, is not added twice. One that fails does not stop the
+    others: they are listed at the end, and the exit code is 1.
     """
-    import asyncio
-
-    from hearthnet.cli.text_files import find
+    from hearthnet.cli.text_files import PATTERNS, find
 
     check_corpus(corpus)
     found = find(list(paths))
     if not found.texts:
-        raise HearthNetError("not_found", "there is nothing to ingest: no *.md, *.markdown or *.txt file")
+        raise HearthNetError("not_found", f"there is nothing to ingest: none of {PATTERNS}")
     summary: dict[str, Any] = {"corpus": corpus, "ingested": [], "skipped": found.skipped, "failed": []}
-    with _progress(len(found.texts), json) as done:
-        asyncio.run(_ingest(home, corpus, found.texts, summary, done))
+    with _progress(len(found.texts), json) as shown:
+        asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, shown))
     if json:
         terminal.json_page(summary)
     else:
@@ -76,22 +88,30 @@ def check_corpus(name: str) -> None:
         )
 
 
+class _Order(NamedTuple):
+    """Where files go, and how."""
+
+    corpus: str
+    update: bool
+
+
 async def _ingest(
-    home: Home, corpus: str, texts: list[TextFile], summary: dict[str, Any], done: Done
+    home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], shown: Shown
 ) -> None:
     async with _connected(home) as (bus, store):
         most = largest(await bus.offers("rag.ingest"))
         for file in texts:
             try:
-                added = await _add(bus, store, corpus, file, most)
+                cid = await store.put_blob(file.read(most))
+                added = await _add(bus, order, file, cid, shown)
             except HearthNetError as error:
                 if error.code == "partition":
                     raise
                 summary["failed"].append({"path": str(file.path), **error.to_body()})
-                done(f"failed    {one_line(file.name)}")
+                shown.done(f"failed    {one_line(file.name)}")
             else:
                 summary["ingested"].append({"path": str(file.path), **added})
-                done(f"ingested  {one_line(file.name)}: {counted(added['chunks_indexed'], 'passage')}")
+                shown.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
 
 
 def largest(offers: Sequence[OfferView]) -> int | None:
@@ -101,11 +121,46 @@ def largest(offers: Sequence[OfferView]) -> int | None:
     return max(known) if known and len(known) == len(said) else None
 
 
-async def _add(bus: Bus, store: Store, corpus: str, file: TextFile, most: int | None) -> dict[str, Any]:
-    cid = await store.put_blob(file.read(most))
-    input_ = {"doc_cid": cid, "media_type": file.media_type, "metadata": {"path": file.name[-_PATH_LIMIT:]}}
-    reply = await bus.call("rag.ingest@1.0", {"params": {"corpus": corpus}, "input": input_})
-    return dict(reply.output)
+async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, shown: Shown) -> dict[str, Any]:
+    input_ = {
+        "doc_cid": cid,
+        "media_type": file.media_type,
+        "metadata": {"path": file.name[-_PATH_LIMIT:]},
+        "update": order.update,
+    }
+    params = {"corpus": order.corpus}
+    adding = asyncio.create_task(bus.call("rag.ingest@1.0", {"params": params, "input": input_}))
+    try:
+        if shown.stage is not None:
+            await asyncio.wait({adding}, timeout=_FOLLOW_AFTER_SECONDS)
+            if not adding.done():
+                await _follow(bus, {"params": params, "input": {"doc_cid": cid}}, shown.stage)
+        return dict((await adding).output)
+    finally:
+        adding.cancel()
+
+
+async def _follow(bus: Bus, body: dict[str, Any], stage: Callable[[str], None]) -> None:
+    """Shows how far an ingestion is until it has ended; who cannot say so is not asked again."""
+    with contextlib.suppress(HearthNetError):
+        async with bus.stream("rag.progress@1.0", body) as stream:
+            async for frame in stream:
+                if frame.event == "progress":
+                    how = frame.data
+                    stage(one_line(f"{how['stage']} {how['current']}/{how['total']}"))
+
+
+def _verb(added: dict[str, Any]) -> str:
+    """What was done: a document that was there before comes without what it turned out to be."""
+    if "title" not in added:
+        return "unchanged"
+    return "replaced" if added.get("replaced") else "ingested"
+
+
+def _counts(added: list[dict[str, Any]]) -> str:
+    pages = sum(one.get("pages") or 0 for one in added)
+    passages = counted(sum(one["chunks_indexed"] for one in added), "passage")
+    return f"{counted(pages, 'page')}, {passages}" if pages else passages
 
 
 @contextlib.asynccontextmanager
@@ -118,27 +173,29 @@ async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
 
 
 @contextlib.contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Done]:
+def _progress(total: int, quiet: bool) -> Iterator[Shown]:
     """A bar where a person looks, lines elsewhere, nothing with --json."""
     if quiet:
-        yield lambda text: None
+        yield Shown(lambda text: None)
     elif not terminal.is_tty(sys.stdout):
-        yield terminal.line
+        yield Shown(terminal.line)
     else:
         from rich.progress import Progress
 
         with Progress() as bar:
             task = bar.add_task("ingesting", total=total)
-            yield lambda text: bar.advance(task)
+            yield Shown(
+                lambda text: bar.update(task, advance=1, description="ingesting"),
+                lambda text: bar.update(task, description=text),
+            )
 
 
 def _show(summary: dict[str, Any]) -> None:
-    passages = sum(one["chunks_indexed"] for one in summary["ingested"])
-    files, found = counted(len(summary["ingested"]), "file"), counted(passages, "passage")
-    terminal.line(f"{files}, {found} in the corpus {summary['corpus']}")
+    files = counted(len(summary["ingested"]), "file")
+    terminal.line(f"{files}, {_counts(summary['ingested'])} in the corpus {summary['corpus']}")
     if skipped := summary["skipped"]:
         names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
         more = ", ..." if len(skipped) > _MOST_SKIPPED else ""
-        terminal.aside(f"skipped {len(skipped)} that are not *.md, *.markdown or *.txt: {names}{more}")
+        terminal.aside(f"skipped {len(skipped)} that are no documents by their names: {names}{more}")
     for failure in summary["failed"]:
         terminal.complain(one_line(failure["message"]))

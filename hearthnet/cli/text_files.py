@@ -1,4 +1,4 @@
-"""Which files a person means by paths: texts in folders, and exactly what is named."""
+"""Which files a person means by paths: documents in folders, and exactly what is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from typing import Final
 from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
 
-MEDIA_TYPES: Final = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain"}
+MEDIA_TYPES: Final = {
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".txt": "text/plain",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".xhtml": "application/xhtml+xml",
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".epub": "application/epub+zip",
+}
+PATTERNS: Final = ", ".join(f"*{ending}" for ending in MEDIA_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +35,12 @@ class TextFile:
 
     @property
     def media_type(self) -> str:
-        """What kind of text its name promises."""
+        """What kind of document its name promises."""
         return MEDIA_TYPES.get(self.path.suffix.lower(), "text/plain")
 
     def read(self, most_bytes: int | None = None) -> bytes:
-        """Its bytes; `bad_request` in one line where they cannot be read, are no UTF-8 text, or are more
-        than `most_bytes`, which is found out before reading.
+        """Its bytes; `bad_request` in one line where they cannot be read, or are none, or more than
+        `most_bytes`, which is found out before reading. What they are is looked at by who takes them.
         """
         try:
             found = self.path.stat()
@@ -39,21 +50,16 @@ class TextFile:
                 sizes = f"has {found.st_size:,} bytes; a document may have {most_bytes:,}"
                 raise _refused(self, f"{sizes}: split it")
             data = self.path.read_bytes()
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise _refused(self, f"is no text: byte {error.start + 1} is not UTF-8") from error
         except OSError as error:
             raise _refused(self, f"cannot be read: {error.strerror}") from error
-        if "\0" in text:
-            raise _refused(self, "is no text: it has NUL bytes")
-        if not text.strip():
+        if not data.strip():
             raise _refused(self, "is empty")
         return data
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the paths stand for: texts in order, each once, and files in folders of other kinds."""
+    """What the paths stand for: documents in order, each once, and files in folders of other kinds."""
 
     texts: list[TextFile]
     skipped: list[str]

@@ -227,7 +227,7 @@ def test_one_failing_file_does_not_stop_the_rest(shell: Shell, tmp_path: Path) -
     assert [(Path(one["path"]).name, one["error"]) for one in summary["failed"]] == [("a.md", "bad_request")]
     plain = shell.run("ingest", tmp_path / "a.md", "--corpus", "mixed")
     assert plain.returncode == 1
-    assert plain.stderr == "hearthnet: a.md is no text: byte 1 is not UTF-8\n"
+    assert plain.stderr == "hearthnet: a.md is not UTF-16-LE text (byte 6); save it as UTF-8\n"
 
 
 @pytest.mark.req("CLI-9")
@@ -276,3 +276,40 @@ def test_logs_of_a_running_node(shell: Shell) -> None:
     assert "ready" in shell.run("logs", "nats-server").stdout
     names = {line.partition(":")[0] for line in shell.run("logs").stdout.splitlines()}
     assert {"market", "rag", "nats-server"} <= names
+
+
+# --- corpus
+
+
+@pytest.mark.req("CLI-40")
+def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "bread.html"
+    path.write_text("<html lang=en><h1>Bread</h1><p>Bake it hot.")
+    assert "ingested  bread.html: 1 passage\n" in shell.run("ingest", path, "--corpus", "kitchen").stdout
+    assert "unchanged bread.html: 1 passage\n" in shell.run("ingest", path, "--corpus", "kitchen").stdout
+    path.write_text("<html lang=en><h1>Bread</h1><p>Bake it long.")
+    done = shell.run("ingest", path, "--corpus", "kitchen", "--update")
+    assert "replaced  bread.html: 1 passage\n" in done.stdout
+    [one] = shell.json("corpus", "show", "kitchen", "--json")["documents"]
+    assert (one["title"], one["language"]) == ("Bread", "en")
+    assert one["doc_cid"][:23] in shell.run("corpus", "show", "kitchen").stdout
+    assert "kitchen" in shell.run("corpus", "list").stdout
+    assert {"kitchen", "system"} <= {one["name"] for one in shell.json("corpus", "list", "--json")}
+    refusal(shell, "not_found", 5, "corpus", "remove", "kitchen", "Soup")
+    refusal(shell, "unauthorized", 4, "corpus", "remove", "system", "--all")
+    done = shell.run("corpus", "remove", "kitchen", one["doc_cid"][7:15])
+    assert done.stdout == "removed  Bread: 1 passage\n", done.stderr
+    refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
+
+
+@pytest.mark.req("CLI-40")
+def test_a_whole_corpus_is_removed(shell: Shell, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.md").write_text(f"# Note\n\n{name}")
+    assert shell.run("ingest", tmp_path, "--corpus", "notes").returncode == 0
+    refusal(shell, "bad_request", 2, "corpus", "remove", "notes", "Note")
+    gone = shell.json("corpus", "remove", "notes", "--all", "--json")
+    assert [one["title"] for one in gone["removed"]] == ["Note", "Note"]
+    assert "notes" not in {one["name"] for one in shell.json("corpus", "list", "--json")}
+    assert shell.run("corpus", "remove", "notes").returncode == 2
+    assert "Usage" in shell.run("corpus").stdout

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.canonical import content_hash
+from hearthnet.cli import ingest as command
+from hearthnet.cli.text_files import TextFile
 from hearthnet.trust.keys import Identity
 from hearthnet_rag import RagService
 from hearthnet_rag.documents import HTML, PDF
 from hearthnet_rag.library import Library
+from hearthnet_rag.progress import Ingestions
 from hearthnet_rag.requests import CorpusParams, IngestInput, OneDocument
 from tests.helpers.mesh import Mesh
 from tests.services.rag.made import IMAGE, pdf
@@ -137,37 +141,91 @@ async def test_nobody_else_removes_replaces_or_follows_in_personal(mesh: Mesh) -
         assert (await remove(bus, "personal", cid)).output["chunks_removed"] == 1
 
 
-@pytest.mark.req("RAG-36")
-async def test_an_ingestion_can_be_followed(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-    whole = Library.ingest
+Held = tuple[asyncio.Event, asyncio.Event]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """Ingestions stop at their first page, which sets the first event, until the second one is set."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+    whole, blob = Library.ingest, RagService._blob
+
+    async def in_loop(service: RagService, cid: str) -> bytes:
+        loops.append(asyncio.get_running_loop())
+        return await blob(service, cid)
 
     def slow(library: Library, record: Any, data: bytes, told: Any, *, update: bool) -> Any:
         told("reading pages", 1, 2)
-        loop.call_soon_threadsafe(begun.set)
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
+        loops[0].call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loops[0]).result(30)
         return whole(library, record, data, told, update=update)
 
+    monkeypatch.setattr(RagService, "_blob", in_loop)
     monkeypatch.setattr(Library, "ingest", slow)
+    return begun, go_on
+
+
+@pytest.mark.req("RAG-36")
+async def test_an_ingestion_can_be_followed(mesh: Mesh, held: Held) -> None:
+    begun, go_on = held
     cid = await put(mesh, BOOK)
     body = {"params": {"corpus": "home"}, "input": {"doc_cid": cid}}
     async with running(mesh) as bus:
         seen: list[tuple[str, dict[str, Any]]] = []
+        adding = asyncio.create_task(ingest(bus, "home", cid))
+        await asyncio.wait_for(begun.wait(), 30)
+        assert (await bus.call("rag.progress@1.0", body)).output["state"] == "running"
         async with bus.stream("rag.progress@1.0", body) as stream:
-            adding = asyncio.create_task(ingest(bus, "home", cid))
-            await asyncio.wait_for(begun.wait(), 30)
             async for frame in stream:
                 seen.append((frame.event, frame.data))
-                if frame.data.get("stage") == "reading pages" and not go_on.is_set():
-                    how = await bus.call("rag.progress@1.0", {**body, "input": {**body["input"]}})
-                    assert how.output["state"] == "running"
-                    go_on.set()
+                go_on.set()
         await adding
-        assert ("progress", {"stage": "reading pages", "current": 1, "total": 2}) in seen
+        assert seen[0] == ("progress", {"stage": "reading pages", "current": 1, "total": 2})
         assert seen[-1][0] == "done"
         assert (await bus.call("rag.progress@1.0", body)).output["state"] == "there"
         other = {**body, "input": {"doc_cid": content_hash(b"other")}}
         assert (await bus.call("rag.progress@1.0", other)).output["state"] == "absent"
+
+
+@pytest.mark.req("RAG-36")
+async def test_who_follows_too_early_waits_for_the_beginning() -> None:
+    key = "home", "blake3:1"
+    ingestions = Ingestions()
+    following = aiter(ingestions.follow(key, 30.0))
+    first = asyncio.ensure_future(anext(following))
+    await asyncio.sleep(0)
+    with ingestions.begin(key) as told:
+        assert (await first).stage == "fetching"
+        told("reading pages", 1, 2)
+        assert (await anext(following)).current == 1
+    with pytest.raises(StopAsyncIteration):
+        await anext(following)
+    told("indexing", 0, 1)
+    await asyncio.sleep(0)
+    assert ingestions.stage(key) is None
+    assert [stage async for stage in ingestions.follow(key, 0.0)] == []
+
+
+@pytest.mark.req("CLI-40", "RAG-36")
+async def test_a_person_who_ingests_sees_how_far_it_is(
+    mesh: Mesh, held: Held, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "_FOLLOW_AFTER_SECONDS", 0.0)
+    _, go_on = held
+    seen: list[str] = []
+
+    def stage(text: str) -> None:
+        seen.append(text)
+        if text == "reading pages 1/2":
+            go_on.set()
+
+    cid = await put(mesh, BOOK)
+    async with running(mesh) as bus:
+        order, file = command._Order("home", False), TextFile(tmp_path / "b.pdf", "b.pdf")
+        added = await command._add(bus, order, file, cid, command.Shown(lambda text: None, stage))
+        assert "reading pages 1/2" in seen
+        assert command._counts([added]).startswith("2 pages, ")
 
 
 @pytest.mark.req("RAG-34")
