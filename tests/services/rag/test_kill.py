@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hearthnet.canonical import content_hash
 from hearthnet_rag.database import FILE
 from hearthnet_rag.index import Index
 from hearthnet_rag.library import Library
 from tests.helpers.processes import child_environment
+from tests.services.rag.made import pdf
 
 PARAGRAPH = "Keep the lid on the barrel so that no leaves and no mosquitoes get in.\n\n"
 CHILD = f"""
@@ -109,3 +111,94 @@ def test_a_kill_inside_a_transaction_undoes_it(tmp_path: Path) -> None:
         child.send_signal(signal.SIGKILL)
     with Index(tmp_path) as index:
         assert check_whole(index) == {confirmed}
+
+
+PAGES = 400
+CHANGING = """
+import sys
+from pathlib import Path
+from hearthnet.canonical import content_hash
+from hearthnet_rag.journal import Record
+from hearthnet_rag.library import Library
+
+library = Library(Path(sys.argv[1]))
+what, where = sys.argv[2], sys.argv[3]
+data = [Path(path).read_bytes() for path in sys.argv[4:]]
+
+
+def pause():
+    sys.stdout.write("in the middle\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+def told(stage, current, total):
+    if stage == where and current:
+        pause()
+
+
+def asked(text):
+    return Record("home", content_hash(text), "event", "application/pdf", metadata={"path": "book.pdf"})
+
+
+def pause_at(statement):
+    writer = library._index._writer
+    writer.create_function("pause", 0, pause)
+    writer.execute(f"CREATE TEMP TRIGGER middle {statement} BEGIN SELECT pause(); END")
+
+
+library.ingest(asked(data[0]), data[0])
+if where == "sql":
+    adding = "BEFORE INSERT ON chunks WHEN new.number = 5"
+    pause_at("BEFORE DELETE ON documents" if what == "remove" else adding)
+if what == "remove":
+    library.remove("home", asked(data[0]).doc_cid)
+else:
+    library.ingest(asked(data[1]), data[1], told, update=True)
+"""
+
+
+def book(word: str) -> bytes:
+    lines = "\n".join(f"Keep the lid of the {word} barrel closed, line {line}." for line in range(20))
+    return pdf([f"Page {number}\n{lines}" for number in range(PAGES)])
+
+
+@pytest.mark.req("RAG-6", "RAG-32", "RAG-33")
+@pytest.mark.parametrize(
+    ("what", "where", "after"),
+    [
+        ("update", "reading pages", ["old"]),  # nothing was noted yet
+        ("update", "sql", ["new"]),  # it was, and the next start makes up for it
+        ("remove", "sql", []),
+    ],
+)
+def test_a_kill_in_a_book_of_pages_leaves_one_version(
+    tmp_path: Path, what: str, where: str, after: list[str]
+) -> None:
+    books = {name: book(name) for name in ("old", "new")}
+    for name, data in books.items():
+        (tmp_path / name).write_bytes(data)
+    folder = tmp_path / "rag"
+    command = [
+        sys.executable,
+        "-c",
+        CHANGING,
+        str(folder),
+        what,
+        where,
+        *(str(tmp_path / name) for name in books),
+    ]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=child_environment()) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "in the middle\n"
+        child.send_signal(signal.SIGKILL)
+    with Index(folder) as index:
+        assert check_whole(index) == {content_hash(books["old"])}  # nothing of it is visible
+    library = Library(folder)
+    for record in library.lost():
+        library.restore(record, books["new"])
+    library.clear()
+    library.close()
+    with Index(folder) as index:
+        assert check_whole(index) == {content_hash(books[name]) for name in after}

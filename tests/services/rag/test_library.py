@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.canonical import content_hash
@@ -15,7 +17,7 @@ from hearthnet_rag import entries as entries_module
 from hearthnet_rag.database import FILE
 from hearthnet_rag.entries import METADATA_BYTES, entry_of
 from hearthnet_rag.index import Entry
-from hearthnet_rag.journal import Record
+from hearthnet_rag.journal import Journal, Record
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.pool import Readers
 from hearthnet_rag.search import ANY
@@ -30,6 +32,9 @@ sources = ["The cook: https://example.org/"]
 
 Boil the soup.
 """
+
+
+OLD_NEW_GONE = ((b"# Old soup", "soup.md"), (b"# New soup", "soup.md"), (b"# Bread", "bread.md"))
 
 
 @pytest.fixture
@@ -104,4 +109,42 @@ def test_after_damage_the_journal_names_what_is_lost(tmp_path: Path) -> None:
     assert [library.restore(asked[0], TEXT), library.restore(asked[1], b"bread")] == made
     assert library.lost() == []
     assert library.search("home", "bread", 1, ANY)[0].metadata["doc_title"] == "Bread"
+    library.close()
+
+
+@pytest.mark.req("RAG-33")
+def test_what_a_crash_cut_off_is_made_up_for(tmp_path: Path) -> None:
+    old, new, gone = (record(text, metadata={"path": path}) for text, path in OLD_NEW_GONE)
+    library = Library(tmp_path)
+    for asked, (text, _) in ((old, OLD_NEW_GONE[0]), (gone, OLD_NEW_GONE[2])):
+        library.ingest(asked, text)
+    library.close()
+    journal = Journal(tmp_path)  # as far as a process came that was killed before it changed the index
+    journal.append(msgspec.structs.replace(new, replaces=[old.doc_cid]))
+    journal.append(Record("home", gone.doc_cid, "", "", removed=True))
+    library = Library(tmp_path)
+    [lost] = library.lost()
+    assert lost.key == new.key
+    assert library.clear() == 1
+    assert library.find(*old.key)  # for as long as the newer version is not there
+    assert not library.find(*gone.key)
+    library.restore(lost, OLD_NEW_GONE[1][0])
+    assert library.clear() == 1
+    assert [one.doc_cid for one in library.documents("home", 10)] == [new.doc_cid]
+    assert (library.clear(), library.lost()) == (0, [])
+    library.close()
+
+
+@pytest.mark.req("RAG-32")
+def test_two_updates_at_once_leave_one_version(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    texts = [b"# Soup\n\nBoil it %d times.\n" % number for number in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        made = [
+            threads.submit(library.ingest, record(text, metadata={"path": "soup.md"}), text, update=True)
+            for text in texts
+        ]
+    replaced = [cid for one in made for cid in one.result().replaced]
+    assert len(replaced) == len(set(replaced)) == 5
+    assert len(library.documents("home", 10)) == 1
     library.close()
