@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SURE: Final = 0.75
 """From this likelihood on a language counts as detected; below it a wrong guess does more harm than none."""
+_CERTAIN: Final = 0.97
+"""From this likelihood on a language counts also where others were expected."""
 _SEEN: Final = 0.02
 """What the languages to choose among must have together, before the choice is narrowed to them."""
 _MOST: Final = 2_000
@@ -53,19 +55,24 @@ def detect(text: str, among: Collection[str] = ()) -> Detected | None:
         return None
     values = detector.compute_language_confidence_values(sample)
     first = _named(values[0])
-    if first.confidence >= SURE:
+    if first.confidence >= (SURE if not among or first.language in among else _CERTAIN):
         return first
+    return _among(among, values) or (first if first.confidence >= SURE else None)
+
+
+async def detected(text: str, among: Collection[str] = ()) -> Detected | None:
+    """As `detect`, in a thread."""
+    return await asyncio.to_thread(detect, text, among)
+
+
+def _among(among: Collection[str], values: list[ConfidenceValue]) -> Detected | None:
+    """The likeliest of those that are expected, where they are likely at all and it stands out."""
     expected = [one for one in map(_named, values) if one.language in among]
     together = sum(one.confidence for one in expected)
     if together < _SEEN:
         return None
     share = expected[0].confidence / together
     return Detected(expected[0].language, round(share, 3)) if share >= SURE else None
-
-
-async def detected(text: str, among: Collection[str] = ()) -> Detected | None:
-    """As `detect`, in a thread."""
-    return await asyncio.to_thread(detect, text, among)
 
 
 def _sample(text: str) -> str:

@@ -50,6 +50,15 @@ def test_what_is_expected_decides_between_languages_that_look_alike() -> None:
 
 
 @pytest.mark.req("LANG-1")
+def test_what_is_expected_also_decides_against_a_likely_mistake() -> None:
+    text = "The dog barks when a stranger comes."
+    for among, code in (((), "da"), (("en", "es"), "en"), (("ja", "he"), "da")):
+        found = language.detect(text, among)
+        assert found is not None
+        assert found.language == code
+
+
+@pytest.mark.req("LANG-1")
 def test_what_is_surely_not_expected_is_told_all_the_same() -> None:
     found = language.detect(SENTENCES["de"], among=("en", "es"))
     assert found is not None
