@@ -16,6 +16,7 @@ from hearthnet.contracts.pairs import nearest
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability, language
 from hearthnet_trans.apertium import Apertium
+from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Backend, Translation, Work
 from hearthnet_trans.cache import Cache, key_of
 from hearthnet_trans.chat import Chat
@@ -165,7 +166,7 @@ class TransService(Service):
 
 def _standard(node: NodeContext) -> list[Backend]:
     """What translates, the first first."""
-    return [Apertium(), Chat(node.bus)]
+    return [Apertium(), Argos(), Chat(node.bus)]
 
 
 def _offer(backend: Backend) -> Offer:
