@@ -18,6 +18,7 @@ from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for
 from tests.service.workers import audited
+from tests.services.market.trade import do, listed, post
 
 pytestmark = pytest.mark.asyncio
 
@@ -73,3 +74,54 @@ async def test_a_post_whose_market_is_killed_before_it_answers_is_there_once(mes
     assert wrong is None
     settled = next(entry for entry in log if entry.kind == "ended" and entry.began == 1)
     assert (settled.code, settled.outcome) == ("", digest(again.output))
+
+
+@pytest.mark.req("MARKET-12", "MARKET-14", "MARKET-17")
+@pytest.mark.parametrize("verb", ["update", "expire", "delete"])
+async def test_what_changes_a_post_happens_once_where_its_market_is_killed(mesh: Mesh, verb: str) -> None:
+    """Killed as soon as its event is in the log; asked again at the next process with the same client id."""
+    async with await mesh.bus() as bus, await mesh.store() as store, contextlib.AsyncExitStack() as stack:
+        stack.enter_context(mesh.published())
+        process = await _market(mesh, bus)
+        one = await post(bus, "Kaleidoscope")
+        appended = asyncio.Event()
+
+        def kill() -> None:
+            if not appended.is_set():
+                process.kill()
+                appended.set()
+
+        await store.link.subscribe("mk.post.>", kill)
+        await store.link.client.flush()
+        given: dict[str, Any] = {"client_id": ids.new_ulid(), "event_id": one}
+        given |= {"update": {"fields": {"body": "Mine."}}, "expire": {"reason": "fulfilled"}}.get(verb, {})
+        asking = asyncio.create_task(
+            bus.call(f"market.{verb}@1.0", {"params": {}, "input": given}, timeout_seconds=40)
+        )
+        try:
+            await asyncio.wait_for(appended.wait(), 20)
+            await process.wait()
+            process = await _market(mesh, bus)
+            again = await do(bus, verb, **given)
+            assert await do(bus, verb, **given) == again
+            current = await listed(bus)
+            assert (await do(bus, "list"))["max_lamport"] == again["lamport"] == 2
+            log, wrong = await audited(mesh, AuditLog(store, mesh.identity))
+
+            def erased() -> bool:
+                return verb != "delete" or not any(
+                    b"Kaleidoscope" in file.read_bytes() for file in mesh.home.jetstream.rglob("*.blk")
+                )
+
+            await wait_for(erased, 20, "the words to be off the disk")
+        finally:
+            asking.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await asyncio.wait({asking})
+    assert [found["body"] for found in current.values()] == (["Mine."] if verb == "update" else [])
+    assert wrong is None
+    began = next(entry.sequence for entry in log if entry.capability == f"market.{verb}@1.0")
+    settled = next(entry for entry in log if entry.kind == "ended" and entry.began == began)
+    assert (settled.code, settled.outcome) == ("", digest(again))
