@@ -44,6 +44,9 @@ def test_who_wrote_a_post_is_proved_without_a_node(
 ) -> None:
     assert _verify(here, shell, tmp_path, written) == 0
     assert "proved: 2 events" in here.out
+    file = tmp_path / "export.json"
+    roster = shell.home / "community" / "roster.json"
+    assert here.json("market", "verify", file, "--roster", roster) == {"proved": 2}
 
 
 @pytest.mark.req("MARKET-23")
@@ -130,12 +133,27 @@ def test_a_post_waits_for_the_node_and_is_withdrawn_or_posted_once(tmp_path: Pat
     assert kept["waits"]
     assert [one["input"]["title"] for one in shell.json("outbox", "list", "--json")] == ["Later", "Never"]
     assert "waits until" in shell.run("outbox", "list").stdout
+    also = shell.run("market", "post", "--title", "Nor", "--body", "This.")
+    assert "waits for the node" in also.stdout
+    (third,) = [one for one in shell.json("outbox", "list", "--json") if one["input"]["title"] == "Nor"]
+    assert "withdrawn: " in shell.run("outbox", "remove", third["client_id"]).stdout
     assert shell.json("outbox", "remove", gone["client_id"], "--json") == {"client_id": gone["client_id"]}
     assert shell.run("outbox", "remove", gone["client_id"]).returncode == 5
     with shell.node():
         wait_for_sync(lambda: shell.json("outbox", "list", "--json") == [], 30, "the outbox to be empty")
         listed = shell.json("call", "market.list", "--json", "--body", '{"params": {}, "input": {}}')
         assert [post["title"] for post in listed["output"]["posts"]] == ["Later"]
-        shell.json("market", "post", "--title", "Now", "--body", "You are back.", "--json")
+        assert "posted: " in shell.run("market", "post", "--title", "Now", "--body", "You are back.").stdout
+        hidden = shell.run("market", "post", "--title", "a\u202eb", "--body", "x")
+        assert (hidden.returncode, "U+202E" in hidden.stderr) == (2, True)
+        assert shell.json("outbox", "send", "--json") == {"sent": []}
+        assert "2 events in " in shell.run("market", "export", tmp_path / "all.json").stdout
         assert "deleted: 2 posts" in shell.run("market", "delete", "--all", "--yes").stdout
         assert json.loads(shell.run("market", "export", "-").stdout)["posts"] == []
+
+
+@pytest.mark.req("CLI-1")
+def test_both_commands_say_what_they_are_for(here: Here) -> None:
+    for name, words in (("market", "export"), ("outbox", "remove")):
+        assert here(name) == 0
+        assert words in here.out
