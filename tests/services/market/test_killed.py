@@ -93,8 +93,12 @@ async def test_what_changes_a_post_happens_once_where_its_market_is_killed(mesh:
 
         await store.link.subscribe("mk.post.>", kill)
         await store.link.client.flush()
-        given: dict[str, Any] = {"client_id": ids.new_ulid(), "event_id": one}
-        given |= {"update": {"fields": {"body": "Mine."}}, "expire": {"reason": "fulfilled"}}.get(verb, {})
+        more: dict[str, dict[str, Any]] = {
+            "update": {"fields": {"body": "Mine."}},
+            "expire": {"reason": "fulfilled"},
+            "delete": {},
+        }
+        given = {"client_id": ids.new_ulid(), "event_id": one, **more[verb]}
         asking = asyncio.create_task(
             bus.call(f"market.{verb}@1.0", {"params": {}, "input": given}, timeout_seconds=40)
         )
