@@ -155,7 +155,8 @@ class MarketLook:
                 news.append((event, post))
         ended = [event_id for event_id in found.get("removed", []) if self._posts.pop(event_id, None)]
         self._seen = found["max_lamport"]
-        return news + [("ended", {"event_id": event_id}) for event_id in ended]
+        how = {end["event_id"]: end for end in found.get("ended", [])}
+        return news + [("ended", how.get(event_id, {"event_id": event_id})) for event_id in ended]
 
     def state(self) -> dict[str, Any]:
         """The current posts."""

@@ -158,11 +158,13 @@ class Market:
     def __init__(self) -> None:
         self.posts: list[dict[str, Any]] = []
         self.removed: list[str] = []
+        self.ended: list[dict[str, Any]] = []
         self.lamport = 0
 
     async def ask(self, given: dict[str, Any]) -> dict[str, Any]:
         posts = [post for post in self.posts if post["lamport"] > given["since_lamport"]]
-        return {"posts": posts, "removed": self.removed, "max_lamport": self.lamport}
+        told = {"posts": posts, "removed": self.removed, "max_lamport": self.lamport}
+        return {**told, "ended": self.ended} if self.ended else told
 
     def post(self, event_id: str) -> dict[str, Any]:
         self.lamport += 1
@@ -185,6 +187,9 @@ async def test_the_market_tells_of_posts_that_come_and_end() -> None:
     market.removed = []
     assert await look.look() == [("changed", again)]
     assert look.state() == {"posts": [again]}
+    market.removed, market.ended = ["e2"], [{"event_id": "e2", "reason": "stale", "by": "somebody"}]
+    assert await look.look() == [("ended", market.ended[0])]
+    market.removed, market.ended = [], []
     market.posts, market.lamport = [], 0
     fresh = market.post("e9")
     assert await look.look() == [("reset", {}), ("posted", fresh)]
