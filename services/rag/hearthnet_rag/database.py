@@ -6,6 +6,7 @@
                 from, as its sender wrote it, by which a newer version takes the place of an older one
     chunks      one row a passage: its heading and text as they are shown, and the page it begins on
     words       one row a stem of a corpus: in how many passages it stands (vocabulary.py)
+    vectors     one row a window of a passage, where there is a model that makes them (vectors.py)
 
 A file that is no index, is torn, or was written by another version is moved aside and never overwritten.
 """
@@ -20,10 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag import vocabulary
+from hearthnet_rag import vectors, vocabulary
 
 FILE: Final = "index.db"
-VERSION: Final = 3
+VERSION: Final = 4
 BUSY_SECONDS: Final = 10.0
 
 # Below 1, since FTS5's own constant lets repeated words count for too little in passages of 1000 tokens;
@@ -155,7 +156,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
         raise _Damaged
     if version == 0:
-        connection.executescript(_TABLES + vocabulary.TABLES)
+        connection.executescript(_TABLES + vocabulary.TABLES + vectors.TABLES)
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

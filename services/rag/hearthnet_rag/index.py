@@ -29,6 +29,7 @@ from hearthnet_rag.database import (
     stopped,
 )
 from hearthnet_rag.documents import Document
+from hearthnet_rag.vectors import Signs
 from hearthnet_rag.vocabulary import forget, known_in, learn
 from hearthnet_rag.words import (
     COMPOUNDING,
@@ -95,6 +96,9 @@ class Index:
         self._writing = threading.Lock()
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._closing = threading.Event()
+        self.signs = Signs()
+        self.version = 0
+        """Grows with every change, after it is made."""
 
     def close(self) -> None:
         """Ends what is being written, undone, and closes; a call that still reads may finish."""
@@ -125,7 +129,7 @@ class Index:
         """
         with self._known(corpus) as known:
             rows = list(self._unless_closing(_rows(entry.document, known)))
-        with self._transaction() as connection:
+        with self.writing() as connection:
             for doc_cid in replaces:
                 _remove(connection, corpus, doc_cid)
             earlier = _find(connection, corpus, entry.doc_cid)
@@ -155,7 +159,7 @@ class Index:
         """Forgets documents of `corpus`, and returns how many passages they had; one that is not there has
         none.
         """
-        with self._transaction() as connection:
+        with self.writing() as connection:
             return sum(_remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
 
     def documents(self, corpus: str) -> list[str]:
@@ -233,7 +237,8 @@ class Index:
             yield row
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, in a transaction for the time of the block; `partition` once closed."""
         with self._writing:
             if self._closing.is_set():
                 raise stopped()
@@ -241,6 +246,7 @@ class Index:
                 self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
                 self._writer.execute("COMMIT")
+                self.version += 1
             except sqlite3.DatabaseError as error:
                 raise as_wire_error(error, self._file) from error
             finally:

@@ -16,6 +16,7 @@ from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.pool import Readers
 from hearthnet_rag.search import Filter, Hit, search
 from hearthnet_rag.starter import bring_up_to_date, starter_files
+from hearthnet_rag.vectors import Asked
 
 INDEXING = "indexing"
 
@@ -43,6 +44,11 @@ class Library:
         self._readers = Readers()
         self._changing = threading.Lock()  # journal and index change in the same order
         self.moved_aside = self._index.moved_aside
+
+    @property
+    def index(self) -> Index:
+        """What it searches in, for those who make its vectors."""
+        return self._index
 
     def close(self) -> None:
         """Closes the index; an ingestion under way is undone."""
@@ -119,9 +125,9 @@ class Library:
                 cleared += 1
         return cleared
 
-    def search(self, corpus: str, query: str, k: int, wanted: Filter) -> list[Hit]:
+    def search(self, corpus: str, query: str, k: int, wanted: Filter, near: Asked | None = None) -> list[Hit]:
         """As `hearthnet_rag.search.search`."""
-        return search(self._index, corpus, query, k, wanted)
+        return search(self._index, corpus, query, k, wanted, near)
 
     def corpora(self) -> list[CorpusInfo]:
         """What corpora there are, by name."""

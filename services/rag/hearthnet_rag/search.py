@@ -16,6 +16,7 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.database import passages_table
 from hearthnet_rag.index import Index
+from hearthnet_rag.vectors import Asked, Near
 from hearthnet_rag.vocabulary import known_in
 from hearthnet_rag.words import DEFAULT, base_language, query_stems, words
 
@@ -27,6 +28,7 @@ _CANDIDATES_PER_PASSAGE: Final = 40
 _ENOUGH: Final = 3_000
 _FEWEST: Final = 200
 _MOST_WORDS: Final = 64
+_FUSION: Final = 60
 _MOST_LANGUAGES: Final = 8
 # From left to right, as it stands: the passages that match are few, those of a language may be all.
 _WITH_DOCUMENTS: Final = (
@@ -39,6 +41,7 @@ class Filter(msgspec.Struct, frozen=True):
 
     language: str | None = None
     min_year: int | None = None
+    doc_cid: str | None = None
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -58,8 +61,10 @@ class _Candidate(msgspec.Struct, frozen=True):
     score: float
 
 
-def search(index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY) -> list[Hit]:
-    """At most `k` passages of `corpus`, best first.
+def search(
+    index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY, near: Asked | None = None
+) -> list[Hit]:
+    """At most `k` passages of `corpus`, best first; by words, and where there is a vector, by meaning, too.
 
     `not_found` with the nearest names where there is no such corpus; `bad_request` where the query has no
     word in it.
@@ -70,10 +75,14 @@ def search(index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY) 
             "the query has no word in it; give the key words to search for",
             details={"path": "/input/query"},
         )
+    version = index.version
     with index.reading() as connection:
         number = _corpus(connection, corpus)
         asked = _asked(connection, number, query, wanted)
         candidates = _candidates(connection, number, asked, k, wanted) if asked.match else []
+        if near is not None:
+            nearest = index.signs.nearest(connection, version, number, near, k * _CANDIDATES_PER_PASSAGE)
+            candidates = fused(candidates, _fitting(connection, nearest, wanted))
         return [_hit(connection, chosen) for chosen in _spread(candidates, k)]
 
 
@@ -92,6 +101,32 @@ def _corpus(connection: sqlite3.Connection, name: str) -> int:
         if row["name"] == name:
             return int(row["id"])
     raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
+
+
+def fused(by_words: Sequence[_Candidate], by_meaning: Sequence[_Candidate]) -> list[_Candidate]:
+    """Both lists as one by the ranks in them (reciprocal rank fusion); scores are sums of 1 / (60 + rank)."""
+    scores: dict[int, float] = {}
+    documents: dict[int, int] = {}
+    for found in (by_words, by_meaning):
+        for rank, candidate in enumerate(found, start=1):
+            scores[candidate.chunk] = scores.get(candidate.chunk, 0.0) + 1 / (_FUSION + rank)
+            documents[candidate.chunk] = candidate.document
+    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+    return [_Candidate(chunk, documents[chunk], scores[chunk]) for chunk in best]
+
+
+def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Filter) -> list[_Candidate]:
+    demands, values = _demands(wanted)
+    marks = ", ".join("?" for _ in nearest)
+    rows = connection.execute(
+        f"""
+        SELECT chunks.id FROM chunks JOIN documents ON documents.id = document
+        WHERE chunks.id IN ({marks}) {demands}
+        """,
+        (*(near.chunk for near in nearest), *values),
+    )
+    fitting = {row["id"] for row in rows}
+    return [_Candidate(near.chunk, near.document, near.score) for near in nearest if near.chunk in fitting]
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -178,6 +213,9 @@ def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
     if wanted.min_year is not None:
         demands += " AND documents.year >= ?"
         values.append(max(-_FAR, min(wanted.min_year, _FAR)))
+    if wanted.doc_cid is not None:
+        demands += " AND documents.doc_cid = ?"
+        values.append(wanted.doc_cid)
     return demands, values
 
 

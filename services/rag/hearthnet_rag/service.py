@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Final
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet.service.tasks import TaskSet
+from hearthnet_rag.embedding import Embedding, Outlook
 from hearthnet_rag.entries import LARGEST_BYTES
 from hearthnet_rag.index import Ingested
 from hearthnet_rag.journal import Key, Record
@@ -39,11 +41,13 @@ class RagService(Service):
 
     _node: NodeContext
     _library: Library
+    _embedding: Embedding
 
     def __init__(self) -> None:
         super().__init__()
         self._corpora: list[str] = []
         self._ingestions = Ingestions()
+        self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
         """Opens the index, brings the starter corpus up to date, and rebuilds what damage has cost."""
@@ -52,6 +56,8 @@ class RagService(Service):
         await asyncio.to_thread(self._library.read_starter, node.progress)
         await self._restore()
         await self._look()
+        self._embedding = Embedding(self._library.index, node.bus, node.identity.node_id)
+        self._tasks.start(self._embedding.run(), "vectors of passages")
 
     def offers(self) -> list[Offer]:
         """One to query for each corpus, and the others; `personal` is for this node only."""
@@ -66,6 +72,7 @@ class RagService(Service):
 
     async def stop(self) -> None:
         """Closes the index; an ingestion under way is undone."""
+        await self._tasks.close()
         if hasattr(self, "_library"):
             await asyncio.to_thread(self._library.close)
 
@@ -74,9 +81,12 @@ class RagService(Service):
         """The passages of one corpus that fit the query best."""
         corpus, wanted = call.params.corpus, call.input
         self._check_seen(call, corpus)
-        hits = await asyncio.to_thread(self._library.search, corpus, wanted.query, wanted.k, wanted.filter)
+        outlook = await self._embedding.outlook(corpus, wanted.query)
+        hits = await asyncio.to_thread(
+            self._library.search, corpus, wanted.query, wanted.k, wanted.filter, outlook.asked
+        )
         chunks = [_chunk(rank, hit, wanted.include_text) for rank, hit in enumerate(hits, start=1)]
-        return Reply(output={"chunks": chunks}, meta={"corpus": corpus, "embedding_model": None})
+        return Reply(output={"chunks": chunks}, meta={"corpus": corpus, **_how(outlook)})
 
     @capability("rag.ingest@1.0")
     async def ingest(self, call: Call[CorpusParams, IngestInput]) -> Reply:
@@ -91,6 +101,7 @@ class RagService(Service):
             data = await self._blob(wanted.doc_cid)
             added = await asyncio.to_thread(self._library.ingest, record, data, told, update=wanted.update)
         await self._look()
+        self._embedding.wake()
         return Reply(output=_outcome(added.made) | _facts(added), meta=_ingest_meta(corpus, added.made))
 
     @capability("rag.progress@1.0")
@@ -191,6 +202,13 @@ class RagService(Service):
     def _is_self(self, call: Call[Any, Any]) -> bool:
         """In its own name and by itself: a token of this node does not open it to another (resolution 62)."""
         return call.caller == call.principal == self._node.identity.node_id
+
+
+def _how(outlook: Outlook) -> dict[str, Any]:
+    """Which way a query was answered."""
+    model = outlook.asked.model if outlook.asked is not None else None
+    degraded = {"degraded": True, "notice": outlook.notice} if outlook.notice is not None else {}
+    return {"embedding_model": model, **degraded}
 
 
 def _query_offer(corpus: str) -> Offer:

@@ -11,7 +11,7 @@ import functools
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from hearthnet_rag.compounds import split
@@ -30,6 +30,7 @@ COMPOUNDING: Final = frozenset({"de"})
 """Languages whose compounds are taken apart; German alone has been measured."""
 DEFAULT: Final = "en"
 """How a text is read whose language nobody knows."""
+_COMMON: Final = ("en", "de", "fr", "es", "it", "nl", "pl", "pt", "tr")
 
 Known = Callable[[str], int]
 """In how many passages a stem stands."""
@@ -97,6 +98,13 @@ def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known 
     analysers = [Analyser(language, known) for language in languages]
     stems = " ".join(analyser.word(word) for word in telling for analyser in analysers)
     return list(dict.fromkeys([*stems.split(), *map(_written, found)]))
+
+
+def could_be_in(query: str, languages: Collection[str]) -> bool:
+    """Whether the function words of `query` allow for one of `languages`; without any they always do."""
+    found = words(query)
+    counts = {name: sum(word in stop_words(name) for word in found) for name in {*languages, *_COMMON}}
+    return any(counts[language] == max(counts.values()) for language in languages)
 
 
 def _stop_words_for(found: Sequence[str], languages: set[str]) -> frozenset[str]:

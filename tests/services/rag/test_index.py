@@ -154,7 +154,7 @@ def test_readers_may_finish_while_it_closes(tmp_path: Path, entry: MakeEntry) ->
 
 def test_readers_do_not_wait_for_the_writer(index: Index, entry: MakeEntry) -> None:
     index.add("home", entry("before"))
-    with index._transaction() as writer:
+    with index.writing() as writer:
         writer.execute("UPDATE documents SET chunks = 99")
         assert index.corpora()[0].chunks == 1
     assert index.corpora()[0].chunks == 99

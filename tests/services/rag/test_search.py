@@ -137,6 +137,8 @@ def test_filters(small: Index) -> None:
     assert titles(small, "candle kerze", wanted=Filter(min_year=2020)) == ["Kerzen", "Candles"]
     assert titles(small, "candle kerze", wanted=Filter(min_year=2021)) == ["Kerzen"]
     assert titles(small, "candle", wanted=Filter(language="de", min_year=2021)) == []
+    [soup] = [hit for hit in search(small, "home", "candle", 5) if hit.metadata["doc_title"] == "Soup"]
+    assert titles(small, "candle", wanted=Filter(doc_cid=soup.metadata["doc_cid"])) == ["Soup"]
 
 
 def test_other_corpora_do_not_change_the_scores(small: Index, entry: MakeEntry) -> None:

@@ -1,0 +1,142 @@
+"""Vectors from the `embed` service of this very node: for passages in the background, for queries at once.
+
+No text of a document and no query goes to another node, nor through a model that needs the internet: what a
+household keeps stays in it (docs/decisions/0116). Without such an offer everything is found by words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.bus import Bus
+from hearthnet.errors import HearthNetError
+from hearthnet_rag.index import Index
+from hearthnet_rag.vectors import Asked, Pending, models_of, pending, store
+from hearthnet_rag.words import could_be_in
+
+_log = logging.getLogger(__name__)
+CAPABILITY: Final = "embed.text@1.0"
+_PASSAGES: Final = 16
+_QUERY_SECONDS: Final = 2.0
+_LOOK_AGAIN_SECONDS: Final = 30.0
+_QUERY_CHARACTERS: Final = 2_000
+
+
+class Model(msgspec.Struct, frozen=True):
+    """An offer of vectors; `languages` are those its provider vouches for."""
+
+    name: str
+    languages: list[str]
+    max_texts: int
+    max_tokens: int | None
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """The vector of a query, or why passages with vectors are searched by words alone."""
+
+    asked: Asked | None = None
+    notice: str | None = None
+
+
+class Embedding:
+    """The vectors of one index; `run` makes them until it is cancelled, `wake` tells of new documents."""
+
+    def __init__(self, index: Index, bus: Bus, node_id: str) -> None:
+        self._index = index
+        self._bus = bus
+        self._node_id = node_id
+        self._news = asyncio.Event()
+        self._current: Model | None = None
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Makes the vectors that are missing, and looks again after news or half a minute."""
+        while True:
+            self._news.clear()
+            try:
+                await self.catch_up()
+            except HearthNetError as error:
+                _log.info("vectors are made later: %s", error)
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def catch_up(self) -> int:
+        """Makes all vectors that are missing, some passages a transaction; of how many passages."""
+        made = 0
+        while (model := await self._model()) is not None:
+            found = await asyncio.to_thread(self._pending, model)
+            if not found:
+                break
+            vectors = [await self._embed(model, passage.windows) for passage in found]
+            await asyncio.to_thread(self._store, model, list(zip(found, vectors, strict=True)))
+            made += len(found)
+        return made
+
+    async def outlook(self, corpus: str, query: str) -> Outlook:
+        """The vector of `query`, where `corpus` has vectors and their model speaks its language."""
+        models = await asyncio.to_thread(self._models, corpus)
+        if not models:
+            return Outlook()
+        model = self._current
+        if model is None or model.name not in models:
+            return Outlook(notice="the model of the vectors is away: searched by words alone")
+        if not could_be_in(query, model.languages):
+            return Outlook()
+        try:
+            [vector] = await self._embed(model, [query[:_QUERY_CHARACTERS]], _QUERY_SECONDS)
+        except HearthNetError as error:
+            _log.info("a query is answered by words alone: %s", error)
+            return Outlook(notice="the model of the vectors does not answer: searched by words alone")
+        return Outlook(Asked(model.name, vector))
+
+    async def _model(self) -> Model | None:
+        """The model to use, asked for anew: the first by name of those that are fit for it."""
+        offers = [view for view in await self._bus.offers(CAPABILITY) if view.node == self._node_id]
+        models = [_model_of(view.params) for view in offers if not view.params.get("requires_internet")]
+        fit = sorted((model for model in models if model.languages), key=lambda model: model.name)
+        self._current = fit[0] if fit else None
+        return self._current
+
+    async def _embed(
+        self, model: Model, texts: Sequence[str], timeout_seconds: float | None = None
+    ) -> list[list[float]]:
+        vectors: list[list[float]] = []
+        for at in range(0, len(texts), model.max_texts):
+            body = {
+                "params": {"model": model.name},
+                "input": {"texts": list(texts[at : at + model.max_texts])},
+            }
+            reply = await self._bus.call(
+                CAPABILITY, body, node=self._node_id, timeout_seconds=timeout_seconds
+            )
+            vectors += reply.output["embeddings"]
+        return vectors
+
+    def _models(self, corpus: str) -> list[str]:
+        with self._index.reading() as connection:
+            return models_of(connection, corpus)
+
+    def _pending(self, model: Model) -> list[Pending]:
+        with self._index.reading() as connection:
+            return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES)
+
+    def _store(self, model: Model, made: Sequence[tuple[Pending, Any]]) -> None:
+        with self._index.writing() as connection:
+            store(connection, model.name, made)
+
+
+def _model_of(params: dict[str, Any]) -> Model:
+    return Model(
+        params["model"], params.get("languages") or [], params["max_texts"], params.get("max_tokens")
+    )

@@ -1,0 +1,227 @@
+"""Vectors of passages: which are still to be made, how they are kept, and the passages nearest to one.
+
+    vectors   one row a window of a passage: its model, and the vector of length one in a byte a number
+
+A model reads no more than its beginning of a long text, so a passage is cut into windows, and is as near as
+its nearest window. Search looks at the signs of all vectors, one bit a number, and then at those that
+differ in the fewest, as they are (docs/decisions/0116). A corpus of 100,000 windows takes 5 MB of memory so.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS vectors (
+    chunk INTEGER NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    corpus INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    PRIMARY KEY (chunk, part)
+) STRICT;
+CREATE INDEX IF NOT EXISTS vectors_of ON vectors (corpus, model);
+"""
+_SCALE: Final = 127
+_LOOKED_AT: Final = 400
+_CHARACTERS_PER_TOKEN: Final = 3
+_MOST_WINDOWS: Final = 8
+_LONGEST: Final = 8_000
+_CORPORA_KEPT: Final = 8
+
+
+class Pending(NamedTuple):
+    """A passage without vectors of the model, and the windows to make them of."""
+
+    chunk: int
+    corpus: int
+    windows: list[str]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The vector of a query, by the model that made it."""
+
+    model: str
+    vector: list[float]
+
+
+class Near(msgspec.Struct, frozen=True):
+    """A passage and how near it is: the cosine of its nearest window."""
+
+    chunk: int
+    document: int
+    score: float
+
+
+def windows(title: str, heading: str | None, text: str, max_tokens: int | None) -> list[str]:
+    """`text` in pieces that a model of `max_tokens` reads whole, each below the title and headings."""
+    above = " / ".join(filter(None, (title, heading)))[:300]
+    size = min(_LONGEST, (max_tokens or _LONGEST) * _CHARACTERS_PER_TOKEN) - len(above) - 1
+    pieces: list[str] = []
+    piece = ""
+    for word in text.split():
+        if piece and len(piece) + len(word) >= max(size, 100):
+            pieces.append(piece)
+            piece = ""
+        piece = f"{piece} {word}".strip()[:_LONGEST]
+    found = [*pieces, piece] if piece else pieces
+    return [f"{above}\n{part}"[:_LONGEST] for part in found[:_MOST_WINDOWS]]
+
+
+def pending(
+    connection: sqlite3.Connection, model: str, languages: Collection[str], max_tokens: int | None, most: int
+) -> list[Pending]:
+    """Up to `most` passages of documents in `languages` that have no vector of `model`."""
+    marks = ", ".join("?" for _ in languages)
+    rows = connection.execute(
+        f"""
+        SELECT chunks.id AS chunk, corpus, title, heading, text
+        FROM documents JOIN chunks ON chunks.document = documents.id
+        WHERE substr(lower(coalesce(language, '-')), 1, 2) IN ({marks})
+            AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.chunk = chunks.id AND vectors.model = ?)
+        LIMIT ?
+        """,
+        (*languages, model, most),
+    )
+    return [
+        Pending(row["chunk"], row["corpus"], windows(row["title"], row["heading"], row["text"], max_tokens))
+        for row in rows
+    ]
+
+
+def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
+    """Keeps the vectors of passages, instead of those of another model; a passage that is gone gets none."""
+    for passage, vectors in made:
+        there = connection.execute(
+            """
+            SELECT 1 FROM chunks JOIN documents ON documents.id = document
+            WHERE chunks.id = ? AND corpus = ?
+            """,
+            (passage.chunk, passage.corpus),
+        ).fetchone()
+        if there is None:
+            continue
+        connection.execute("DELETE FROM vectors WHERE chunk = ?", (passage.chunk,))
+        connection.executemany(
+            "INSERT INTO vectors (chunk, part, corpus, model, vector) VALUES (?, ?, ?, ?, ?)",
+            [(passage.chunk, part, passage.corpus, model, packed(v)) for part, v in enumerate(vectors)],
+        )
+
+
+def packed(vector: Sequence[float]) -> bytes:
+    """A vector in a byte a number, whatever length it had."""
+    import numpy as np
+
+    found = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(found)) or 1.0
+    quantised: bytes = np.round(found / length * _SCALE).astype(np.int8).tobytes()
+    return quantised
+
+
+def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
+    """The models that passages of `corpus` have vectors of; one, but while they are made anew."""
+    rows = connection.execute(
+        """
+        SELECT DISTINCT model FROM vectors JOIN corpora ON corpora.id = corpus WHERE corpora.name = ?
+        ORDER BY model
+        """,
+        (corpus,),
+    )
+    return [row["model"] for row in rows]
+
+
+class Signs:
+    """The signs of the vectors of corpora that were asked last, read again after a change."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], tuple[int, Any, Any]] = {}
+        self._reading = threading.Lock()
+
+    def nearest(
+        self, connection: sqlite3.Connection, version: int, corpus: int, asked: Asked, most: int
+    ) -> list[Near]:
+        """Up to `most` passages of `corpus` that are nearest, the nearest first.
+
+        `version` is that of the index before `connection` began to read.
+        """
+        import numpy as np
+
+        rowids, signs = self._signs(connection, version, corpus, asked.model)
+        wanted = np.asarray(asked.vector, dtype=np.float32)
+        if not len(rowids) or _words(len(wanted)) != signs.shape[1]:
+            return []
+        differing = np.bitwise_count(signs ^ _signs_of(wanted[np.newaxis, :])).sum(axis=1)
+        count = min(_LOOKED_AT, len(rowids))
+        chosen = rowids[np.argpartition(differing, count - 1)[:count]].tolist()
+        return _as_they_are(connection, corpus, asked.model, chosen, wanted)[:most]
+
+    def _signs(
+        self, connection: sqlite3.Connection, version: int, corpus: int, model: str
+    ) -> tuple[Any, Any]:
+        with self._reading:
+            kept = self._kept.get((corpus, model))
+            if kept is None or kept[0] != version:
+                kept = (version, *_read_signs(connection, corpus, model))
+                self._kept.pop((corpus, model), None)
+                self._kept[corpus, model] = kept
+                while len(self._kept) > _CORPORA_KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return kept[1], kept[2]
+
+
+def _read_signs(connection: sqlite3.Connection, corpus: int, model: str) -> tuple[Any, Any]:
+    import numpy as np
+
+    rowids: list[int] = []
+    blocks: list[Any] = []
+    cursor = connection.execute(
+        "SELECT rowid, vector FROM vectors WHERE corpus = ? AND model = ?", (corpus, model)
+    )
+    while rows := cursor.fetchmany(4096):
+        rowids += [row["rowid"] for row in rows]
+        block = np.frombuffer(b"".join(row["vector"] for row in rows), dtype=np.int8)
+        blocks.append(_signs_of(block.reshape(len(rows), -1)))
+    signs = np.concatenate(blocks) if blocks else np.zeros((0, 0), dtype=np.uint64)
+    return np.array(rowids, dtype=np.int64), signs
+
+
+def _words(numbers: int) -> int:
+    return -(-numbers // 64)
+
+
+def _signs_of(vectors: Any) -> Any:
+    """A bit a number, in words of 64."""
+    import numpy as np
+
+    bits = np.packbits(vectors > 0, axis=1)
+    missing = _words(vectors.shape[1]) * 8 - bits.shape[1]
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint64)
+
+
+def _as_they_are(
+    connection: sqlite3.Connection, corpus: int, model: str, rowids: Sequence[int], wanted: Any
+) -> list[Near]:
+    import numpy as np
+
+    marks = ", ".join("?" for _ in rowids)
+    rows = connection.execute(
+        f"""
+        SELECT chunk, document, vector FROM vectors JOIN chunks ON chunks.id = chunk
+        WHERE vectors.rowid IN ({marks}) AND corpus = ? AND model = ?
+        """,
+        (*rowids, corpus, model),
+    ).fetchall()
+    if not rows:
+        return []
+    block = np.frombuffer(b"".join(row["vector"] for row in rows), dtype=np.int8).reshape(len(rows), -1)
+    length = float(np.linalg.norm(wanted)) or 1.0
+    scores = (block.astype(np.float32) @ (wanted / length) / _SCALE).tolist()
+    best: dict[int, Near] = {}
+    for row, score in sorted(zip(rows, scores, strict=True), key=lambda pair: -pair[1]):
+        best.setdefault(row["chunk"], Near(row["chunk"], row["document"], score))
+    return list(best.values())
