@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
-from hearthnet_rag.readers import child, read_as, read_document
+from hearthnet_rag.readers import building, child, read_as, read_document
 from hearthnet_rag.readers.kinds import kind_of
 from hearthnet_rag.readers.messages import (
     Job,
@@ -21,6 +23,7 @@ from hearthnet_rag.readers.messages import (
     send,
 )
 from hearthnet_rag.readers.pool import Readers
+from tests.helpers.processes import child_environment
 from tests.services.rag.made import docx, epub, paragraph, pdf
 
 PAGE = b"<!doctype html><title>Soup</title><p>Boil it."
@@ -223,3 +226,40 @@ def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatc
         readers.read(PAGE, HTML, None, lambda *how: None)
     assert caught.value.code == "internal_error"
     readers.close()
+
+
+@pytest.mark.req("RAG-35")
+def test_the_reading_process_ends_with_its_input() -> None:
+    there = io.BytesIO()
+    send(there, Job("html", PAGE, "soup", 60))
+    command = [sys.executable, "-m", "hearthnet_rag.readers.child"]
+    done = subprocess.run(
+        command, input=there.getvalue(), capture_output=True, env=child_environment(), timeout=60, check=True
+    )
+    back = io.BytesIO(done.stdout)
+    assert answer_decoder.decode(receive(back, 10_000) or b"") == Took()
+    read = answer_decoder.decode(receive(back, 10_000) or b"")
+    assert isinstance(read, Read)
+    assert read.document.title == "Soup"
+    assert back.read() == b""
+
+
+@pytest.mark.req("RAG-35")
+def test_a_text_is_bounded_in_length_and_headings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "LARGEST_TEXT", 10)
+    monkeypatch.setattr(building, "_MOST_HEADINGS", 1)
+    built = building.Builder("file")
+    built.heading(1, "  ")
+    built.block(" ")
+    with pytest.raises(HearthNetError, match="has no text in it"):
+        built.finish(HTML)
+    built.heading(1, "A")
+    with pytest.raises(HearthNetError, match="more than 1 headings"):
+        built.heading(2, "B")
+    with pytest.raises(HearthNetError, match="more than 10 characters") as caught:
+        built.block("too much")
+    assert caught.value.details["limit"] == 10
+
+
+def test_text_that_is_blank_but_for_a_mark() -> None:
+    assert refusal(b"\xef\xbb\xbf \n") == "file has no text in it"

@@ -1,4 +1,4 @@
-"""Text put together block by block, with its headings and pages where they stand; bounded in length."""
+"""Text put together block by block, with its headings where they stand; bounded in length."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ class Builder:
         self._name = name
         self._parts: list[str] = []
         self._length = 0
-        self._pages: list[int] = []
         self.headings: list[Heading] = []
-
-    @property
-    def length(self) -> int:
-        """Where the next block begins."""
-        return self._length
 
     def heading(self, level: int, text: str) -> None:
         """A heading of level 1 or deeper; one without text is none."""
@@ -48,10 +42,6 @@ class Builder:
                           limit=LARGEST_TEXT)  # fmt: skip
         self._parts.append(text)
 
-    def page(self) -> None:
-        """The next page begins here."""
-        self._pages.append(self._length)
-
     def finish(
         self,
         media_type: str,
@@ -73,6 +63,5 @@ class Builder:
             language=language,
             date=date,
             headings=tuple(self.headings),
-            pages=tuple(self._pages),
             media_type=media_type,
         )
