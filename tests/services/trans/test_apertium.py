@@ -120,8 +120,8 @@ async def test_killed_in_the_middle_of_its_work_it_goes_on(apertium: Apertium) -
     expected = await translated(apertium, pair, texts)
     running = apertium._pipelines[pair]
     asking = asyncio.gather(*(apertium.translate(Work(text, *pair)) for text in texts))
-    await wait_for(lambda: not running.idle)
+    await wait_for(lambda: not running.idle, 30)
     running._kill()
     assert [one.text for one in await asking] == expected
     assert apertium._pipelines[pair] is not running
-    await wait_for(lambda: in_group(running.pid) == [])
+    await wait_for(lambda: in_group(running.pid) == [], 30)

@@ -60,9 +60,9 @@ async def test_what_comes_and_goes_is_seen(tmp_path: Path, monkeypatch: pytest.M
         try:
             await backend.translate(work("house"))
             (folder / "spa-eng.mode").write_text("cat\n")
-            await wait_for(lambda: ("es", "en") in backend.pairs)
+            await wait_for(lambda: ("es", "en") in backend.pairs, 30)
             (folder / "eng-spa.mode").unlink()
-            await wait_for(lambda: ("en", "es") not in backend.pairs)
+            await wait_for(lambda: ("en", "es") not in backend.pairs, 30)
             assert len(changes) == 2
             with pytest.raises(HearthNetError, match="no longer") as caught:
                 await backend.translate(work("house"))
@@ -128,7 +128,7 @@ async def test_so_many_run_and_no_more(tmp_path: Path, monkeypatch: pytest.Monke
             for pair in (("es", "en"), ("en", "ca"), ("es", "en")):
                 assert (await backend.translate(work("house", *pair))).text == "house"
             stuck = asyncio.create_task(backend.translate(work("house")))
-            await wait_for(lambda: any(not one.idle for one in backend._pipelines.values()))
+            await wait_for(lambda: any(not one.idle for one in backend._pipelines.values()), 30)
             with pytest.raises(HearthNetError) as caught:
                 await backend.translate(work("house", "es", "en"))
             assert (caught.value.code, bool(caught.value.retry_after_ms)) == ("capacity_exceeded", True)
@@ -140,7 +140,7 @@ async def test_what_nobody_uses_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     with own_programs(tmp_path, monkeypatch, eng_spa="cat") as folder:
         async with apertium(folder, idle_seconds=0, look_seconds=0.02) as backend:
             await backend.translate(work("house"))
-            await wait_for(lambda: not backend._pipelines)
+            await wait_for(lambda: not backend._pipelines, 30)
 
 
 @pytest.mark.req("TRANS-6")

@@ -58,7 +58,7 @@ async def test_programs_that_do_not_end_by_themselves_are_killed() -> None:
     async with running("sh", "-c", "cat; sleep 600") as pipeline:
         await pipeline.run("there")
         group = pipeline.pid
-    await wait_for(lambda: in_group(group) == [])
+    await wait_for(lambda: in_group(group) == [], 30)
 
 
 @pytest.mark.req("TRANS-7")
@@ -78,10 +78,10 @@ async def test_what_breaks_off_is_not_waited_for(command: tuple[str, ...]) -> No
     async with running(*command, hangs=1) as pipeline:
         said = await asyncio.gather(*(pipeline.run("text") for _ in range(3)), return_exceptions=True)
         assert isinstance(said[-1], Broken)
-        await wait_for(lambda: not pipeline.alive)
+        await wait_for(lambda: not pipeline.alive, 30)
         with pytest.raises(Broken):
             await pipeline.run("more")
-        await wait_for(lambda: in_group(pipeline.pid) == [])
+        await wait_for(lambda: in_group(pipeline.pid) == [], 30)
 
 
 @pytest.mark.req("TRANS-7")
@@ -120,4 +120,4 @@ async def test_none_outlives_a_service_that_was_killed(
         assert len(in_group(group)) >= 3
         service.kill()
         await service.wait()
-    await wait_for(lambda: in_group(group) == [])
+    await wait_for(lambda: in_group(group) == [], 30)
