@@ -92,9 +92,11 @@ class Pipeline:
         except TimeoutError:
             self._kill()
             await self._process.wait()
+        # The end of their output lets go of the pipes.
+        await asyncio.wait({self._reader}, timeout=_END_SECONDS)
+        self._kill()
         self._reader.cancel()
         await asyncio.wait({self._reader})
-        self._kill()
 
     async def _run(self, stream: str) -> str:
         if not self.alive:
