@@ -116,7 +116,7 @@ async def test_unknown_words_lower_the_confidence_and_bear_no_mark(apertium: Ape
 @pytest.mark.req("TRANS-7")
 async def test_killed_in_the_middle_of_its_work_it_goes_on(apertium: Apertium) -> None:
     pair = PAIRS[0]
-    texts = lines(pair[0]) * 10
+    texts = lines(pair[0]) * 60
     expected = await translated(apertium, pair, texts)
     running = apertium._pipelines[pair]
     asking = asyncio.gather(*(apertium.translate(Work(text, *pair)) for text in texts))
