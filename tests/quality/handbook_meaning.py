@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet_embed.minilm.files import found
-from hearthnet_embed.minilm.model import Model
 from hearthnet_rag.index import Index
 from hearthnet_rag.vectors import Asked, pending, store
+
+if TYPE_CHECKING:
+    from hearthnet_embed.minilm.model import Model
 
 NAME: Final = "all-MiniLM-L6-v2"
 _MAX_TOKENS: Final = 256
@@ -21,9 +22,12 @@ _TEXTS: Final = 16
 def model() -> Model | None:
     """The model, loaded; None where it is not installed."""
     try:
+        from hearthnet_embed.minilm.files import found
+        from hearthnet_embed.minilm.model import Model
+
         with tempfile.TemporaryDirectory() as folder:
             return Model(found(Path(folder)), 2)
-    except HearthNetError:
+    except (HearthNetError, ImportError):
         return None
 
 

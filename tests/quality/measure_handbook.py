@@ -16,11 +16,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hearthnet_embed.minilm.model import Model
 from hearthnet_rag.index import Index
 from hearthnet_rag.search import search
 from tests.quality.handbook import (
@@ -35,6 +34,9 @@ from tests.quality.handbook import (
 )
 from tests.quality.handbook_meaning import asked, make, model
 from tests.quality.handbook_pages import corpus_of, ingest
+
+if TYPE_CHECKING:
+    from hearthnet_embed.minilm.model import Model
 
 DEPTH: Final = 10
 SHOWN: Final = 5
