@@ -152,11 +152,13 @@ def test_a_client_id_is_made_and_shown_and_the_same_one_has_no_second_effect(she
 
 
 @pytest.mark.req("CLI-3")
-def test_what_a_neighbour_wrote_cannot_steer_the_terminal(shell: Shell) -> None:
-    text = "safe\x1b[2J\u202e"
-    shell.json("call", "market.post", "--body", post(title=text, body=text), "--json")
+def test_what_a_neighbour_wrote_cannot_steer_the_terminal(shell: Shell, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("safe\x1b[2J\u202e words of a neighbour")
+    assert shell.run("ingest", letter, "--corpus", "letters").returncode == 0
+    body = '{"params": {"corpus": "letters"}, "input": {"query": "neighbour"}}'
     for json_option in ([], ["--json"]):
-        shown = shell.run("call", "market.list", "--body", LISTING, *json_option).stdout
+        shown = shell.run("call", "rag.query", "--body", body, *json_option).stdout
         assert "safe" in shown
         assert "\x1b" not in shown
         assert "\u202e" not in shown

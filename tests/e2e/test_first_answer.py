@@ -5,6 +5,7 @@ Real processes, the real model, a virtualenv of its own. What is typed here stan
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -102,7 +103,8 @@ class Clone:
         """Whatever happened, nothing of it runs on."""
         if self.process is not None and self.process.poll() is None:
             for line in processes_of(self.home):
-                os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(line.partition(":")[0]), signal.SIGKILL)
             self.process.kill()
             self.process.wait()
 
@@ -145,6 +147,7 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
         "mcp": "ready",
         "mesh": "ready",
         "rag": "ready",
+        "trans": "ready",
     }
     assert any("smollm2" in offer for offer in services["llm"]["offers"])
     assert services["gateway"]["address"].startswith("http://127.0.0.1:")

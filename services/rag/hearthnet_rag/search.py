@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.database import passages_table
 from hearthnet_rag.index import Index
-from hearthnet_rag.vectors import Asked, Near
+from hearthnet_rag.vectors import Asked, Near, with_vectors
 from hearthnet_rag.vocabulary import known_in
 from hearthnet_rag.words import DEFAULT, base_language, query_stems, words
 
@@ -82,7 +82,8 @@ def search(
         candidates = _candidates(connection, number, asked, k, wanted) if asked.match else []
         if near is not None:
             nearest = index.signs.nearest(connection, version, number, near, k * _CANDIDATES_PER_PASSAGE)
-            candidates = fused(candidates, _fitting(connection, nearest, wanted))
+            seen = with_vectors(connection, near.model, [one.chunk for one in candidates])
+            candidates = fused(candidates, _fitting(connection, nearest, wanted), seen)
         return [_hit(connection, chosen) for chosen in _spread(candidates, k)]
 
 
@@ -103,9 +104,19 @@ def _corpus(connection: sqlite3.Connection, name: str) -> int:
     raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
 
 
-def fused(by_words: Sequence[_Candidate], by_meaning: Sequence[_Candidate]) -> list[_Candidate]:
-    """Both lists as one by the ranks in them (reciprocal rank fusion); scores are sums of 1 / (60 + rank)."""
-    scores: dict[int, float] = {}
+def fused(
+    by_words: Sequence[_Candidate], by_meaning: Sequence[_Candidate], seen: Collection[int]
+) -> list[_Candidate]:
+    """Both lists as one by the ranks in them (reciprocal rank fusion); scores are sums of 1 / (60 + rank).
+
+    Only the passages `seen` have vectors. Of another one, in a language that the model does not know or not
+    come to yet, the rank by words stands for both: it loses nothing to those that have one.
+    """
+    scores: dict[int, float] = {
+        candidate.chunk: 1 / (_FUSION + rank)
+        for rank, candidate in enumerate(by_words, start=1)
+        if candidate.chunk not in seen
+    }
     documents: dict[int, int] = {}
     for found in (by_words, by_meaning):
         for rank, candidate in enumerate(found, start=1):

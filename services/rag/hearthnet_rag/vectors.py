@@ -123,6 +123,13 @@ def packed(vector: Sequence[float]) -> bytes:
     return quantised
 
 
+def with_vectors(connection: sqlite3.Connection, model: str, chunks: Sequence[int]) -> set[int]:
+    """Those of `chunks` that have vectors of `model`."""
+    marks = ", ".join("?" for _ in chunks)
+    sql = f"SELECT DISTINCT chunk FROM vectors WHERE model = ? AND chunk IN ({marks})"
+    return {row["chunk"] for row in connection.execute(sql, (model, *chunks))}
+
+
 def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
     """The models that passages of `corpus` have vectors of; one, but while they are made anew."""
     rows = connection.execute(

@@ -89,6 +89,12 @@ def test_meaning_finds_what_no_word_does_and_both_together_come_first(three: Ind
 
 
 @pytest.mark.req("RAG-53")
+def test_what_has_no_vector_yet_loses_nothing_to_what_has(three: Index) -> None:
+    keep(three, {"Soup": [along(1)], "Tea": [along(2)]})
+    assert found(three, "bread", along(1))[0] == "Bread"
+
+
+@pytest.mark.req("RAG-53")
 def test_vectors_of_another_length_or_model_are_not_compared(three: Index) -> None:
     keep(three, {"Soup": [along(1)]})
     assert found(three, "submarine", [1.0] * 200) == []
