@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from hearthnet.tools.events import Event, Tick
 from hearthnet.tools.ports import Clock
+
+MOST_WAITING: Final = 32
+"""More events than these do not wait; who can wait in their place does."""
 
 
 class Mailbox:
@@ -18,6 +22,7 @@ class Mailbox:
         self._woken: asyncio.Future[None] | None = None
         self._bell: asyncio.TimerHandle | None = None
         self._bell_at = 0
+        self._room = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._events)
@@ -28,8 +33,16 @@ class Mailbox:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
+    async def put_in_turn(self, event: Event) -> None:
+        """Adds `event` once fewer than `MOST_WAITING` are here."""
+        while len(self._events) >= MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
+        self.put(event)
+
     def take(self) -> Event:
         """The event that came first, of those that are here."""
+        self._room.set()
         return self._events.popleft()
 
     async def next(self, due: int | None) -> Event:
@@ -47,7 +60,7 @@ class Mailbox:
                 await self._woken
             finally:
                 self._woken = None
-        return self._events.popleft()
+        return self.take()
 
     def close(self) -> None:
         """Nobody waits for the time any more."""

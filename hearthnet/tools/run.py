@@ -39,7 +39,6 @@ from hearthnet.tools.events import (
     Event,
     Fail,
     Finish,
-    ModelEvent,
     Resume,
     Start,
     Suspend,
@@ -57,7 +56,6 @@ from hearthnet.tools.run_store import Stop
 from hearthnet.tools.talk import Talk
 from hearthnet.tools.types import Pending, Wanted
 
-_MOST_WAITING: Final = 32
 _AT_ONCE: Final = 64
 _UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
 """Reasons for which a run that only reads goes on without being saved."""
@@ -116,7 +114,6 @@ class ToolRun:
         self._unwatch: Stop | None = None
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._events = Mailbox(clock)
-        self._room = asyncio.Semaphore(_MOST_WAITING)
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._seq = 0
 
@@ -143,8 +140,7 @@ class ToolRun:
                 ended = await self._carry_out(actions)
                 if ended is not None:
                     return self._outcome(ended)
-                event = await self._events.next(self._loop.next_deadline())
-                actions = self._feed(self._taken(event))
+                actions = self._feed(await self._events.next(self._loop.next_deadline()))
         finally:
             self._events.close()
             await self._stop_all()
@@ -173,7 +169,7 @@ class ToolRun:
         for _ in range(_AT_ONCE):
             if not self._events:
                 break
-            actions += self._hand_over(self._taken(self._events.take()))
+            actions += self._hand_over(self._events.take())
         if self._lost is not None:
             raise self._lost
         return actions
@@ -182,11 +178,6 @@ class ToolRun:
         if isinstance(event, Decided) and (asking := self._asking.pop(event.confirmation_id, None)):
             asking.cancel()  # somebody else was faster
         return self._loop.feed(event)
-
-    def _taken(self, event: Event) -> Event:
-        if isinstance(event, ModelEvent):
-            self._room.release()
-        return event
 
     async def _carry_out(self, actions: list[Action]) -> Terminal | None:
         """Starts all work first and tells the listener then, so that a slow listener holds no tool up.
@@ -304,14 +295,10 @@ class ToolRun:
         await tasks.end(set(self._tasks))
 
     async def _talk(self, request: AskModel) -> None:
-        """One turn of the model, frame by frame; at most `_MOST_WAITING` frames wait for the loop."""
+        """One turn of the model, frame by frame; a model that is faster than the loop waits for it."""
         async with aclosing(self._model.turn(request)) as events:
             async for event in events:
-                await self._hear(event)
-
-    async def _hear(self, event: ModelEvent) -> None:
-        await self._room.acquire()
-        self._events.put(event)
+                await self._events.put_in_turn(event)
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:
