@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from contextlib import aclosing
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -57,6 +56,8 @@ from hearthnet.tools.talk import Talk
 from hearthnet.tools.types import Pending, Wanted
 
 _AT_ONCE: Final = 64
+_MOST_TASKS: Final = 64
+"""Where as many are known, those that have ended are forgotten."""
 _UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
 """Reasons for which a run that only reads goes on without being saved."""
 _log: Final = logging.getLogger("hearthnet.tools")
@@ -281,9 +282,10 @@ class ToolRun:
     # --- work
 
     def _spawn(self, work: Coroutine[Any, Any, None], tool_call_id: str) -> asyncio.Task[None]:
+        if len(self._tasks) >= _MOST_TASKS:
+            self._tasks = {task: call for task, call in self._tasks.items() if not task.done()}
         task = asyncio.create_task(work)
         self._tasks[task] = tool_call_id
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     def _stop(self, tool_call_id: str) -> None:
@@ -296,9 +298,7 @@ class ToolRun:
 
     async def _talk(self, request: AskModel) -> None:
         """One turn of the model, frame by frame; a model that is faster than the loop waits for it."""
-        async with aclosing(self._model.turn(request)) as events:
-            async for event in events:
-                await self._events.put_in_turn(event)
+        await self._model.turn(request, self._events.put_in_turn)
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:

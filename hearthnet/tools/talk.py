@@ -7,7 +7,7 @@ again, and nobody notices: the transcript is the run's own.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -31,6 +31,7 @@ from hearthnet.tools.reader import DEFINITION as READER
 from hearthnet.tools.state import RunState
 from hearthnet.tools.toolbox import native
 
+Hear = Callable[[ModelEvent], Awaitable[None]]
 CHAT: Final = "llm.chat@2.0"
 MOST_SAID: Final = 8 << 20
 """Bytes, about, of what is kept of one turn; whoever says more is not a model."""
@@ -111,18 +112,16 @@ class Talk:
         self._state = state
         self._clock = clock
 
-    async def turn(self, asked: AskModel) -> AsyncGenerator[ModelEvent]:
-        """One turn of the model; the last event is `ModelDone` or `ModelFailed`."""
+    async def turn(self, asked: AskModel, hear: Hear) -> None:
+        """One turn of the model; `hear` gets each event, the last is `ModelDone` or `ModelFailed`."""
         kept = self._state.thread_kept
         try:
             try:
-                async for event in self._frames(asked, kept):
-                    yield event
+                await self._hear_turn(asked, kept, hear)
             except HearthNetError as refused:
                 if refused.code != "thread_missing" or not kept:
                     raise
-                async for event in self._frames(asked, 0):
-                    yield event
+                await self._hear_turn(asked, 0, hear)
             return
         except HearthNetError as raised:
             error = raised
@@ -130,9 +129,9 @@ class Talk:
             incident = ids.new_ulid()
             _log.exception("the model's turn in run %s broke [%s]", self._state.run, incident)
             error = HearthNetError("internal_error", f"unexpected; look in the log for {incident}")
-        yield ModelFailed(now=self._clock.now_ms(), error=error.to_body())
+        await hear(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
 
-    async def _frames(self, asked: AskModel, kept: int) -> AsyncGenerator[ModelEvent]:
+    async def _hear_turn(self, asked: AskModel, kept: int, hear: Hear) -> None:
         token = "" if self._token is None else self._token()
         async with self._bus.stream(
             CHAT, self._body(asked, kept), token=token, run=self._state.run, session=session_of(self._request)
@@ -149,7 +148,7 @@ class Talk:
                     )
                 if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
                     raise HearthNetError.from_body(event.error)
-                yield event
+                await hear(event)
                 if isinstance(event, _LAST):
                     return
         raise HearthNetError("partition", "the model's stream ended before it was done; ask again")

@@ -6,7 +6,7 @@ stays inside a JSON string; an error begins with its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,6 @@ INVALID: Final = "invalid_arguments"
 DEEPEST: Final = 64
 """So deep may arguments be nested: what is much deeper could be saved, and not be read again."""
 MAX_MESSAGE: Final = 500
-_NESTED: Final = (dict, list)
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 
 
@@ -30,14 +29,16 @@ def too_deep(value: Any) -> bool:
     """Whether a JSON value is nested deeper than `DEEPEST`."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        level = [inner for one in level if isinstance(one, _NESTED) for inner in _members(one)]
-        if not level:
+        deeper: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                deeper.extend(one.values())
+            elif isinstance(one, list):
+                deeper.extend(one)
+        if not deeper:
             return False
+        level = deeper
     return True
-
-
-def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def fit(text: str, max_bytes: int) -> str:

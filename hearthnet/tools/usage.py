@@ -7,7 +7,6 @@ to what `hearthnet tools` shows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,8 +37,11 @@ class Usage(msgspec.Struct):
 def selection_of(state: RunState) -> Selection:
     """What the model of a run made of the tools it was shown, so far."""
     shown = dict.fromkeys(state.shown)
-    called = Counter(record.name for record in state.records if record.name in shown)
-    return Selection(len(shown), dict(called), [name for name in shown if name not in called])
+    called: dict[str, int] = {}
+    for record in state.records:
+        if record.name in shown:
+            called[record.name] = called.get(record.name, 0) + 1
+    return Selection(len(shown), called, [name for name in shown if name not in called])
 
 
 def usage_of(states: Iterable[RunState]) -> dict[str, Usage]:
