@@ -15,7 +15,6 @@ from hearthnet.service.tasks import end
 MOST_CHARACTERS: Final = 4_000
 """Of one call."""
 AT_ONCE: Final = 4
-_AUTO: Final = "auto"
 Done = Callable[[int, int], None]
 """Takes how many parts are done, and of how many."""
 

@@ -25,6 +25,8 @@ _PASSAGES: Final = 16
 _QUERY_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 30.0
 _QUERY_CHARACTERS: Final = 2_000
+_REFUSED: Final = frozenset({"bad_request", "payload_too_large"})
+"""What lies in a passage itself, and would be the same again."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -72,16 +74,32 @@ class Embedding:
                 continue
 
     async def catch_up(self) -> int:
-        """Makes all vectors that are missing, some passages a transaction; of how many passages."""
-        made = 0
+        """Makes all vectors that are missing, some passages a transaction; of how many passages.
+
+        One that the model refuses is found by words, and keeps no other from its vectors.
+        """
+        made, after, name = 0, 0, ""
         while (model := await self._model()) is not None:
-            found = await asyncio.to_thread(self._pending, model)
+            after, name = after if model.name == name else 0, model.name
+            found = await asyncio.to_thread(self._pending, model, after)
             if not found:
                 break
-            vectors = [await self._embed(model, passage.windows) for passage in found]
-            await asyncio.to_thread(self._store, model, list(zip(found, vectors, strict=True)))
-            made += len(found)
+            after = found[-1].chunk
+            vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
+            kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
+            await asyncio.to_thread(self._store, model, kept)
+            made += len(kept)
         return made
+
+    async def _of_passage(self, model: Model, passage: Pending) -> list[list[float]]:
+        """The vectors of its windows, none where the model does not take them."""
+        try:
+            return await self._embed(model, passage.windows)
+        except HearthNetError as error:
+            if error.code not in _REFUSED:
+                raise
+            _log.info("%s takes no passage %d: %s", model.name, passage.chunk, error)
+            return []
 
     async def outlook(self, corpus: str, query: str) -> Outlook:
         """The vector of `query`, where `corpus` has vectors and their model speaks its language."""
@@ -127,9 +145,9 @@ class Embedding:
         with self._index.reading() as connection:
             return models_of(connection, corpus)
 
-    def _pending(self, model: Model) -> list[Pending]:
+    def _pending(self, model: Model, after: int) -> list[Pending]:
         with self._index.reading() as connection:
-            return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES)
+            return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES, after)
 
     def _store(self, model: Model, made: Sequence[tuple[Pending, Any]]) -> None:
         with self._index.writing() as connection:

@@ -74,19 +74,26 @@ def windows(title: str, heading: str | None, text: str, max_tokens: int | None) 
 
 
 def pending(
-    connection: sqlite3.Connection, model: str, languages: Collection[str], max_tokens: int | None, most: int
+    connection: sqlite3.Connection,
+    model: str,
+    languages: Collection[str],
+    max_tokens: int | None,
+    most: int,
+    after: int = 0,
 ) -> list[Pending]:
-    """Up to `most` passages of documents in `languages` that have no vector of `model`."""
+    """Up to `most` passages of documents in `languages` that have no vector of `model`, those that follow the
+    passage `after`, in order.
+    """
     marks = ", ".join("?" for _ in languages)
     rows = connection.execute(
         f"""
         SELECT chunks.id AS chunk, corpus, title, heading, text
-        FROM documents JOIN chunks ON chunks.document = documents.id
-        WHERE substr(lower(coalesce(language, '-')), 1, 2) IN ({marks})
+        FROM chunks CROSS JOIN documents ON documents.id = chunks.document
+        WHERE chunks.id > ? AND substr(lower(coalesce(language, '-')), 1, 2) IN ({marks})
             AND NOT EXISTS (SELECT 1 FROM vectors WHERE vectors.chunk = chunks.id AND vectors.model = ?)
-        LIMIT ?
+        ORDER BY chunks.id LIMIT ?
         """,
-        (*languages, model, most),
+        (after, *languages, model, most),
     )
     return [
         Pending(row["chunk"], row["corpus"], windows(row["title"], row["heading"], row["text"], max_tokens))

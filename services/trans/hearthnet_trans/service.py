@@ -28,11 +28,8 @@ _NONE: Final = (
     "(others: apt-cache search apertium) or Argos Translate packs; they are found while the node runs "
     "(docs/trans.md)"
 )
-NO_BACKEND: Final = "none"
+_NOTHING_DONE: Final = {"backend": "none", "model": ""}
 """Named in an answer for which nothing had to be translated."""
-
-
-_NOTHING_DONE: Final = {"backend": NO_BACKEND, "model": ""}
 
 
 class TransParams(msgspec.Struct, frozen=True):
@@ -90,9 +87,7 @@ class TransService(Service):
             check(source)
         detected = {"detected_from": source} if wanted.source == AUTO else {}
         if source == wanted.to and detected:
-            return Reply(
-                {"text": wanted.text, "confidence": 1.0, **detected}, {"backend": "none", "model": ""}
-            )
+            return Reply({"text": wanted.text, "confidence": 1.0, **detected}, _NOTHING_DONE)
         backend = self._choose(source, wanted.to, call.params.backend)
         until = call.until - (call.remaining() - call.allowed())
         work = Work(wanted.text, source, wanted.to, wanted.domain, until)

@@ -39,6 +39,7 @@ class Meanings(Service):
         self._params = {"model": "toy", "dim": 3, "max_texts": 2, "languages": ["en"], **params}
         self.texts: list[str] = []
         self.broken = False
+        self.refused = ""
 
     async def start(self, node: NodeContext) -> None:
         """Nothing to prepare."""
@@ -53,6 +54,8 @@ class Meanings(Service):
     async def embed(self, call: Call[EmbedParams, EmbedInput]) -> Reply:
         if self.broken:
             raise HearthNetError("internal_error", "out of order")
+        if any(self.refused and self.refused in text for text in call.input.texts):
+            raise HearthNetError("bad_request", "too long for this model")
         self.texts += call.input.texts
         vectors = [
             [0.1, *(float(any(word in text.lower() for word in words)) for words in _MEANINGS)]
@@ -101,6 +104,21 @@ async def test_a_model_that_is_not_of_the_house_or_knows_no_language_sees_nothin
         titles, meta = await found(bus, "felines")
         assert (titles, meta["embedding_model"]) == (["Felines"], None)
         assert "degraded" not in meta
+
+
+@pytest.mark.req("RAG-53")
+async def test_a_passage_that_the_model_refuses_keeps_no_other_from_its_vectors(mesh: Mesh) -> None:
+    model = Meanings()
+    model.refused = "purr"
+    async with mesh.hosting(model), running(mesh) as bus:
+        for data in (CATS, DOGS):
+            await ingest(bus, "animals", await put(mesh, data), media_type="text/markdown")
+
+        async def dogs() -> bool:
+            return (await found(bus, "puppy"))[0] == ["Hounds"]
+
+        await wait_for(dogs, 30.0, "the vectors of the other one")
+        assert (await found(bus, "felines"))[0][0] == "Felines"
 
 
 @pytest.mark.req("RAG-53")
