@@ -26,6 +26,7 @@ from hearthnet.gateway.effects import approved, with_client_id
 from hearthnet.gateway.errors import known
 from hearthnet.gateway.follow_up import FollowUp, FollowUps
 from hearthnet.gateway.sse import MEDIA_TYPE, ClientGoneError, EventStream, Primed, encode, while_there
+from hearthnet.gateway.tool_list import is_readying, is_run
 from hearthnet.gateway.turns import Frames, collected, stream_frames
 from hearthnet.trust.approval import Approval
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.clients import Client
 
-CHAT: Final = "llm.chat"
 FIRST_SECONDS: Final = 5.0
 """So long an answer in events waits for its first one, so that what fails at once has a status."""
 CLIENT_GONE: Final = 499
@@ -134,7 +134,7 @@ class Calls:
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
         if (follow_up := _follow_up(given)) is not None:
             return await self._follow_ups.go_on(client, follow_up)
-        asked = _read(given, Asked)
+        asked = await self._readied(client, _read(given, Asked))
         contract = asked.contract
         if is_run(contract, asked.body):
             return await self._follow_ups.begin(client, asked.body)
@@ -180,10 +180,17 @@ class Calls:
             timeout_seconds=asked.timeout_seconds,
         )
 
-    def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
+    async def _readied(self, client: Client, asked: Asked) -> Asked:
+        """A chat with tools that is only to be made ready for, as the plain call that does so."""
+        if not is_readying(asked.contract, asked.body):
+            return asked
+        body = await self._gateway.runs.readying(client, asked.body)
+        return msgspec.structs.replace(asked, body=body)
+
+    async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
         if (follow_up := _follow_up(given)) is not None:
             return self._follow_ups.go_on_frames(client, follow_up)
-        asked = _read(given, Asked)
+        asked = await self._readied(client, _read(given, Asked))
         contract = asked.contract
         if is_run(contract, asked.body):
             return self._follow_ups.begin_frames(client, asked.body)
@@ -201,7 +208,7 @@ class Calls:
         yield {"event": "done", "data": answer["meta"], "seq": 2}
 
     async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
-        pieces = self._pieces(client, self._frames(client, given))
+        pieces = self._pieces(client, await self._frames(client, given))
         try:
             primed = await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS))
         except ClientGoneError:
@@ -232,11 +239,6 @@ class Calls:
 def wants_events(request: Request) -> bool:
     """Whether the answer is to come as server-sent events."""
     return MEDIA_TYPE in request.headers.get("accept", "").lower()
-
-
-def is_run(contract: Contract, body: dict[str, Any]) -> bool:
-    """Whether a call is a run of the tool loop: of a chat that names tools."""
-    return contract.name == CHAT and bool(_object(body, "input").get("tools"))
 
 
 def _follow_up(given: dict[str, Any]) -> FollowUp | None:

@@ -166,9 +166,20 @@ class GatewayRuns:
         """As `open`, with tools too whose contracts have to be asked for first; `not_found` where nobody
         offers one.
         """
-        names = told_names((body.get("input") or {}).get("tools"))
-        told = {tool.name: tool for tool in await self._told(names)} if names else {}
+        told = await self._learned(body)
         return self.open(client, body, hear, run_tool=run_tool, waits=waits, via=via, told=told)
+
+    async def readying(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The plain call of `llm.chat` that has the model read what a run of `body` would begin with, and say
+        nothing (docs/decisions/0078). Raises what `begin` does.
+        """
+        executor, request, _ = self._asked(client, body, await self._learned(body), "gateway")
+        return executor.readying(request)
+
+    async def _learned(self, body: Mapping[str, Any]) -> dict[str, ToolDefinition]:
+        """Those of the tools that are asked for whose contracts are asked for first, by capability."""
+        names = told_names((body.get("input") or {}).get("tools"))
+        return {tool.name: tool for tool in await self._told(names)} if names else {}
 
     def open(
         self,
@@ -189,17 +200,7 @@ class GatewayRuns:
         Raises `bad_request` and `not_found` for a request or tools that cannot be, `token_scope_insufficient`
         where the scope covers no model, or none of the tools, `capacity_exceeded` for too many runs at once.
         """
-        given = dict(body.get("input") or {})
-        asked = tools_of(given.pop("tools", []), told)
-        acting = self._voters.acting(client)
-        if not acting.covers_named(MODEL):
-            raise _not_covered(MODEL)
-        executor = self._executor(acting, asked, via)
-        shown = {tool.name for tool in executor.definitions}
-        hidden = [tool.name for tool in asked if tool.name not in shown]
-        if asked and not shown:
-            raise _not_covered(", ".join(hidden))
-        request = {"params": body.get("params") or {}, "input": given}
+        executor, request, hidden = self._asked(client, body, told, via)
         signing = self._signing(client, executor.toolbox)
         presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
         try:
@@ -210,6 +211,22 @@ class GatewayRuns:
             ended()
             raise
         return self._driven(client, run, presence, hidden, ended)
+
+    def _asked(
+        self, client: Client, body: Mapping[str, Any], told: Mapping[str, ToolDefinition] | None, via: str
+    ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
+        """What runs the tools of `body` for the client, the rest of it, and what its scope does not cover."""
+        given = dict(body.get("input") or {})
+        asked = tools_of(given.pop("tools", []), told)
+        acting = self._voters.acting(client)
+        if not acting.covers_named(MODEL):
+            raise _not_covered(MODEL)
+        executor = self._executor(acting, asked, via)
+        shown = {tool.name for tool in executor.definitions}
+        hidden = [tool.name for tool in asked if tool.name not in shown]
+        if asked and not shown:
+            raise _not_covered(", ".join(hidden))
+        return executor, {"params": body.get("params") or {}, "input": given}, hidden
 
     async def open_saved(
         self,

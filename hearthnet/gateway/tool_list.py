@@ -13,15 +13,26 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts import Contract, contracts
 from hearthnet.contracts.told import is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.builtin import builtin_names, builtin_tools, capability_tool
 from hearthnet.tools.types import ToolDefinition
 
 MOST_TOOLS: Final = 512
+_CHAT: Final = "llm.chat"
 _OWN: Final = frozenset({"name", "description", "parameters_schema", "side_effects"})
 _USED: Final = frozenset({"use", "params"})
+
+
+def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
+    """Whether a call is a run of the tool loop: a chat that names tools, and may say something."""
+    return _names_tools(contract, body) and not _says_nothing(body)
+
+
+def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
+    """Whether such a chat is only to be made ready for: with `max_tokens` 0 (docs/decisions/0078)."""
+    return _names_tools(contract, body) and _says_nothing(body)
 
 
 def told_names(asked: Any) -> list[str]:
@@ -41,6 +52,16 @@ def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> li
     if len(asked) > MOST_TOOLS:
         raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
     return [_tool(one, f"/{place}", told or {}) for place, one in enumerate(asked)]
+
+
+def _names_tools(contract: Contract, body: Mapping[str, Any]) -> bool:
+    given = body.get("input")
+    return contract.name == _CHAT and isinstance(given, dict) and bool(given.get("tools"))
+
+
+def _says_nothing(body: Mapping[str, Any]) -> bool:
+    most = body["input"].get("max_tokens")
+    return most == 0 and not isinstance(most, bool)
 
 
 def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefinition:

@@ -13,7 +13,7 @@ node resumes it (docs/decisions/0070).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, 
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest, told_contracts
 from hearthnet.tools.run_store import RunStore
-from hearthnet.tools.selection import shown
+from hearthnet.tools.selection import first_choice, shown
 from hearthnet.tools.state import Limits, RunState, new_run
 from hearthnet.tools.talk import take_thread_length, warm
 from hearthnet.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
@@ -48,14 +48,11 @@ from hearthnet.tools.types import (
     Edit,
     Pending,
     ToolCall,
-    ToolChoice,
     ToolDefinition,
     ToolError,
     ToolResult,
 )
 from hearthnet.tools.whose import Whose
-
-_UNFORCED: Final = frozenset({"auto", "none", "required"})
 
 
 class ToolExecutor:
@@ -231,14 +228,20 @@ class ToolExecutor:
         """Has the model ready for a conversation that begins with these messages and these tools, or with the
         tools alone: it reads them and says nothing. Raises what the model raises.
         """
+        await warm(self._bus, self.readying(chat_request_body), self._dispatcher)
+
+    def readying(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
+        """The body of `llm.chat` by which `prewarm` does so: with the tools as a run of it shows them."""
         given = dict(chat_request_body.get("input") or {})
         messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
-        choice = self._choice(given.pop("tool_choice", "auto"))
+        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
         if len(self._toolbox):
             given |= {"tools": natives(shown(self._toolbox, messages, choice)), "tool_choice": choice}
         kept = take_thread_length(given, messages)
+        if "thread_id" in given:
+            given["thread_length"] = kept
         params = dict(chat_request_body.get("params") or {})
-        await warm(self._bus, {"params": params, "input": given}, messages[kept:], kept, self._dispatcher)
+        return {"params": params, "input": {**given, "messages": messages[kept:], "max_tokens": 0}}
 
     def open_run(
         self,
@@ -259,7 +262,7 @@ class ToolExecutor:
             raise HearthNetError(
                 "bad_request", "the request has no messages", details={"path": "/input/messages"}
             )
-        choice = self._choice(given.pop("tool_choice", "auto"))
+        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
         offered = shown(self._toolbox, messages, choice)
         if offered:
             given["tools"] = natives(offered)
@@ -352,24 +355,6 @@ class ToolExecutor:
         record.via, record.key = self._via, self._whose.key
         ballot = self._whose.desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
-
-    def _choice(self, wanted: ToolChoice) -> ToolChoice:
-        """The tool choice of the first turn, in the model's names."""
-        if isinstance(wanted, dict):
-            name = str(wanted.get("name", ""))
-            tool = self._toolbox.find(name)
-            if tool is None:
-                raise self._toolbox.unknown(name)
-            return {"name": tool.safe_name}
-        if wanted not in _UNFORCED:
-            raise HearthNetError(
-                "bad_request",
-                f"{wanted!r} is no tool choice; write auto, none, required or a tool's name as {{name}}",
-                details={"path": "/input/tool_choice", "rule": "enum"},
-            )
-        if wanted == "required" and not len(self._toolbox):
-            raise HearthNetError("bad_request", "a tool is required, but none is declared")
-        return wanted
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
         authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)

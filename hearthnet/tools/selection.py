@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hearthnet.errors import HearthNetError
 from hearthnet.tools.toolbox import Tool, Toolbox
 from hearthnet.tools.types import ToolChoice, ToolDefinition
 
@@ -21,6 +22,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _NAME_WEIGHT: Final = 3
 _K1: Final = 1.2
 _B: Final = 0.75
+_UNFORCED: Final = frozenset({"auto", "none", "required"})
 
 
 def select(
@@ -41,6 +43,27 @@ def shown(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoi
     definitions = [tool.definition for tool in toolbox]
     chosen = {tool.name for tool in select(definitions, question_of(messages), name)}
     return [tool for tool in toolbox if tool.definition.name in chosen]
+
+
+def first_choice(toolbox: Toolbox, wanted: ToolChoice) -> ToolChoice:
+    """The tool choice of a conversation's first turn, in the model's names. `not_found` for a demanded tool
+    that is not declared, `bad_request` for what is no choice, or cannot be met.
+    """
+    if isinstance(wanted, dict):
+        name = str(wanted.get("name", ""))
+        tool = toolbox.find(name)
+        if tool is None:
+            raise toolbox.unknown(name)
+        return {"name": tool.safe_name}
+    if wanted not in _UNFORCED:
+        raise HearthNetError(
+            "bad_request",
+            f"{wanted!r} is no tool choice; write auto, none, required or a tool's name as {{name}}",
+            details={"path": "/input/tool_choice", "rule": "enum"},
+        )
+    if wanted == "required" and not len(toolbox):
+        raise HearthNetError("bad_request", "a tool is required, but none is declared")
+    return wanted
 
 
 def question_of(messages: Sequence[dict[str, Any]]) -> str:

@@ -79,16 +79,10 @@ class Lender(Protocol):
     def model_token(self) -> str: ...
 
 
-async def warm(
-    bus: BusPort, request: dict[str, Any], messages: list[dict[str, Any]], kept: int, lender: Lender
-) -> None:
-    """Has the model read `messages`, of which the provider keeps `kept` more before them, and say nothing."""
-    given = {**request["input"], "messages": messages, "max_tokens": 0, "stream": True}
-    if "thread_id" in given:
-        given["thread_length"] = kept
-    body = {**request, "input": given}
-    stream = bus.stream(CHAT, body, token=lender.model_token(), session=session_of(request))
-    async with stream as frames:
+async def warm(bus: BusPort, body: dict[str, Any], lender: Lender) -> None:
+    """Asks with a `body` of `llm.chat` after which nothing is said; raises what the model raises."""
+    body = {**body, "input": {**body["input"], "stream": True}}
+    async with bus.stream(CHAT, body, token=lender.model_token(), session=session_of(body)) as frames:
         async for frame in frames:
             if frame.event == "error":
                 raise HearthNetError.from_body(frame.data)

@@ -31,6 +31,8 @@ class ScriptedModel(Loopback):
 
     turns: dict[str, list[Say]] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    readied: list[dict[str, Any]] = field(default_factory=list)
+    """What it was to read before there was a question."""
     hangs_up: bool = False
     """It lists its models, and ends the connection where one of them is asked."""
     stopped_at: float = 0.0
@@ -52,9 +54,12 @@ class ScriptedModel(Loopback):
 
     def turn(self, request: dict[str, Any]) -> Say:
         """The turn that answers a request: by its question, and how often the model has spoken since."""
-        self.requests.append(request)
         messages = request["messages"]
         asked = max(place for place, message in enumerate(messages) if message["role"] == "user")
+        if not _text(messages[asked]):
+            self.readied.append(request)
+            return Say("Ready.")
+        self.requests.append(request)
         spoken = sum(message["role"] == "assistant" for message in messages[asked:])
         turns = self.turns.get(_text(messages[asked]), [])
         return turns[spoken] if spoken < len(turns) else Say("That is all.")

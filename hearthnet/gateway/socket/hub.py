@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus.bus import find_contract
@@ -24,11 +25,11 @@ from hearthnet.gateway.socket.run_work import VIA, RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from hearthnet.gateway.socket.work import BusWork
+from hearthnet.gateway.tool_list import is_readying, is_run
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
 
-MODEL: Final = "llm.chat"
 _UNAUTHORIZED: Final = 401
 _FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})
 
@@ -124,9 +125,12 @@ class Hub:
     async def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
         name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
         contract = find_contract(name)
-        if contract.name == MODEL and _has_tools(frame.body):
+        if is_run(contract, frame.body):
             await self._run(conversation, client, frame)
             return
+        if is_readying(contract, frame.body):
+            ready = await self._gateway.runs.readying(client, frame.body)
+            frame = msgspec.structs.replace(frame, body=ready)
         body = with_client_id(contract, frame.body, frame.request_id)
         contract.check_request(body)
         token = self._gateway.clients.token(client)
@@ -231,11 +235,6 @@ class Hub:
             closing = asyncio.create_task(channel.work.close(), name=f"close {channel.stream}")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-
-
-def _has_tools(body: dict[str, Any]) -> bool:
-    given = body.get("input")
-    return isinstance(given, dict) and bool(given.get("tools"))
 
 
 def _read(conversation: Conversation, channel: Channel, after: int) -> None:

@@ -102,6 +102,37 @@ async def test_conversations_are_kept_and_the_next_question_has_its_history(stre
         await expect(page.locator(".names li")).to_have_count(0)
 
 
+@pytest.mark.req("PAGE-17")
+async def test_while_a_question_is_typed_the_model_reads_what_it_will_follow(street: Street) -> None:
+    street.model.turns |= {"Who was first?": [Say("Ada.")], "And then?": [Say("Grace.")]}
+    already = len(street.model.readied)
+
+    def read() -> list[tuple[list[str], list[str]]]:
+        return [
+            (
+                [one["content"].strip() for one in request["messages"]],
+                [tool["function"]["name"] for tool in request.get("tools", [])],
+            )
+            for request in street.model.readied[already:]
+        ]
+
+    async with visit(street) as there:
+        page = there.page
+        await page.wait_for_selector("#tool-market_post", state="attached")
+        await page.click("#tools")
+        await page.check("#tool-market_post")
+        await page.type("#question", "Who was first?")
+        await wait_for(read)
+        await page.press("#question", "Enter")
+        await there.answered("Ada.")
+        await page.type("#question", "And then?")
+        await wait_for(lambda: len(read()) > 1)
+        await page.press("#question", "Enter")
+        await there.answered("Grace.")
+    tools = ["market_post"]
+    assert read() == [([""], tools), (["Who was first?", "Ada.", ""], tools)]
+
+
 @pytest.mark.req("PAGE-10", "PAIN-21")
 async def test_ten_steps_of_a_tool_are_seen_before_its_result(street: Street) -> None:
     street.model.turns["Take ten steps"] = [

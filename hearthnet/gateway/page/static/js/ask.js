@@ -136,6 +136,7 @@ export class AskView {
         this.#send();
       }
     });
+    area.addEventListener("input", () => this.#ready());
     return el("form", { class: "composer", on: { submit: (event) => { event.preventDefault(); this.#send(); } } },
       el("label", { for: "question", class: "hidden" }, text("ask.question")),
       area, this.options, el("div", { class: "buttons" }, this.stopButton, this.sendButton));
@@ -177,6 +178,12 @@ export class AskView {
   #chosen() {
     const there = new Set(this.catalog.usable(this.use.tools).map((tool) => tool.name));
     return this.use.tools.filter((name) => there.has(name));
+  }
+
+  /** Whoever types will ask: the model may read what comes before. */
+  #ready() {
+    if (!this.area.value.trim() || this.#under() || !this.catalog.models.length) return;
+    this.conversations.ready(this.#current, { ...this.use, tools: this.#chosen() });
   }
 
   async #send() {

@@ -1,10 +1,11 @@
 // Conversations and their answers: kept in this browser, and the streams that write them.
 
-import { get } from "./api.js";
+import { get, post } from "./api.js";
 import { signedCall } from "./app.js";
 import * as kept from "./kept.js";
 import { apply, blank, over, reopen, words } from "./lib/answer.js";
 import { ulid } from "./lib/bytes.js";
+import { canonical } from "./lib/canonical.js";
 import { Stream } from "./link.js";
 
 const SEARCH = "search_corpus";
@@ -15,6 +16,7 @@ export class Conversations extends EventTarget {
   list = [];
   answers = new Map();
   #live = new Map();
+  #ready = "";
 
   /** What was kept; answers that were under way go on. */
   async load() {
@@ -58,6 +60,23 @@ export class Conversations extends EventTarget {
     const record = await this.#record(conversation, question, { use });
     this.#open(record, { open: async () => ({ type: "call", ...(await signedCall("llm.chat", "2.0", body)) }) });
     return record;
+  }
+
+  /**
+   * Has the model read what the next question will follow, while it is being typed: it says nothing yet, and answers
+   * the sooner. Asked once for each beginning.
+   */
+  async ready(conversation, use) {
+    const input = { ...this.#input(conversation, "", use), max_tokens: 0 };
+    const body = { params: use.model ? { model: use.model } : {}, input };
+    const beginning = canonical(body);
+    if (beginning === this.#ready) return;
+    this.#ready = beginning;
+    try {
+      await post("/v1/call", await signedCall("llm.chat", "2.0", body));
+    } catch (error) {
+      console.info("no model was made ready:", error.message);
+    }
   }
 
   #input(conversation, question, { corpus, tools }) {
