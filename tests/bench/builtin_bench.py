@@ -30,7 +30,7 @@ from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
 
-_TURNS: Final = 12
+_TURNS: Final = 24
 _STARTS: Final = 3
 _TOKENS: Final = 48
 _ASKED: Final[dict[str, Any]] = {
