@@ -13,6 +13,7 @@ from hearthnet.trust.keys import Identity, verify
 from hearthnet.wire.replay import WINDOW_MS, ReplayWindow
 
 PURPOSE: Final = "gateway call"
+_LEAST_WAIT_MS: Final = 250
 SIGNED: Final = ("capability", "version", "request_id", "from", "community", "timestamp", "body")
 
 
@@ -30,7 +31,8 @@ def check_envelope(
     time.
 
     `bad_request` where a field is missing or none, `invalid_signature` for another key or community, a wrong
-    signature or a repetition, `expired` where its time is not now.
+    signature or a repetition, `expired` where its time is not now, `rate_limited` where the key has made too
+    many calls since.
     """
     if envelope.get("from") != key:
         raise HearthNetError("invalid_signature", "the call is not from the key that this client has")
@@ -45,12 +47,19 @@ def check_envelope(
     request_id = envelope["request_id"]
     if not (isinstance(request_id, str) and ids.is_ulid(request_id)):
         raise HearthNetError("bad_request", "request_id is no ULID", details={"path": "/request_id"})
-    verdict = seen.judge(f"{key} {request_id}", from_rfc3339(str(envelope["timestamp"])), now_ms)
+    made_ms = from_rfc3339(str(envelope["timestamp"]))
+    verdict = seen.judge(key, request_id, made_ms, now_ms)
     if verdict == "stale":
         raise HearthNetError(
             "expired",
             f"the call was not made now (more than {WINDOW_MS // 1000} s off); set the clock that is wrong",
             details={"now": now_ms},
+        )
+    if verdict == "crowded":
+        raise HearthNetError(
+            "rate_limited",
+            "this key has made too many calls since: a repetition would not be told apart; call again",
+            retry_after_ms=max(_LEAST_WAIT_MS, seen.wait_ms(key, made_ms)),
         )
     if verdict == "replayed":
         raise HearthNetError("invalid_signature", "this call was made before; a new one has a new request_id")

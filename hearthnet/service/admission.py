@@ -3,6 +3,7 @@
      1  the box opens with the key of the subject's caller   else dropped, counted
      2  the header is for us, this process, this subject     else dropped, counted
      3  fresh, and not seen before                           else `expired`; a replay is dropped
+        and not older than what of it is forgotten           else `rate_limited`
      4  its sender was not revoked                           else `revoked`
         and asks no more often than another node may         else `rate_limited`
      5  the capability is offered here                       else `not_found`
@@ -55,6 +56,7 @@ from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS, Header
+from hearthnet.wire.replay import STRANGERS
 
 RETRY_AFTER_MS: Final = 250
 MOST_HOPS: Final = 6
@@ -103,15 +105,22 @@ def _matter(header: Header) -> str:
 
 def fresh(peer: Peer, header: Header) -> bool:
     """Rung 3: False for a replay, which is dropped; raises `expired` with our time for a frame out
-    of its window.
+    of its window, and `rate_limited` for one whose sender has sent too much since.
     """
     now = now_ms()
-    verdict = peer.replay.judge(header.id, header.time, now)
+    sender = STRANGERS if peer.standing(header.sender).level == "unknown" else header.sender
+    verdict = peer.replay.judge(sender, header.id, header.time, now)
     if verdict == "stale":
         raise HearthNetError(
             "expired",
             "the frame's time is more than 60 s from ours; set the clock of one of the two computers",
             details={"now": now, "rule": CLOCK_RULE},
+        )
+    if verdict == "crowded":
+        raise HearthNetError(
+            "rate_limited",
+            "your node has sent too much since this was made: a repetition could not be told apart; ask again",
+            retry_after_ms=max(RETRY_AFTER_MS, peer.replay.wait_ms(sender, header.time)),
         )
     return verdict == "fresh"
 

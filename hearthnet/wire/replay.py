@@ -1,41 +1,111 @@
-"""Freshness: a frame counts once, and only near the time it was made (wire.md, "Frame", freshness)."""
+"""Freshness: a frame counts once, and only near the time it was made (wire.md, "Frame", freshness).
+
+    older or newer than the window                      stale
+    its id is remembered                                replayed
+    made before the newest that its sender had to
+    have forgotten for it                               crowded
+    else                                                fresh, and its id is remembered
+
+Each sender has room for so many ids of its own. Who sends more than that inside the window displaces nobody's
+ids but its own oldest, and what it made up to then does not count any more: no id is forgotten whose frame
+could still be fresh (docs/decisions/0136).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 WINDOW_MS: Final = 60_000
-Verdict = Literal["fresh", "stale", "replayed"]
+MOST_IDS: Final = 32_768
+"""Of one sender; 4 MB. Even at 20,000 frames a second that is more than a second and a half."""
+STRANGERS: Final = ""
+"""The one sender that all are whom nobody knows: keys cost nothing, and each would have room of its own."""
+Verdict = Literal["fresh", "stale", "replayed", "crowded"]
+_SLICE: Final = 8
+"""Ids are forgotten by slices of 2^8 ms."""
+_SWEEP_MS: Final = 8_000
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is remembered of one sender: frames made before `floor_ms` do not count any more."""
+
+    floor_ms: int = 0
+    ids: set[str] = field(default_factory=set)
+    slices: dict[int, list[str]] = field(default_factory=dict)
+    swept_ms: int = 0
+
+    def forget(self, number: int) -> None:
+        """The ids of one slice."""
+        self.ids.difference_update(self.slices.pop(number))
+
+    def make_room(self) -> None:
+        """Forgets the oldest slice, and takes nothing of it any more."""
+        oldest = min(self.slices)
+        self.forget(oldest)
+        self.floor_ms = max(self.floor_ms, (oldest + 1) << _SLICE)
 
 
 class ReplayWindow:
-    """The ids seen by this instance inside the window.
+    """The ids seen by this instance inside the window, by who sent them.
 
-    Two generations, each one window long and swapped when the newer has had its time: an id is remembered
-    for at
-    least one window after the last moment at which its frame would still count as fresh.
+    An id is remembered for at least one window after the last moment at which its frame would still count as
+    fresh, so that a clock that is set back makes no frame count twice.
     """
 
-    def __init__(self, window_ms: int = WINDOW_MS) -> None:
+    def __init__(self, window_ms: int = WINDOW_MS, most_ids: int = MOST_IDS) -> None:
         self._window_ms = window_ms
-        self._span_ms = 2 * window_ms
-        self._newer: set[str] = set()
-        self._older: set[str] = set()
-        self._turned_ms = 0
+        self._most = most_ids
+        self._strangers = _Seen()
+        self._senders: dict[str, _Seen] = {STRANGERS: self._strangers}
+        self._swept_ms = 0
 
-    def judge(self, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
-        """Whether a frame made at `time_ms` may count now; a fresh one is remembered."""
+    def __len__(self) -> int:
+        """How many ids are remembered."""
+        return sum(len(seen.ids) for seen in self._senders.values())
+
+    def judge(self, sender: str, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
+        """Whether a frame that `sender` made at `time_ms` may count now; a fresh one is remembered."""
         if abs(now_ms - time_ms) > self._window_ms:
             return "stale"
-        self._turn(now_ms)
-        if frame_id in self._newer or frame_id in self._older:
+        seen = self._senders.get(sender) or self._newcomer(sender, now_ms)
+        if frame_id in seen.ids or frame_id in self._strangers.ids:
             return "replayed"
-        self._newer.add(frame_id)
+        if abs(now_ms - seen.swept_ms) >= _SWEEP_MS:
+            self._sweep(seen, now_ms)
+        if len(seen.ids) >= self._most:
+            seen.make_room()
+        if time_ms < seen.floor_ms:
+            return "crowded"
+        seen.ids.add(frame_id)
+        made = time_ms >> _SLICE
+        if made in seen.slices:
+            seen.slices[made].append(frame_id)
+        else:
+            seen.slices[made] = [frame_id]
         return "fresh"
 
-    def _turn(self, now_ms: int) -> None:
-        if now_ms - self._turned_ms >= self._span_ms:
-            gone = now_ms - self._turned_ms >= 2 * self._span_ms
-            self._older = set() if gone else self._newer
-            self._newer = set()
-            self._turned_ms = now_ms
+    def wait_ms(self, sender: str, time_ms: int) -> int:
+        """How much later than `time_ms` a frame of `sender` has to be made to count."""
+        seen = self._senders.get(sender)
+        return 0 if seen is None else max(0, seen.floor_ms - time_ms)
+
+    def _newcomer(self, sender: str, now_ms: int) -> _Seen:
+        """Room for one more sender. It may have been a stranger a moment ago: what is forgotten of those does
+        not count from it either.
+        """
+        if abs(now_ms - self._swept_ms) >= self._window_ms:
+            self._swept_ms = now_ms
+            for name, seen in list(self._senders.items()):
+                self._sweep(seen, now_ms)
+                if not seen.ids and name != STRANGERS and seen.floor_ms <= now_ms - self._window_ms:
+                    del self._senders[name]
+        made = self._senders[sender] = _Seen(self._strangers.floor_ms)
+        return made
+
+    def _sweep(self, seen: _Seen, now_ms: int) -> None:
+        seen.swept_ms = now_ms
+        last = (now_ms - 2 * self._window_ms) >> _SLICE
+        for number in [number for number in seen.slices if number < last]:
+            seen.forget(number)

@@ -8,13 +8,17 @@ from typing import Final
 
 import msgspec
 
+from hearthnet.wire.replay import MOST_IDS, WINDOW_MS
+
 REFUSAL: Final = "capacity_exceeded"
 _LEAST_GROWTH_KB: Final = 4_096
 _SHARE: Final = 0.05
 _COURSE: Final = 64
-_ID_KB: Final = 0.12
-"""What remembering the id of one frame takes."""
-_REMEMBERED_SECONDS: Final = 240.0
+_ID_KB: Final = 0.16
+"""What remembering the id of one frame takes (wire/replay.py)."""
+_REMEMBERED_SECONDS: Final = 2 * WINDOW_MS / 1000
+_WARM, _END = 0.5, 0.9
+"""Where in the run the middle of those fifths is whose medians are compared."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -63,9 +67,9 @@ class Memory(msgspec.Struct, frozen=True):
         """KB between the two."""
         return self.end - self.warm
 
-    def flat(self, frames: int) -> bool:
-        """Whether that is what any process breathes, and what remembering the ids of `frames` takes."""
-        return self.growth <= max(_LEAST_GROWTH_KB, self.warm * _SHARE) + frames * _ID_KB
+    def flat(self, ids: float) -> bool:
+        """Whether that is what any process breathes, and what remembering `ids` more takes."""
+        return self.growth <= max(_LEAST_GROWTH_KB, self.warm * _SHARE) + ids * _ID_KB
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -73,6 +77,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     capability: str
     callers: int
+    senders: int
     seconds: float
     answered: int
     refused: int
@@ -92,9 +97,16 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def flat(self) -> bool:
         """Whether no process grew, beyond what it has to remember for a while (wire.md, freshness)."""
-        frames = int((self.answered + self.refused) * min(1.0, _REMEMBERED_SECONDS / max(self.seconds, 1.0)))
-        held = {name: each for name, each in self.memory.items() if name != "nats-server"}
-        return all(each.flat(frames) for each in held.values())
+        more = self._remembered(_END) - self._remembered(_WARM)
+        return all(each.flat(more) for each in self.memory.values())
+
+    def _remembered(self, part: float) -> float:
+        """Ids that the offering process remembers after that part of the run: of each sender as many as it
+        has room for.
+        """
+        frames = (self.answered + self.refused) / self.senders * part
+        lately = min(1.0, _REMEMBERED_SECONDS / max(self.seconds * part, 1.0))
+        return self.senders * min(MOST_IDS, frames * lately)
 
 
 def memory(samples: Sequence[float]) -> Memory:
@@ -106,8 +118,8 @@ def memory(samples: Sequence[float]) -> Memory:
 
 
 def outcome(order: Order, seconds: float, tallies: Iterable[Tally], held: dict[str, Memory]) -> Outcome:
-    """All processes of callers together."""
-    total = Tally()
+    """All processes of callers together, each of them a sender by itself."""
+    total, tallies = Tally(), list(tallies)
     for tally in tallies:
         total.answered += tally.answered
         total.refused += tally.refused
@@ -120,6 +132,7 @@ def outcome(order: Order, seconds: float, tallies: Iterable[Tally], held: dict[s
     return Outcome(
         capability=order.capability,
         callers=order.callers,
+        senders=max(1, len(tallies)),
         seconds=round(seconds, 1),
         answered=total.answered,
         refused=total.refused,

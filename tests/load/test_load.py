@@ -87,4 +87,20 @@ def test_memory_is_flat_where_it_does_not_grow_after_the_warm_up() -> None:
     assert not memory(leaking).flat(0)
     assert memory(leaking).flat(500_000)
     assert memory([50_000.0]).growth == 0
-    assert not Outcome("a", 1, 1, 1, 0, 0, {}, {}, 1, 1, 1, {"rag": memory(leaking)}).flat
+
+
+@pytest.mark.req("LOAD-1")
+@pytest.mark.parametrize(
+    ("answered", "grows_kb", "flat"),
+    [
+        (1, 10, True),
+        (1, 1_000, False),
+        (60_000, 150, True),  # 24,000 more ids are remembered at the end than in the middle
+        (60_000, 400, False),
+        (6_000_000, 150, False),  # there is no room for more since long
+    ],
+)
+def test_remembering_is_allowed_for_as_far_as_it_goes(answered: int, grows_kb: int, flat: bool) -> None:
+    course = memory([50_000.0 + grows_kb * step for step in range(120)])
+    seen = Outcome("a", 200, 4, 60, answered, 0, 0, {}, {}, 1, 1, 1, {"rag": course})
+    assert seen.flat is flat
