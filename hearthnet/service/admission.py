@@ -119,7 +119,7 @@ def fresh(peer: Peer, header: Header) -> bool:
     if verdict == "crowded":
         raise HearthNetError(
             "rate_limited",
-            "your node has sent too much since this was made: a repetition could not be told apart; ask again",
+            "your node has sent too much since: a repetition could not be told apart; ask again",
             retry_after_ms=max(RETRY_AFTER_MS, peer.replay.wait_ms(sender, header.time)),
         )
     return verdict == "fresh"
