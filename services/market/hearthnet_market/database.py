@@ -1,5 +1,8 @@
 """The file of the view: its tables, and how it is opened or made anew. It is derived, so that whatever is
 wrong with it is mended by making another one.
+
+A post's `id` is the place in the log of the event that made it. The index of words has no copy of the posts:
+it holds those that are current, as `current_text` shows them.
 """
 
 from __future__ import annotations
@@ -11,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE post (
   id INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, lamport INTEGER NOT NULL, author TEXT NOT NULL,
   category TEXT NOT NULL, title TEXT NOT NULL, body TEXT NOT NULL, location TEXT, tags TEXT NOT NULL,
   created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, updated_at INTEGER,
-  first_lamport INTEGER NOT NULL, updates INTEGER NOT NULL DEFAULT 0,
+  updates INTEGER NOT NULL DEFAULT 0,
   ended_lamport INTEGER, ended_reason TEXT, ended_by TEXT, ended_note TEXT, ended_at INTEGER,
   deleted INTEGER NOT NULL DEFAULT 0
 ) STRICT;
@@ -25,8 +28,11 @@ CREATE INDEX post_current ON post (lamport) WHERE ended_lamport IS NULL;
 CREATE INDEX post_category ON post (category, id) WHERE ended_lamport IS NULL;
 CREATE INDEX post_overdue ON post (expires_at) WHERE ended_lamport IS NULL;
 CREATE INDEX post_ended ON post (ended_lamport) WHERE ended_lamport IS NOT NULL;
-CREATE INDEX post_author ON post (author, first_lamport);
-CREATE VIRTUAL TABLE post_text USING fts5 (title, body, tags, tokenize = 'porter unicode61');
+CREATE INDEX post_author ON post (author, id);
+CREATE VIEW current_text AS SELECT id, title, body, tags FROM post WHERE ended_lamport IS NULL;
+CREATE VIRTUAL TABLE post_text USING fts5 (
+  title, body, tags, content = 'current_text', content_rowid = 'id', tokenize = 'porter unicode61'
+);
 CREATE TABLE act (
   lamport INTEGER PRIMARY KEY, post INTEGER NOT NULL, event_id TEXT NOT NULL, author TEXT NOT NULL,
   client_id TEXT NOT NULL, digest TEXT NOT NULL
@@ -40,8 +46,7 @@ CREATE TABLE erasing (lamport INTEGER PRIMARY KEY) STRICT;
 CREATE TABLE place (lamport INTEGER NOT NULL, log TEXT NOT NULL) STRICT;
 INSERT INTO place VALUES (0, '');
 """
-TABLES: Final = ("post", "post_text", "act", "erased", "erasing")
-"""What is derived from the log."""
+_TABLES: Final = ("post", "act", "erased", "erasing")
 _UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -72,6 +77,13 @@ def made_anew(path: Path) -> sqlite3.Connection:
     """An empty one in the place of what is there."""
     with _alone(path):
         return _anew(path)
+
+
+def empty(database: sqlite3.Connection) -> None:
+    """Takes out all that is derived from the log."""
+    database.execute("INSERT INTO post_text (post_text) VALUES ('delete-all')")
+    for table in _TABLES:
+        database.execute(f"DELETE FROM {table}")
 
 
 @contextlib.contextmanager

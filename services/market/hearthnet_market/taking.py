@@ -5,40 +5,70 @@
     expired   the post is no longer current
     deleted   what the event lists is gone: its words from the tables, its events from the log
 
-Whatever is asked here can be asked again: the same log gives the same tables.
+Whatever is asked here can be asked again: the same log gives the same tables. Posts that follow each other
+are taken in together, in a few long statements: each statement waits its turn behind the thread that reads
+the log, and with one for each post the view of a large market took twice as long (docs/decisions/0130).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
 
-from hearthnet.service.events import Event
+from hearthnet.service.events import Event, Recorded
 from hearthnet.times import from_rfc3339
 from hearthnet_market.posts import CREATED, DELETED, EXPIRED, UPDATED
 
 _TEXTS: Final = ("title", "body", "tags")
-_INSERT: Final = """
-    INSERT INTO post (event_id, lamport, first_lamport, author, category, title, body, location, tags,
-                      created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_POST: Final = (
+    "id",
+    "event_id",
+    "author",
+    "category",
+    "title",
+    "body",
+    "location",
+    "tags",
+    "created_at",
+    "expires_at",
+    "lamport",
+)
+_ACT: Final = ("lamport", "post", "event_id", "author", "client_id", "digest")
 _GONE: Final = """
-    INSERT INTO post (event_id, lamport, first_lamport, author, category, title, body, tags, created_at,
+    INSERT INTO post (id, event_id, lamport, author, category, title, body, tags, created_at,
                       expires_at, ended_lamport, ended_reason, ended_by, ended_at, deleted)
     VALUES (?, ?, ?, ?, 'info', '', '', '[]', ?, ?, ?, 'deleted', ?, ?, 1)"""
-_TEXT: Final = "SELECT title, body, tags FROM post WHERE id = ?"
 _EMPTIED: Final = """
     UPDATE post SET lamport = ?, category = 'info', title = '', body = '', location = NULL, tags = '[]',
       ended_lamport = ?, ended_reason = 'deleted', ended_by = ?, ended_note = NULL, ended_at = ?, deleted = 1
     WHERE id = ?"""
+_ERASED: Final = """
+    SELECT erased.author, erased.client_id FROM json_each(?) AS made CROSS JOIN erased
+    ON erased.author = made.value ->> 0 AND erased.client_id = made.value ->> 1"""
+_INDEX: Final = """
+    INSERT INTO post_text (rowid, title, body, tags) SELECT id, title, body, tags FROM current_text
+    WHERE id BETWEEN ? AND ?"""
+_UNINDEX: Final = """
+    INSERT INTO post_text (post_text, rowid, title, body, tags)
+    SELECT 'delete', id, title, body, tags FROM current_text WHERE id = ?"""
 
 
-def take(database: sqlite3.Connection, event: Event, lamport: int) -> None:
-    """Takes in one event; one of a type that is not known here changes nothing."""
-    if event.event_type == CREATED:
-        _create(database, event, lamport)
-    elif event.event_type == UPDATED:
+def take(database: sqlite3.Connection, batch: Sequence[Recorded]) -> None:
+    """Takes in events in their order; one of a type that is not known here changes nothing."""
+    for created, run in groupby(batch, lambda recorded: recorded.event.event_type == CREATED):
+        if created:
+            _create(database, list(run))
+            continue
+        for recorded in run:
+            _change(database, recorded.event, recorded.lamport)
+
+
+def _change(database: sqlite3.Connection, event: Event, lamport: int) -> None:
+    if event.event_type == UPDATED:
         _update(database, event, lamport)
     elif event.event_type == EXPIRED:
         _end(database, event, lamport)
@@ -46,74 +76,75 @@ def take(database: sqlite3.Connection, event: Event, lamport: int) -> None:
         _delete(database, event, lamport)
 
 
-def _create(database: sqlite3.Connection, event: Event, lamport: int) -> None:
-    known = "SELECT 1 FROM erased WHERE author = ? AND client_id = ?"
-    if database.execute(known, (event.author, event.client_id)).fetchone():
+def _create(database: sqlite3.Connection, run: list[Recorded]) -> None:
+    asked = _json([(made.event.author, made.event.client_id) for made in run])
+    erased = set(database.execute(_ERASED, (asked,)))
+    if erased:
         # Two processes: one had not heard yet that the other has deleted it.
-        database.execute("INSERT OR IGNORE INTO erasing VALUES (?)", (lamport,))
+        again = [made for made in run if (made.event.author, made.event.client_id) in erased]
+        database.executemany("INSERT OR IGNORE INTO erasing VALUES (?)", [(made.lamport,) for made in again])
+        run = [made for made in run if (made.event.author, made.event.client_id) not in erased]
+    if not run:
         return
+    _insert(database, "post", _POST, [_post(made.event, made.lamport) for made in run])
+    _remember(database, [(made.lamport, made.event, made.lamport) for made in run])
+    database.execute(_INDEX, (run[0].lamport, run[-1].lamport))
+
+
+def _post(event: Event, lamport: int) -> tuple[Any, ...]:
     data, created = event.data, from_rfc3339(event.wall_clock)
-    tags = list(data.get("tags") or [])
-    row = database.execute(
-        _INSERT,
-        (
-            event.event_id,
-            lamport,
-            lamport,
-            event.author,
-            data["category"],
-            data["title"],
-            data["body"],
-            _json(data.get("location")),
-            _json(tags),
-            created,
-            created + int(data["ttl_seconds"]) * 1000,
-        ),
+    location = data.get("location")
+    return (
+        lamport,
+        event.event_id,
+        event.author,
+        data["category"],
+        data["title"],
+        data["body"],
+        None if location is None else _json(location),
+        _json(list(data.get("tags") or [])),
+        created,
+        created + int(data["ttl_seconds"]) * 1000,
+        lamport,
     )
-    _remember(database, int(row.lastrowid or 0), event, lamport)
-    _index(database, int(row.lastrowid or 0), data["title"], data["body"], tags)
 
 
 def _update(database: sqlite3.Connection, event: Event, lamport: int) -> None:
-    sql = "SELECT id FROM post WHERE event_id = ? AND ended_lamport IS NULL"
-    found = database.execute(sql, (event.data["target_event_id"],)).fetchone()
-    if found is None:
+    post = _current(database, event.data["target_event_id"])
+    if post is None:
         return
     at, fields = from_rfc3339(event.wall_clock), dict(event.data["fields"])
     changes: dict[str, Any] = {name: fields[name] for name in ("category", "title", "body") if name in fields}
-    changes |= {name: _json(fields[name]) for name in ("location", "tags") if name in fields}
+    if "location" in fields:
+        changes["location"] = None if fields["location"] is None else _json(fields["location"])
+    if "tags" in fields:
+        changes["tags"] = _json(fields["tags"])
     if "ttl_seconds" in fields:
         changes["expires_at"] = at + int(fields["ttl_seconds"]) * 1000
     changes |= {"lamport": lamport, "updated_at": at}
     set_ = ", ".join(f"{name} = ?" for name in changes)
-    database.execute(
-        f"UPDATE post SET {set_}, updates = updates + 1 WHERE id = ?", (*changes.values(), found[0])
-    )
-    _remember(database, found[0], event, lamport)
-    if any(name in fields for name in _TEXTS):
-        _unindex(database, found[0])
-        title, body, tags = database.execute(_TEXT, found).fetchone()
-        _index(database, found[0], title, body, msgspec.json.decode(tags))
+    said_anew = any(name in fields for name in _TEXTS)
+    if said_anew:
+        database.execute(_UNINDEX, (post,))
+    database.execute(f"UPDATE post SET {set_}, updates = updates + 1 WHERE id = ?", (*changes.values(), post))
+    if said_anew:
+        database.execute(_INDEX, (post, post))
+    _remember(database, [(post, event, lamport)])
 
 
 def _end(database: sqlite3.Connection, event: Event, lamport: int) -> None:
     data = event.data
-    row = database.execute(
-        """
-        UPDATE post SET ended_lamport = ?, ended_reason = ?, ended_by = ?, ended_note = ?, ended_at = ?
-        WHERE event_id = ? AND ended_lamport IS NULL RETURNING id""",
-        (
-            lamport,
-            data["reason"],
-            event.author,
-            data.get("note"),
-            from_rfc3339(event.wall_clock),
-            data["target_event_id"],
-        ),
-    ).fetchone()
-    if row is not None:
-        _remember(database, row[0], event, lamport)
-        _unindex(database, row[0])
+    post = _current(database, data["target_event_id"])
+    if post is None:
+        return
+    database.execute(_UNINDEX, (post,))
+    at = from_rfc3339(event.wall_clock)
+    database.execute(
+        "UPDATE post SET ended_lamport = ?, ended_reason = ?, ended_by = ?, ended_note = ?, ended_at = ? "
+        "WHERE id = ?",
+        (lamport, data["reason"], event.author, data.get("note"), at, post),
+    )
+    _remember(database, [(post, event, lamport)])
 
 
 def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
@@ -124,11 +155,11 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
         row = database.execute(sql, (post["event_id"],)).fetchone()
         if row is None:
             first = int(post["lamport"])
-            gone = (post["event_id"], lamport, first, post["author"], at, at, lamport, event.author, at)
+            gone = (first, post["event_id"], lamport, post["author"], at, at, lamport, event.author, at)
             database.execute(_GONE, gone)
         else:
+            database.execute(_UNINDEX, row)
             database.execute(_EMPTIED, (lamport, lamport, event.author, at, row[0]))
-            _unindex(database, row[0])
         for act in post["acts"]:
             database.execute(
                 "INSERT OR IGNORE INTO erased VALUES (?, ?, ?, ?, ?)",
@@ -138,24 +169,29 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
             database.execute("INSERT OR IGNORE INTO erasing VALUES (?)", (act["lamport"],))
 
 
-def _remember(database: sqlite3.Connection, post: int, event: Event, lamport: int) -> None:
-    database.execute(
-        "INSERT OR REPLACE INTO act VALUES (?, ?, ?, ?, ?, ?)",
-        (lamport, post, event.event_id, event.author, event.client_id, event.arguments_digest),
-    )
+def _current(database: sqlite3.Connection, event_id: str) -> int | None:
+    sql = "SELECT id FROM post WHERE event_id = ? AND ended_lamport IS NULL"
+    row = database.execute(sql, (event_id,)).fetchone()
+    return None if row is None else int(row[0])
 
 
-def _index(database: sqlite3.Connection, post: int, title: str, body: str, tags: list[str]) -> None:
-    database.execute(
-        "INSERT INTO post_text (rowid, title, body, tags) VALUES (?, ?, ?, ?)",
-        (post, title, body, " ".join(tags)),
-    )
+def _remember(database: sqlite3.Connection, acts: list[tuple[int, Event, int]]) -> None:
+    """That each of these events, of that post, is at that place."""
+    rows = [
+        (lamport, post, event.event_id, event.author, event.client_id, event.arguments_digest)
+        for post, event, lamport in acts
+    ]
+    _insert(database, "act", _ACT, rows)
 
 
-def _unindex(database: sqlite3.Connection, post: int) -> None:
-    """Takes the post out of the index; one that is not in it is well."""
-    database.execute("DELETE FROM post_text WHERE rowid = ?", (post,))
+def _insert(
+    database: sqlite3.Connection, table: str, columns: Sequence[str], rows: list[tuple[Any, ...]]
+) -> None:
+    """All rows by one statement."""
+    taken = ", ".join(f"value ->> {place}" for place in range(len(columns)))
+    names = ", ".join(columns)
+    database.execute(f"INSERT INTO {table} ({names}) SELECT {taken} FROM json_each(?)", (_json(rows),))
 
 
-def _json(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -17,7 +17,7 @@ import msgspec
 
 from hearthnet.service.events import Recorded
 from hearthnet.times import rfc3339
-from hearthnet_market.database import TABLES, Damaged, made_anew, opened, unreadable
+from hearthnet_market.database import Damaged, empty, made_anew, opened, unreadable
 from hearthnet_market.listing import listing
 from hearthnet_market.posts import Erased, ListInput, Standing
 from hearthnet_market.ranking import ranked
@@ -66,8 +66,7 @@ class View:
             if known == log and lamport <= last:
                 return int(lamport)
             self._whole = False
-            for table in TABLES:
-                self._database.execute(f"DELETE FROM {table}")
+            empty(self._database)
             self._database.execute("UPDATE place SET lamport = 0, log = ?", (log,))
             return 0
 
@@ -75,9 +74,7 @@ class View:
         """Takes in events in the order of the log, all or none; those taken in before change nothing."""
         with self._held(), self._database:
             last = self._lamport()
-            for recorded in batch:
-                if recorded.lamport > last:
-                    take(self._database, recorded.event, recorded.lamport)
+            take(self._database, [recorded for recorded in batch if recorded.lamport > last])
             self._reach(batch[-1].lamport)
 
     def reached(self, log: str, last: int) -> None:
@@ -112,8 +109,7 @@ class View:
 
     def removed(self, since: int) -> list[dict[str, Any]]:
         """How the posts ended that ended after place `since` and were there before, in that order."""
-        sql = f"""
-            SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND first_lamport <= ? ORDER BY ended_lamport"""
+        sql = f"SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND id <= ? ORDER BY ended_lamport"
         with self._asked():
             return [_end(row) for row in self._database.execute(sql, (since, since))]
 
@@ -172,12 +168,11 @@ class View:
         found: list[dict[str, Any]] = []
         with self._asked():
             rows = self._database.execute(
-                f"SELECT id, event_id, first_lamport, author FROM post WHERE {where} AND NOT deleted "
-                "ORDER BY first_lamport",
+                f"SELECT id, event_id, author FROM post WHERE {where} AND NOT deleted ORDER BY id",
                 (event_id or author,),
             ).fetchall()
             acts = 0
-            for number, event, lamport, writer in rows[:MOST_POSTS]:
+            for number, event, writer in rows[:MOST_POSTS]:
                 if acts >= MOST_ACTS:
                     break
                 listed = [
@@ -185,7 +180,7 @@ class View:
                     for act in self._acts("post = ?", number)
                 ]
                 acts += len(listed)
-                found.append({"event_id": event, "lamport": lamport, "author": writer, "acts": listed})
+                found.append({"event_id": event, "lamport": number, "author": writer, "acts": listed})
             return found, len(rows) - len(found), self._lamport()
 
     def acts(self, author: str, event_id: str, after: int, limit: int) -> list[int]:
