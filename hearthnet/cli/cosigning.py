@@ -1,13 +1,14 @@
 """What takes the signatures of several: made by the first, handed round as a text, carried out by the last
-(resolutions.md 71 and 72).
+(resolutions.md 71 to 73).
 
 Each one signs on its own computer with its own key. The one whose signature makes it enough submits it there.
 """
 
 from __future__ import annotations
 
+import abc
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -17,109 +18,113 @@ from hearthnet.cli.who import Known, find, members
 from hearthnet.errors import HearthNetError
 from hearthnet.ids import new_ulid
 from hearthnet.trust import community, cosign
-from hearthnet.trust.cosign import Proposal
+from hearthnet.trust.agreement import least_rank
+from hearthnet.trust.cosign import Kind, Proposal
+from hearthnet.trust.judge import LEVELS
 
 if TYPE_CHECKING:
     from hearthnet.home import Home
 
 _TEXT_BYTES: Final = 16_384
+_SIGN_WITH: Final[dict[str, str]] = {
+    community.REVOKED: "hearthnet revoke --sign",
+    community.DEMOTED: "hearthnet members demote --sign",
+    community.INVITED: "hearthnet invite sign",
+}
+"""What the others type before the text."""
 
 
-class Kind(NamedTuple):
-    """One thing that members decide together."""
-
-    event_type: Literal["community.member.demoted", "community.member.revoked"]
-    capability: str
-    field: str
-    """Where the call says what is proposed."""
-    command: str
-
-
-REVOKE: Final = Kind(community.REVOKED, "community.revoke@1.0", "reason", "hearthnet revoke")
-DEMOTE: Final = Kind(community.DEMOTED, "community.demote@1.0", "new_level", "hearthnet members demote")
-
-
-class Signer:
+class Signer(abc.ABC):
     """The member at this computer, deciding one kind of thing."""
 
-    def __init__(self, home: Home, kind: Kind, *, given: bool, json: bool) -> None:
+    event_type: ClassVar[Kind]
+    capability: ClassVar[str]
+
+    def __init__(self, home: Home, *, given: bool, json: bool) -> None:
         """`given`: it has said yes on the command line; `json`: it is a script."""
         from hearthnet.bus.keyring import load_identity
         from hearthnet.cli.who import roster_of
 
-        self._home = home
-        self._kind = kind
+        self.home = home
+        self.roster = roster_of(home)
+        self._identity = load_identity(home.device_key)
         self._given = given
         self._json = json
-        self._roster = roster_of(home)
-        self._identity = load_identity(home.device_key)
 
-    def propose(self, target: str, what: str) -> None:
-        """Starts it: carried out at once where the own signature is enough, else the text to hand round."""
-        known = find(target, members(self._roster))
-        proposal = Proposal(
-            event_type=self._kind.event_type,
-            community_id=self._roster.community_id,
-            target_node_id=known.node_id,
-            what=what,
-            client_id=new_ulid(),
-        )
-        self._decide(proposal, known)
+    @abc.abstractmethod
+    def known(self, proposal: Proposal) -> Known:
+        """Whom it is about; raises where that cannot be decided any more."""
+
+    @abc.abstractmethod
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """What the member is asked before it signs."""
+
+    @abc.abstractmethod
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """The input that carries it out, besides the client id and the signatures."""
+
+    @abc.abstractmethod
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """Tells a person that it is carried out."""
 
     def sign(self, text: str) -> None:
         """Adds the own signature to what another proposed; carried out where that makes it enough."""
         typed = sys.stdin.readline(_TEXT_BYTES) if text == "-" else text
         proposal = cosign.decode("".join(typed.split()))
-        if proposal.event_type != self._kind.event_type:
-            other = REVOKE if proposal.event_type == REVOKE.event_type else DEMOTE
-            raise HearthNetError("bad_request", f"the proposal is for: {other.command} --sign")
-        cosign.check(proposal, self._roster)
-        self._decide(proposal, find(proposal.target_node_id, members(self._roster)))
+        if proposal.event_type != self.event_type:
+            other = _SIGN_WITH.get(proposal.event_type, "something that this version has no command for")
+            raise HearthNetError("bad_request", f"the proposal is for: {other}")
+        cosign.check(proposal, self.roster)
+        self.decide(proposal)
 
-    def _decide(self, proposal: Proposal, known: Known) -> None:
+    def decide(self, proposal: Proposal) -> None:
+        """Signs, once the person says yes; carries it out where that is enough and a node runs here.
+
+        Else it prints the text to hand round.
+        """
+        from hearthnet.node_state import running_pid
+
+        known = self.known(proposal)
         if known.node_id == self._identity.node_id:
             raise HearthNetError("bad_request", "no node decides about itself; ask the other members")
         signed = cosign.sign(proposal, self._identity)
-        signers = cosign.check(signed, self._roster)
+        signers = cosign.check(signed, self.roster)
         if self._identity.node_id not in signers:
             raise HearthNetError(
                 "unauthorized",
-                "this node's signature does not count: it takes level trusted; ask such a member",
+                f"this node's signature does not count: it takes level {self._level}; ask such a member",
             )
-        yes.demand(self._question(proposal, known), given=self._given, option="--yes")
-        needed = cosign.needed(signed, self._roster)
-        if len(signers) >= needed:
+        yes.demand(self._with_signers(proposal, known), given=self._given, option="--yes")
+        needed = cosign.needed(signed, self.roster)
+        if len(signers) >= needed and running_pid(self.home) is not None:
             self._submit(signed, known)
         else:
             self._hand_on(signed, len(signers), needed, known)
 
-    def _question(self, proposal: Proposal, known: Known) -> str:
-        community_name, what = one_line(self._roster.name), one_line(proposal.what)
-        if self._kind is REVOKE:
-            question = f"Put {known} out of {community_name} ({what})? Only a new invite brings it back."
-        else:
-            question = f"Make {known} {what} in {community_name}?"
-        names = {one.node_id: str(one) for one in members(self._roster)}
+    @property
+    def _level(self) -> str:
+        return LEVELS[least_rank(self.roster.policy, self.event_type)]
+
+    def _with_signers(self, proposal: Proposal, known: Known) -> str:
+        names = {one.node_id: str(one) for one in members(self.roster)}
         asked = [names.get(one.node_id, one_line(one.node_id)) for one in proposal.co_signers]
+        question = self.question(proposal, known)
         return f"{question} Signed by {', '.join(asked)}." if asked else question
 
     def _submit(self, proposal: Proposal, known: Known) -> None:
         from hearthnet.cli.own import ask_own
 
         others = [one for one in proposal.co_signers if one.node_id != self._identity.node_id]
-        given: dict[str, Any] = {
+        given = {
             "client_id": proposal.client_id,
-            "target_node_id": proposal.target_node_id,
-            self._kind.field: proposal.what,
+            **self.call(proposal),
             "co_signers": msgspec.to_builtins(others),
         }
-        output = ask_own(self._home, self._kind.capability, given)
+        output = ask_own(self.home, self.capability, given)
         if self._json:
             terminal.json_page({"done": True, **output})
-        elif self._kind is REVOKE:
-            terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
         else:
-            terminal.line(f"{known} is {one_line(proposal.what)} now")
+            self.show(proposal, output, known)
 
     def _hand_on(self, proposal: Proposal, signers: int, needed: int, known: Known) -> None:
         text = cosign.encode(proposal)
@@ -128,8 +133,75 @@ class Signer:
             return
         terminal.line(text)
         sys.stdout.flush()
+        command = f"{_SIGN_WITH[self.event_type]} TEXT"
+        if signers >= needed:
+            terminal.aside(
+                "not done yet: enough have signed, but no node runs here. Start it with: hearthnet up, or "
+                f"hand the text above to a member whose node runs; then type there:\n{command}"
+            )
+            return
         terminal.aside(
             f"not done yet: it takes {counted(needed - signers, 'more signature')}, of members with level "
-            f"trusted other than {known.name}. Hand the text above round; each types on its own computer:\n"
-            f"{self._kind.command} --sign TEXT"
+            f"{self._level} other than {known.name}. Hand the text above round; each types on its own "
+            f"computer:\n{command}"
         )
+
+
+class Deciding(Signer):
+    """About a member of the community."""
+
+    def propose(self, target: str, what: str) -> None:
+        """Starts it: carried out at once where the own signature is enough, else the text to hand round."""
+        known = find(target, members(self.roster))
+        self.decide(
+            Proposal(
+                event_type=self.event_type,
+                community_id=self.roster.community_id,
+                target_node_id=known.node_id,
+                what=what,
+                client_id=new_ulid(),
+            )
+        )
+
+    def known(self, proposal: Proposal) -> Known:
+        """The member it is about."""
+        return find(proposal.target_node_id, members(self.roster))
+
+
+class Revoking(Deciding):
+    """Whether a member is put out."""
+
+    event_type = "community.member.revoked"
+    capability = "community.revoke@1.0"
+
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Names the member, the community and the reason."""
+        name, why = one_line(self.roster.name), one_line(proposal.what)
+        return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
+
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Who, and why."""
+        return {"target_node_id": proposal.target_node_id, "reason": proposal.what}
+
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """In one line."""
+        terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
+
+
+class Demoting(Deciding):
+    """Whether a member is lowered."""
+
+    event_type = "community.member.demoted"
+    capability = "community.demote@1.0"
+
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Names the member, the community and the level."""
+        return f"Make {known} {one_line(proposal.what)} in {one_line(self.roster.name)}?"
+
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Who, and to which level."""
+        return {"target_node_id": proposal.target_node_id, "new_level": proposal.what}
+
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """In one line."""
+        terminal.line(f"{known} is {one_line(proposal.what)} now")

@@ -49,10 +49,14 @@ def command(context: click.Context) -> None:
 def create(name: str | None, node: str | None, expires: int, home: Home, json: bool) -> None:
     """Make an invite: a text, and on a terminal a QR code of it.
 
-    Whoever holds the text can join, once, until it expires. Hand it over as you would a key.
+    Whoever holds the text can join, once, until it expires. Hand it over as you would a key. Where the
+    community wants several signatures, name the node with --for; this then prints a text for the others to
+    sign.
     """
     from hearthnet.cli.own import ask_own
 
+    if node is not None and _propose(home, node, name or "", expires, json):
+        return
     given: dict[str, Any] = {"ttl_seconds": expires}
     if name is not None:
         given["display_name"] = name
@@ -62,10 +66,40 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
     if json:
         terminal.json_page(output)
     else:
-        _show_new(output, expires)
+        show_new(output, f"{span(expires)} long")
 
 
-def _show_new(output: dict[str, Any], expires: int) -> None:
+def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
+    """Starts an invite that takes several signatures; False where one is enough."""
+    from hearthnet.cli.inviting import Inviting, proposal_for
+    from hearthnet.trust import cosign
+
+    inviting = Inviting(home, given=True, json=json)
+    proposal = proposal_for(inviting.roster, node, name, expires)
+    if cosign.needed(proposal, inviting.roster) == 1:
+        return False
+    inviting.decide(proposal)
+    return True
+
+
+@command.command()
+@click.argument("proposal", metavar="TEXT")
+@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@home_option
+@json_option
+def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
+    """Agree to an invite that another member proposed.
+
+    TEXT is what it handed you; - reads stdin. The one whose signature makes it enough gets the invite, and
+    lets the newcomer in.
+    """
+    from hearthnet.cli.inviting import Inviting
+
+    Inviting(home, given=given, json=json).sign(proposal)
+
+
+def show_new(output: dict[str, Any], good: str) -> None:
+    """A new invite as text and QR code, and what to do with it; `good` says for how long it is."""
     from hearthnet.cli import qr
     from hearthnet.trust import invite as invites
 
@@ -74,7 +108,7 @@ def _show_new(output: dict[str, Any], expires: int) -> None:
     qr.show(text)
     sys.stdout.flush()
     terminal.aside(
-        f"good for one home, {span(expires)} long. There, its node stopped: hearthnet invite redeem\n"
+        f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
         f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
     )
     if _on_loopback(invites.decode(text)):

@@ -147,7 +147,7 @@ def demote(
     """
     from hearthnet.cli import cosigning
 
-    signer = cosigning.Signer(home, cosigning.DEMOTE, given=given, json=json)
+    signer = cosigning.Demoting(home, given=given, json=json)
     if proposal is not None and node is None:
         signer.sign(proposal)
     elif proposal is None and node is not None and level is not None:

@@ -36,7 +36,7 @@ def command(node: str | None, reason: str, proposal: str | None, given: bool, ho
 
     if (node is None) == (proposal is None):
         raise click.UsageError("name the member, or pass --sign and the text of a proposal")
-    signer = cosigning.Signer(home, cosigning.REVOKE, given=given, json=json)
+    signer = cosigning.Revoking(home, given=given, json=json)
     if proposal is not None:
         signer.sign(proposal)
     elif node is not None:

@@ -36,8 +36,14 @@ def invite(
     expires_at: int,
     now_ms: int,
     invitee: str = "",
+    client_id: str = "",
+    co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """An invite with the one-time `key`, good until `expires_at` (milliseconds, at most 30 days from now)."""
+    """An invite with the one-time `key`, good until `expires_at` (milliseconds, at most 30 days from now).
+
+    It recalls the revocation of `invitee`, where it was put out. `invalid_signature` where a co-signer has
+    signed other terms than these.
+    """
     content = community.invited(
         held.community_id,
         author.node_id,
@@ -45,6 +51,9 @@ def invite(
         display_name=display_name,
         expires_at=expires_at,
         invitee=invitee,
+        client_id=client_id,
+        co_signers=co_signers,
+        recalls=held.revocation_of(invitee),
     )
     return _act(held, author, community.INVITED, content, now_ms)
 

@@ -42,6 +42,7 @@ RANK: Final[dict[str, int]] = {"unknown": 0, "invited": 1, "member": 2, "trusted
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Hash = Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
+HashOrNone = Annotated[str, msgspec.Meta(pattern=r"^(blake3:[0-9a-f]{64})?\Z")]
 Sequence = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Heads = Annotated[tuple[Hash, ...], msgspec.Meta(max_length=64)]
 Signatures = Annotated[int, msgspec.Meta(ge=1, le=32)]
@@ -52,6 +53,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     min_signatures_to_demote: Signatures = 3
     min_signatures_to_revoke: Signatures = 3
+    min_signatures_to_invite: Signatures = 1
     capability_token_ttl_seconds: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 86_400
     default_member_can_invite: bool = True
 
@@ -71,7 +73,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CoSigner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Someone who agrees: `signature` is over `agreement`."""
+    """Someone who agrees: `signature` is over the bytes of trust/agreement.py."""
 
     node_id: str
     signature: str
@@ -96,7 +98,9 @@ class Invited(Data, frozen=True, kw_only=True):
     """Whoever holds the key of `invite_key` may ask to join until `expires_at` (milliseconds).
 
     `login_signature` is the invite key's over `invitation`, so that nobody can make another's invite their
-    own; `invitee_node_id` names the only node it is for, or is empty.
+    own; `invitee_node_id` names the only node it is for, or is empty. Where others agreed to it
+    (`co_signers`), it names one; `recalls` is the hash of the revocation of that node which they undo, empty
+    where there is none.
     """
 
     invite_key: str
@@ -107,6 +111,9 @@ class Invited(Data, frozen=True, kw_only=True):
     initial_level: Literal["member"] = "member"
     invitee_node_id: str = ""
     expires_at: Count
+    client_id: str = ""
+    co_signers: CoSigners = ()
+    recalls: HashOrNone = ""
 
 
 class Joined(Data, frozen=True, kw_only=True):
@@ -260,7 +267,16 @@ def invitation(community: str, inviter: str, invited: Invited) -> bytes:
 
 
 def invited(
-    community: str, inviter: str, key: Identity, *, display_name: str, expires_at: int, invitee: str = ""
+    community: str,
+    inviter: str,
+    key: Identity,
+    *,
+    display_name: str,
+    expires_at: int,
+    invitee: str = "",
+    client_id: str = "",
+    co_signers: tuple[CoSigner, ...] = (),
+    recalls: str = "",
 ) -> Invited:
     """The content of an invite by `inviter` with the one-time `key`; `expires_at` in milliseconds."""
     login = key.login()
@@ -272,6 +288,9 @@ def invited(
         display_name=display_name,
         invitee_node_id=invitee,
         expires_at=expires_at,
+        client_id=client_id,
+        co_signers=co_signers,
+        recalls=recalls,
     )
     signature = key.sign(INVITE_PURPOSE, invitation(community, inviter, bare))
     return msgspec.structs.replace(bare, login_signature=ids.b64(signature))
@@ -287,26 +306,6 @@ def request(community: str, joined: Joined) -> bytes:
             "login": joined.member.login,
         }
     )
-
-
-def agreement(event_type: str, community: str, target: str, what: str, client_id: str) -> bytes:
-    """What co-signers sign (resolutions.md 71); `what` is the reason of a revocation, else the new level."""
-    key = "reason" if event_type == REVOKED else "new_level"
-    return canonical_json(
-        {
-            "type": event_type,
-            "community_id": community,
-            "target_node_id": target,
-            key: what,
-            "client_id": client_id,
-        }
-    )
-
-
-def needed(policy: Policy, event_type: str, others: int) -> int:
-    """How many signers it takes, where so many `others` than the target are trusted (resolutions.md 72)."""
-    wanted = {REVOKED: policy.min_signatures_to_revoke, DEMOTED: policy.min_signatures_to_demote}
-    return max(1, min(wanted.get(event_type, 1), others))
 
 
 def write(

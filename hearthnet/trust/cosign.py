@@ -13,30 +13,49 @@ import msgspec
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import community, pasted
-from hearthnet.trust.community import RANK, CoSigner, CoSigners
-from hearthnet.trust.keys import Identity, verify
+from hearthnet.trust import agreement, community, pasted
+from hearthnet.trust.community import INVITED, RANK, REVOKED, CoSigner, CoSigners, HashOrNone
+from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
+from hearthnet.types import Count
 
 SCHEME: Final = "hnproposal://v1/"
 MAX_LENGTH: Final = 12_288
-Kind = Literal["community.member.promoted", "community.member.demoted", "community.member.revoked"]
+_LONGEST_NAME: Final = 64
+Kind = Literal[
+    "community.member.promoted",
+    "community.member.demoted",
+    "community.member.revoked",
+    "community.member.invited",
+]
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is proposed, and who has signed it. `what` is the new level, or the reason of a revocation."""
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is proposed, and who has signed it.
+
+    `what` is the new level, the reason of a revocation, or the name in an invite. An invite alone has an end
+    (milliseconds) and, where the target was put out, the hash of that revocation.
+    """
 
     event_type: Kind = msgspec.field(name="e")
     community_id: str = msgspec.field(name="c")
     target_node_id: str = msgspec.field(name="t")
     what: Annotated[str, msgspec.Meta(max_length=200)] = msgspec.field(name="w")
     client_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = msgspec.field(name="i")
+    expires_at: Count = msgspec.field(name="x", default=0)
+    recalls: HashOrNone = msgspec.field(name="r", default="")
     co_signers: CoSigners = msgspec.field(name="s", default=())
 
     def agreement(self) -> bytes:
         """What each signer signs."""
-        return community.agreement(
-            self.event_type, self.community_id, self.target_node_id, self.what, self.client_id
+        return agreement.agreement(
+            self.event_type,
+            self.community_id,
+            self.target_node_id,
+            self.what,
+            self.client_id,
+            expires_at=self.expires_at,
+            recalls=self.recalls,
         )
 
 
@@ -53,9 +72,18 @@ def decode(text: str) -> Proposal:
     proposal = pasted.decode(text, SCHEME, MAX_LENGTH, _DECODER, "proposal")
     for node in (proposal.community_id, proposal.target_node_id):
         ids.public_key(node)
-    if proposal.event_type != community.REVOKED and proposal.what not in get_args(community.Level):
-        raise HearthNetError("bad_request", "the proposal names no level")
+    _check_terms(proposal)
     return proposal
+
+
+def _check_terms(proposal: Proposal) -> None:
+    if proposal.event_type == INVITED:
+        if len(proposal.what) > _LONGEST_NAME or not proposal.expires_at:
+            raise HearthNetError("bad_request", "the proposal has no end, or too long a name")
+    elif proposal.expires_at or proposal.recalls:
+        raise HearthNetError("bad_request", "only an invite has an end")
+    elif proposal.event_type != REVOKED and proposal.what not in get_args(community.Level):
+        raise HearthNetError("bad_request", "the proposal names no level")
 
 
 def sign(proposal: Proposal, identity: Identity) -> Proposal:
@@ -69,28 +97,31 @@ def sign(proposal: Proposal, identity: Identity) -> Proposal:
 def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
     """The node ids of those whose signatures count now, each once.
 
-    Raises `unauthorized` for another community, `not_found` where the target is no member, and
-    `invalid_signature` for a signature over something else.
+    Raises `unauthorized` for another community and for an invite of a node that was put out since,
+    `not_found` where the target is no member and would have to be, and `invalid_signature` for a signature
+    over something else.
     """
     if proposal.community_id != held.community_id:
         raise HearthNetError("unauthorized", "the proposal is about another community")
-    if held.member(proposal.target_node_id) is None:
-        raise HearthNetError("not_found", f"{proposal.target_node_id} is no member of {held.name}")
-    agreed = proposal.agreement()
-    for one in proposal.co_signers:
-        if not verify(one.node_id, community.COSIGN_PURPOSE, agreed, ids.unb64(one.signature)):
+    target = proposal.target_node_id
+    if proposal.event_type == INVITED:
+        if proposal.recalls != held.revocation_of(target):
             raise HearthNetError(
-                "invalid_signature", f"{ids.short_id(one.node_id)} has signed something else"
+                "unauthorized", f"{ids.short_id(target)} was put out, or came back, since; propose it anew"
             )
-    able = (one.node_id for one in proposal.co_signers if _may_sign(held, one.node_id))
-    return tuple(node for node in dict.fromkeys(able) if node != proposal.target_node_id)
+    elif held.member(target) is None:
+        raise HearthNetError("not_found", f"{target} is no member of {held.name}")
+    agreement.check_signatures(proposal.agreement(), proposal.co_signers)
+    able = (one.node_id for one in proposal.co_signers if _may_sign(proposal, held, one.node_id))
+    return tuple(node for node in dict.fromkeys(able) if node != target)
 
 
 def needed(proposal: Proposal, held: Roster) -> int:
-    """How many signatures of trusted members it takes, the author's among them (resolutions.md 72)."""
+    """How many signatures it takes, the author's among them (resolutions.md 72)."""
     others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
-    return community.needed(held.policy, proposal.event_type, sum(_may_sign(held, node) for node in others))
+    able = sum(_may_sign(proposal, held, node) for node in others)
+    return agreement.needed(held.policy, proposal.event_type, able)
 
 
-def _may_sign(held: Roster, node: str) -> bool:
-    return RANK[held.level(node)] >= RANK["trusted"]
+def _may_sign(proposal: Proposal, held: Roster, node: str) -> bool:
+    return RANK[held.level(node)] >= agreement.least_rank(held.policy, proposal.event_type)

@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.community import Policy
 from hearthnet.trust.history import History
-from hearthnet.trust.judge import Gone, Judge, OpenInvite, Removal, Standing
+from hearthnet.trust.judge import Gone, Judge, OpenInvite, Standing
+from hearthnet.trust.removal import Removal
 
 MAX_ROUNDS: Final = 32
 """After so many rounds all removals that are left are decided upon at once: a bound to the work that the
@@ -60,7 +61,7 @@ def fold(history: History) -> Folded:
         policy=judge.policy,
         members=judge.members,
         revoked=judge.revoked,
-        invites=tuple(invite for invite in judge.invites.values() if invite.open),
+        invites=judge.open_invites(),
         reached=judge.reached,
         flaws=judge.flaws,
     )

@@ -12,6 +12,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import from_rfc3339
 from hearthnet.trust import community, signed
+from hearthnet.trust.agreement import agreement, check_signatures
 from hearthnet.trust.community import (
     CREATED,
     POLICY,
@@ -104,6 +105,18 @@ def _check_invited(event: CommunityEvent, content: Invited) -> None:
     ):
         raise HearthNetError("invalid_signature", "the invite is not signed by its own key")
     _check_proof(content.login, content.invite_key, content.login_proof)
+    if content.co_signers and not content.invitee_node_id:
+        raise HearthNetError("bad_request", "an invite that others agreed to names the node it is for")
+    agreed = agreement(
+        event.event_type,
+        event.community_id,
+        content.invitee_node_id,
+        content.display_name,
+        content.client_id,
+        expires_at=content.expires_at,
+        recalls=content.recalls,
+    )
+    check_signatures(agreed, content.co_signers)
 
 
 def _check_joined(event: CommunityEvent, content: Joined) -> None:
@@ -122,14 +135,8 @@ def _check_joined(event: CommunityEvent, content: Joined) -> None:
 
 def _check_co_signers(event: CommunityEvent, content: Promoted | Demoted | Revoked, what: str) -> None:
     ids.public_key(content.target_node_id)
-    agreed = community.agreement(
-        event.event_type, event.community_id, content.target_node_id, what, content.client_id
-    )
-    for signer in content.co_signers:
-        if not verify(signer.node_id, community.COSIGN_PURPOSE, agreed, ids.unb64(signer.signature)):
-            raise HearthNetError(
-                "invalid_signature", f"{ids.short_id(signer.node_id)} has signed something else"
-            )
+    agreed = agreement(event.event_type, event.community_id, content.target_node_id, what, content.client_id)
+    check_signatures(agreed, content.co_signers)
 
 
 def _check_proof(login: str, node: str, proof: str) -> None:

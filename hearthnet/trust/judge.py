@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet.times import from_rfc3339
-from hearthnet.trust import community
+from hearthnet.trust.agreement import least_rank, needed
 from hearthnet.trust.community import (
+    INVITED,
     RANK,
     Admitted,
     CommunityEvent,
+    CoSigner,
     Created,
     Demoted,
     Entry,
@@ -27,6 +29,7 @@ from hearthnet.trust.community import (
     Withdrawn,
 )
 from hearthnet.trust.history import History
+from hearthnet.trust.removal import Removal, carried_out, known_of, limits, what_was_agreed
 
 MAX_LEAP: Final = 1_000_000
 """By how much an event may raise the community's lamport: else one event could use up all numbers."""
@@ -51,40 +54,26 @@ class Standing(msgspec.Struct):
 
 
 class OpenInvite(msgspec.Struct):
-    """An invite: where in the order it was made, and the inviter's rank then."""
+    """An invite: where in the order it was made, the highest rank behind it then, who agreed to it, its
+    author among them, and how many others than the invitee could have.
+    """
 
     event: CommunityEvent
     content: Invited
     place: int
     rank: int
+    signers: set[str]
+    able: int
     open: bool = True
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """A node that was revoked: where in the order, when by its revoker's clock, and why."""
+    """A node that was revoked: where in the order, by which event, when by its revoker's clock, and why."""
 
     place: int
+    event_hash: str
     revoked_at: str
     reason: str
-
-
-class Removal(NamedTuple):
-    """A revocation or demotion that is allowed. Of two that exclude each other the lighter stands.
-
-    `known` are the target's events that it leaves as they are; `relies_on` its signers and those whose
-    promotions made them trusted, up to the founder.
-    """
-
-    place: int
-    event: CommunityEvent
-    content: Demoted | Revoked
-    known: frozenset[str]
-    weight: tuple[int, ...]
-    relies_on: frozenset[str]
-
-
-Agreement = tuple[str, str, str, str]
-"""What kind of removal, of whom, to which level or why, under which client id."""
 
 
 class _Flaw(Exception):
@@ -109,10 +98,11 @@ class Judge:
         self._founder = ""
         self._logins: dict[str, str] = {}
         self._open: Counter[str] = Counter()
+        self._named: dict[tuple[str, str], OpenInvite] = {}
         self._asked: dict[str, tuple[Joined, OpenInvite]] = {}
         self._decided = {removal.event.hash for removal in decided}
-        self._carried_out = _carried_out(decided)
-        self._limits = _limits(decided)
+        self._carried_out = carried_out(decided)
+        self._limits = limits(decided)
         self._covered: dict[tuple[int, str], frozenset[str]] = {}
         self._policies = [
             (place, event.content)
@@ -179,11 +169,19 @@ class Judge:
     def _may_invite(self, place: int, event: CommunityEvent) -> int:
         """The author's rank; a flaw where it may not invite."""
         rank = self._author_rank(place, event)
-        everyone = rank == _ROOT or self._policy_for(place, event).default_member_can_invite
-        needed = _MEMBER if everyone else _TRUSTED
-        if rank < needed:
-            raise _Flaw(f"to invite takes level {LEVELS[needed]}, which its author did not have")
+        wanted = _MEMBER if rank == _ROOT else least_rank(self._policy_for(place, event), INVITED)
+        if rank < wanted:
+            raise _Flaw(f"to invite takes level {LEVELS[wanted]}, which its author did not have")
         return rank
+
+    def _agreeing(self, author: str, co_signers: Sequence[CoSigner], least: int, target: str) -> set[str]:
+        """The author and those who agree with it and have the rank for it, each once, never the target."""
+        agreeing = {one.node_id for one in co_signers if self._rank(one.node_id) >= least}
+        return (agreeing | {author}) - {target}
+
+    def _able(self, least: int, target: str) -> int:
+        """How many others than the target have that rank."""
+        return sum(one.rank >= least for node, one in self.members.items() if node != target)
 
     # Coming in
 
@@ -201,10 +199,35 @@ class Judge:
 
     def _invited(self, place: int, event: CommunityEvent, content: Invited) -> None:
         rank = self._may_invite(place, event)
-        if self._open[event.author] >= MAX_OPEN_INVITES:
+        policy, invitee = self._policy_for(place, event), content.invitee_node_id
+        least = least_rank(policy, INVITED)
+        signers = self._agreeing(event.author, content.co_signers, least, invitee)
+        rank = max([rank, *map(self._rank, signers - {event.author})])
+        invite = OpenInvite(event, content, place, rank, signers, self._able(least, invitee))
+        if lack := self._lack(invite, policy):
+            raise _Flaw(lack)
+        replaced = self._named.get((event.author, invitee)) if invitee else None
+        if self._open[event.author] - (replaced is not None and replaced.open) >= MAX_OPEN_INVITES:
             raise _Flaw(f"its author had {MAX_OPEN_INVITES} open invites; withdraw some")
+        if replaced is not None:
+            self._close(replaced)
         self._open[event.author] += 1
-        self.invites[event.hash] = OpenInvite(event, content, place, rank)
+        self.invites[event.hash] = self._named[event.author, invitee] = invite
+
+    def _lack(self, invite: OpenInvite, policy: Policy) -> str:
+        """What the invite lacks where these are the rules; empty where it is nothing."""
+        wanted = needed(policy, INVITED, invite.able)
+        if wanted == 1 or invite.event.author == self._root:
+            return ""
+        if not invite.content.invitee_node_id:
+            return f"an invite that takes {wanted} signatures names the node it is for"
+        if len(invite.signers) < wanted:
+            return f"it takes {wanted} signatures of members who may invite and has {len(invite.signers)}"
+        return ""
+
+    def open_invites(self) -> tuple[OpenInvite, ...]:
+        """Those that could still be used under the rules as they are now."""
+        return tuple(one for one in self.invites.values() if one.open and not self._lack(one, self.policy))
 
     def _close(self, invite: OpenInvite) -> None:
         self._open[invite.event.author] -= invite.open
@@ -226,6 +249,8 @@ class Judge:
         if request is None or request[0].member.node_id != content.node_id:
             raise _Flaw("nobody asked to join by that event, or the request does not count")
         entry, invite = request[0].member, request[1]
+        if lack := self._lack(invite, self._policy_for(place, event)):
+            raise _Flaw(f"its invite does not count any more: {lack}")
         if self._rank(entry.node_id):
             raise _Flaw("that node is a member already")
         if entry.login in self._logins:
@@ -263,14 +288,14 @@ class Judge:
 
     def _removed(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
         if event.hash in self._decided:
-            if place > self._carried_out.get(_agreement(content), place):
+            if place > self._carried_out.get(what_was_agreed(content), place):
                 raise _Flaw("what its co-signers agreed to was carried out before; it takes new signatures")
             self._remove(place, event, content)
             return
         self._check_target(content)
         signers = self._signers(place, event, content)
         weight, relies_on = self._weigh(signers)
-        known = _known(self._history, event, content)
+        known = known_of(self._history, event, content)
         self.removals.append(Removal(place, event, content, known, weight, relies_on))
 
     def _remove(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
@@ -285,9 +310,10 @@ class Judge:
             del self.members[content.target_node_id]
             del self._logins[target.entry.login]
         for invite in self.invites.values():
+            invite.signers.discard(content.target_node_id)
             if invite.event.author == content.target_node_id:
                 self._close(invite)
-        self.revoked[content.target_node_id] = Gone(place, event.wall_clock, content.reason)
+        self.revoked[content.target_node_id] = Gone(place, event.hash, event.wall_clock, content.reason)
 
     def _check_target(self, content: Demoted | Revoked) -> None:
         target = self.members.get(content.target_node_id)
@@ -313,12 +339,11 @@ class Judge:
             raise _Flaw("the founder is removed by the root or by itself alone")
         if rank < _TRUSTED:
             raise _Flaw("to remove others takes level trusted, which its author did not have")
-        agreeing = {one.node_id for one in content.co_signers if self._rank(one.node_id) >= _TRUSTED}
-        signers = (agreeing | {author}) - {target}
-        others = sum(one.rank >= _TRUSTED for node, one in self.members.items() if node != target)
-        needed = community.needed(self._policy_for(place, event), event.event_type, others)
-        if len(signers) < needed:
-            raise _Flaw(f"it takes {needed} signatures of trusted members and has {len(signers)}")
+        signers = self._agreeing(author, content.co_signers, _TRUSTED, target)
+        policy = self._policy_for(place, event)
+        wanted = needed(policy, event.event_type, self._able(_TRUSTED, target))
+        if len(signers) < wanted:
+            raise _Flaw(f"it takes {wanted} signatures of trusted members and has {len(signers)}")
         return signers
 
     def _weigh(self, signers: set[str]) -> tuple[tuple[int, ...], frozenset[str]]:
@@ -350,44 +375,11 @@ class Judge:
 
 
 def _recalls(invite: OpenInvite, node: str, gone: Gone) -> bool:
-    return invite.content.invitee_node_id == node and invite.rank >= _TRUSTED and invite.place > gone.place
-
-
-def _known(history: History, event: CommunityEvent, content: Demoted | Revoked) -> frozenset[str]:
-    # Who leaves has done what it had done: else it could take back whom it let in.
-    leaving = event.author == content.target_node_id
-    return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
-
-
-def _agreement(content: Demoted | Revoked) -> Agreement | None:
-    """What the co-signers of a removal agreed to (resolutions.md 71), None where there are none."""
-    if not content.co_signers:
-        return None
-    what = content.reason if isinstance(content, Revoked) else content.new_level
-    return type(content).__name__, content.target_node_id, what, content.client_id
-
-
-def _carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
-    """Where each agreement takes effect: once, however many events carry its signatures. Else any trusted
-    member could repeat a removal alone, with what others signed long before the target came back.
+    """What others agreed to names the revocation that it undoes: else their signatures would undo every later
+    one, too.
     """
-    found: dict[Agreement | None, int] = {}
-    for removal in decided:
-        agreement = _agreement(removal.content)
-        if agreement is not None:
-            found[agreement] = min(removal.place, found.get(agreement, removal.place))
-    return found
-
-
-def _limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
-    """For each target of a removal: up to where its events have no more than which rank behind them, other
-    than those that the removal knew.
-    """
-    found: dict[str, list[tuple[int, frozenset[str], int]]] = {}
-    first = _carried_out(decided)
-    for removal in decided:
-        content = removal.content
-        rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
-        until = first.get(_agreement(content), removal.place)
-        found.setdefault(content.target_node_id, []).append((until, removal.known, rank))
-    return found
+    content = invite.content
+    agreed = not content.co_signers or content.recalls == gone.event_hash
+    return (
+        agreed and content.invitee_node_id == node and invite.rank >= _TRUSTED and invite.place > gone.place
+    )

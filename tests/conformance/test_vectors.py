@@ -263,10 +263,14 @@ def test_an_invite_and_a_proposal_as_texts() -> None:
     assert msgspec.to_builtins(handed) == INVITE["invite"]
     assert handed.key().node_id == INVITE["invite_key"]
     assert invite.encode(handed) == INVITE["text"]
-    proposal = cosign.decode(INVITE["proposal_text"])
-    assert msgspec.to_builtins(proposal) == {**INVITE["proposal"], "s": tuple(INVITE["proposal"]["s"])}
-    assert proposal.agreement().decode() == INVITE["agreement"]
-    assert cosign.encode(proposal) == INVITE["proposal_text"]
     events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
     held = roster.derive(handed.community_id, [one for one in events if one.lamport <= 11])
-    assert cosign.check(proposal, held) == tuple(one["node_id"] for one in INVITE["proposal"]["s"])
+    for text, said, agreed in (
+        ("proposal_text", "proposal", "agreement"),
+        ("inviting_text", "inviting", "inviting_agreement"),
+    ):
+        proposal = cosign.decode(INVITE[text])
+        assert msgspec.to_builtins(proposal) == {**INVITE[said], "s": tuple(INVITE[said]["s"])}
+        assert proposal.agreement().decode() == INVITE[agreed]
+        assert cosign.encode(proposal) == INVITE[text]
+        assert cosign.check(proposal, held) == tuple(one["node_id"] for one in INVITE[said]["s"])

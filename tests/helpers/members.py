@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hearthnet import ids, times
-from hearthnet.trust import acts, community, invite, roster
+from hearthnet.trust import acts, agreement, community, invite, roster
 from hearthnet.trust.community import CommunityEvent, CoSigner, Level
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
@@ -51,7 +51,7 @@ def agreeing(
     held: Roster, event_type: str, target: Identity, what: str, client_id: str, *signers: Identity
 ) -> tuple[CoSigner, ...]:
     """The signatures of `signers` under what is to happen to `target`."""
-    agreed = community.agreement(event_type, held.community_id, target.node_id, what, client_id)
+    agreed = agreement.agreement(event_type, held.community_id, target.node_id, what, client_id)
     return tuple(
         CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hearthnet import ids
 from hearthnet.canonical import canonical_json, content_hash
 from hearthnet.errors import HearthNetError
-from hearthnet.trust import community, holds, invite, roster, signed
+from hearthnet.trust import agreement, community, holds, invite, roster, signed
 from hearthnet.trust.community import (
     CommunityEvent,
     Created,
@@ -344,8 +344,8 @@ def test_what_co_signers_signed_cannot_be_used_for_anything_else() -> None:
 def test_as_many_sign_as_the_policy_wants_or_all_who_could(wanted: int, others: int, needed: int) -> None:
     policy = Policy(min_signatures_to_revoke=wanted, min_signatures_to_demote=wanted)
     for kind in (community.REVOKED, community.DEMOTED):
-        assert community.needed(policy, kind, others) == needed
-    assert community.needed(policy, community.PROMOTED, others) == 1
+        assert agreement.needed(policy, kind, others) == needed
+    assert agreement.needed(policy, community.PROMOTED, others) == 1
 
 
 @pytest.mark.req("COMM-1")

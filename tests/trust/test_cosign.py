@@ -23,6 +23,9 @@ PROPOSAL = Proposal(
     client_id="01JZZZZZZZZZZZZZZZZZZZZZ40",
 )
 LOWER = msgspec.structs.replace(PROPOSAL, event_type="community.member.demoted", what="member")
+INVITE = msgspec.structs.replace(
+    PROPOSAL, event_type="community.member.invited", target_node_id=EVE.node_id, what="Eve's", expires_at=NOW
+)
 RAISE = msgspec.structs.replace(PROPOSAL, event_type="community.member.promoted", what="anchor")
 
 
@@ -68,6 +71,23 @@ def test_how_many_it_takes() -> None:
     assert cosign.needed(alone, founded()) == 1
 
 
+@pytest.mark.req("COMM-6", "COMM-12")
+def test_an_invite_is_agreed_to_by_those_who_may_invite() -> None:
+    said = INVITE
+    for signer in (SAM, MAX, EVE):
+        said = cosign.sign(cosign.decode(cosign.encode(said)), signer)
+    assert cosign.check(said, town()) == (SAM.node_id, MAX.node_id)
+    assert cosign.needed(said, town()) == 1
+    policy = roster.Policy(min_signatures_to_invite=3, default_member_can_invite=False)
+    strict = with_events(town(), acts.set_policy(town(), ROOT, policy, NOW))
+    assert cosign.check(said, strict) == (SAM.node_id,)
+    assert cosign.needed(said, strict) == 3
+    altered = msgspec.structs.replace(said, expires_at=NOW + 1)
+    with pytest.raises(HearthNetError) as caught:
+        cosign.check(altered, town())
+    assert caught.value.code == "invalid_signature"
+
+
 @pytest.mark.req("COMM-6")
 def test_a_proposal_is_checked_against_the_roster() -> None:
     forged = CoSigner(SAM.node_id, ids.b64(bytes(64)))
@@ -98,8 +118,13 @@ def test_a_proposal_is_checked_against_the_roster() -> None:
         {"w": "x" * 201},
         {"s": [{"node_id": SAM.node_id, "signature": "x"}] * 33},
         {"more": 1},
+        {"e": "community.member.invited", "x": 0},
+        {"e": "community.member.invited", "x": NOW, "w": "x" * 65},
+        {"e": "community.member.invited", "x": NOW, "r": "x"},
+        {"x": NOW},
+        {"r": "blake3:" + "0" * 64},
     ],
-    ids=range(8),
+    ids=range(13),
 )
 def test_what_proposes_nothing_is_refused(changes: dict[str, object]) -> None:
     members = {**msgspec.to_builtins(PROPOSAL), **changes}

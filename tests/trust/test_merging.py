@@ -19,9 +19,12 @@ from hypothesis import strategies as st
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import community, roster
+from hearthnet.trust.agreement import agreement
 from hearthnet.trust.community import (
     Admitted,
     CommunityEvent,
+    CoSigner,
+    Invited,
     Joined,
     Policy,
     PolicyUpdated,
@@ -80,7 +83,9 @@ STEPS = st.lists(
 )
 
 
-def content(held: Roster, step: Step, draw: random.Random) -> tuple[str, community.Data] | None:
+def content(
+    held: Roster, step: Step, draw: random.Random, friends: Sequence[Identity]
+) -> tuple[str, community.Data] | None:
     """What the step says, None where there is nothing to say it about."""
     new = [event for event in held.events if town().history.get(event.hash) is None]
     invites = [event for event in new if event.event_type == community.INVITED]
@@ -89,16 +94,7 @@ def content(held: Roster, step: Step, draw: random.Random) -> tuple[str, communi
         return None
     match step.kind:
         case "invite":
-            key, whose = draw.choice(KEYS), draw.choice(["", "", "", step.whom.node_id])
-            said = community.invited(
-                held.community_id,
-                step.who.node_id,
-                key,
-                display_name="x",
-                expires_at=NOW + DAY_MS,
-                invitee=whose,
-            )
-            return community.INVITED, said
+            return community.INVITED, inviting(held, step, draw, friends)
         case "ask":
             return community.JOINED, joined(held, step.who, draw.choice(invites))
         case "admit":
@@ -113,7 +109,9 @@ def content(held: Roster, step: Step, draw: random.Random) -> tuple[str, communi
             return community.WITHDRAWN, Withdrawn(invite_event_hash=draw.choice(invites).hash)
         case "policy":
             policy = Policy(
-                default_member_can_invite=draw.random() < 0.5, min_signatures_to_revoke=draw.choice([1, 2, 3])
+                default_member_can_invite=draw.random() < 0.5,
+                min_signatures_to_revoke=draw.choice([1, 2, 3]),
+                min_signatures_to_invite=draw.choice([1, 1, 2, 3]),
             )
             heads = {
                 author: tuple(tip.hash for tip in tips)
@@ -123,6 +121,35 @@ def content(held: Roster, step: Step, draw: random.Random) -> tuple[str, communi
             return community.POLICY, PolicyUpdated(policy=policy, heads=heads)
         case _:
             return None
+
+
+def inviting(held: Roster, step: Step, draw: random.Random, friends: Sequence[Identity]) -> Invited:
+    """An invite for anybody, or for a node and signed by some of `friends`."""
+    whose = draw.choice(["", "", step.whom.node_id])
+    ends, client_id, recalls = NOW + DAY_MS, "x", draw.choice(["", held.revocation_of(step.whom.node_id)])
+    agreed = agreement(
+        community.INVITED,
+        held.community_id,
+        whose,
+        "x",
+        client_id,
+        expires_at=ends,
+        recalls=recalls,
+    )
+    signers = draw.sample(friends, draw.randint(0, min(6, len(friends)))) if whose else []
+    return community.invited(
+        held.community_id,
+        step.who.node_id,
+        draw.choice(KEYS),
+        display_name="x",
+        expires_at=ends,
+        invitee=whose,
+        client_id=client_id,
+        co_signers=tuple(
+            CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
+        ),
+        recalls=recalls,
+    )
 
 
 def joined(held: Roster, who: Identity, inviting: CommunityEvent) -> Joined:
@@ -150,7 +177,7 @@ def made(held: Roster, step: Step, friends: Sequence[Identity] = PEOPLE) -> Comm
         co_signers = draw.sample(friends, draw.randint(0, min(6, len(friends))))
         known: tuple[str, ...] | None = None if draw.random() < 0.6 else ()
         return removal(held, step.who, step.whom, *co_signers, known=known, level=level, place=place)
-    said = content(held, step, draw)
+    said = content(held, step, draw, friends)
     return None if said is None else act(held, step.who, said[0], said[1], place)
 
 

@@ -88,6 +88,19 @@ def test_the_own_seal_spares_the_proof_and_no_other_does() -> None:
             roster.decode(roster.encode(roster.seal(lie, BERTA)), own)
 
 
+@pytest.mark.req("COMM-11")
+def test_a_seal_of_a_version_that_knew_fewer_rules_is_none_and_the_events_prove_the_same() -> None:
+    whole = json.loads(roster.encode(roster.seal(LARGER, BERTA)))
+    del whole["policy"]["min_signatures_to_invite"]
+    read = roster.decode(json.dumps(whole).encode(), BERTA.node_id)
+    assert (read.members, read.policy, read.invites) == (LARGER.members, LARGER.policy, LARGER.invites)
+    assert roster.decode(roster.encode(roster.seal(read, BERTA)), BERTA.node_id).members == LARGER.members
+    foreign = msgspec.structs.replace(
+        roster.seal(LARGER, BERTA), signature=roster.seal(LARGER, ANNA).signature
+    )
+    assert roster.decode(roster.encode(foreign), BERTA.node_id).members == LARGER.members
+
+
 MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "level": lambda whole: whole["members"][0].update(level="king"),
     "more": lambda whole: whole.update(more=1),

@@ -15,12 +15,14 @@ class NoParams(msgspec.Struct, frozen=True):
 
 
 class InviteInput(msgspec.Struct, frozen=True):
-    """`community.invite`: for whom, in words or by node id, and for how many seconds."""
+    """`community.invite`: for whom, in words or by node id, and for how many seconds or until when."""
 
     client_id: str
     ttl_seconds: int
     display_name: str = ""
     invitee_node_id: str = ""
+    expires_at: str = ""
+    co_signers: tuple[CoSigner, ...] = ()
 
 
 class JoinInput(msgspec.Struct, frozen=True):
@@ -68,6 +70,7 @@ class PolicyInput(msgspec.Struct, frozen=True):
     client_id: str
     min_signatures_to_demote: int | None = None
     min_signatures_to_revoke: int | None = None
+    min_signatures_to_invite: int | None = None
     capability_token_ttl_seconds: int | None = None
     default_member_can_invite: bool | None = None
 

@@ -10,16 +10,19 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServerState
 from hearthnet.times import from_rfc3339, now_ms
-from hearthnet.trust import acts
-from hearthnet.trust.community import CommunityEvent, Invited
+from hearthnet.trust import acts, cosign
+from hearthnet.trust.community import INVITED, CommunityEvent, Invited
+from hearthnet.trust.cosign import Proposal
 from hearthnet.trust.invite import InviteText
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
+from hearthnet_auth import signatures
 from hearthnet_auth.inputs import InviteInput
 
 _PURPOSE: Final = "invite seed"
 _CONTEXT: Final = "hearthnet 2026 invite seed"
 _ROUNDING_MS: Final = 2_000
+_LONGEST_MS: Final = 7 * 86_400_000
 
 
 class OneTime(NamedTuple):
@@ -43,22 +46,27 @@ def one_time_key(own: Identity, client_id: str) -> OneTime:
 def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
     """The event that makes the invite; the one from before, where there is one.
 
-    Raises `unauthorized` where this node may not invite, `bad_request` for a client id that was used for
-    another invite.
+    Raises `unauthorized` where this node may not invite or too few have signed, `invalid_signature` where one
+    has signed other terms, `expired` for an end that is over, and `bad_request` for a client id that was used
+    for another invite, for an end too far away, and where several have to agree and no node is named.
     """
     key = one_time_key(own, wanted.client_id).key
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
         return _same(earlier, wanted)
     now = now_ms()
+    ends = _end(wanted, now)
+    _check_signatures(held, own, wanted, ends)
     return acts.invite(
         held,
         own,
         key,
         display_name=wanted.display_name,
-        expires_at=now + wanted.ttl_seconds * 1000,
+        expires_at=ends,
         now_ms=now,
         invitee=wanted.invitee_node_id,
+        client_id=wanted.client_id,
+        co_signers=wanted.co_signers,
     )
 
 
@@ -85,17 +93,57 @@ def text(event: CommunityEvent, own: Identity, client_id: str, server: ServerSta
     )
 
 
+def _end(wanted: InviteInput, now: int) -> int:
+    """When the invite ends, in milliseconds."""
+    if not wanted.expires_at:
+        if wanted.co_signers:
+            raise _invalid("/input/expires_at", "required", "say until when, as the others signed it")
+        return now + wanted.ttl_seconds * 1000
+    ends = from_rfc3339(wanted.expires_at)
+    if ends <= now:
+        raise HearthNetError("expired", f"the invite would have ended at {wanted.expires_at}; make a new one")
+    if ends > now + _LONGEST_MS:
+        raise _invalid("/input/expires_at", "maximum", "an invite is good for 7 days at most")
+    return ends
+
+
+def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: int) -> None:
+    proposal = Proposal(
+        event_type=INVITED,
+        community_id=held.community_id,
+        target_node_id=wanted.invitee_node_id,
+        what=wanted.display_name,
+        client_id=wanted.client_id,
+        expires_at=ends,
+        recalls=held.revocation_of(wanted.invitee_node_id),
+        co_signers=wanted.co_signers,
+    )
+    several = wanted.co_signers or cosign.needed(proposal, held) > 1
+    if several and not wanted.invitee_node_id:
+        raise _invalid(
+            "/input/invitee_node_id",
+            "required",
+            "an invite takes several signatures here; name its node: hearthnet invite create --for NODE_ID",
+        )
+    signatures.demand(held, own, proposal)
+
+
+def _invalid(path: str, rule: str, message: str) -> HearthNetError:
+    return HearthNetError("bad_request", message, details={"path": path, "rule": rule})
+
+
 def _same(earlier: CommunityEvent, wanted: InviteInput) -> CommunityEvent:
     """`earlier`, where it is what is wanted now; its time is written in whole seconds."""
     content = earlier.content
     if isinstance(content, Invited):
-        lasts = content.expires_at - from_rfc3339(earlier.wall_clock)
         terms = (content.display_name, content.invitee_node_id)
-        alike = abs(lasts - wanted.ttl_seconds * 1000) < _ROUNDING_MS
-        if alike and terms == (wanted.display_name, wanted.invitee_node_id):
+        if _ends_alike(earlier, content, wanted) and terms == (wanted.display_name, wanted.invitee_node_id):
             return earlier
-    raise HearthNetError(
-        "bad_request",
-        "this client_id was used for another invite; make a new one",
-        details={"path": "/input/client_id", "rule": "reused"},
-    )
+    raise _invalid("/input/client_id", "reused", "this client_id was used for another invite; make a new one")
+
+
+def _ends_alike(earlier: CommunityEvent, content: Invited, wanted: InviteInput) -> bool:
+    if wanted.expires_at:
+        return content.expires_at == from_rfc3339(wanted.expires_at)
+    lasts = content.expires_at - from_rfc3339(earlier.wall_clock)
+    return abs(lasts - wanted.ttl_seconds * 1000) < _ROUNDING_MS

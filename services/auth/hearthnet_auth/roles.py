@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.trust import acts, cosign
+from hearthnet.trust import acts
 from hearthnet.trust.community import (
     DEMOTED,
     PROMOTED,
@@ -22,6 +22,7 @@ from hearthnet.trust.community import (
 from hearthnet.trust.cosign import Kind, Proposal
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Policy, Roster
+from hearthnet_auth import signatures
 from hearthnet_auth.inputs import PolicyInput, RevokeInput, RoleInput, WithdrawInput
 
 
@@ -129,22 +130,14 @@ def _check_signatures(
     held: Roster, own: Identity, event_type: Kind, wanted: RoleInput | RevokeInput, what: str
 ) -> None:
     """Raises `unauthorized` with the number that it takes where fewer have signed, this node included."""
-    target = wanted.target_node_id
-    if own.node_id == target:
+    if own.node_id == wanted.target_node_id:
         return
     proposal = Proposal(
         event_type=event_type,
         community_id=held.community_id,
-        target_node_id=target,
+        target_node_id=wanted.target_node_id,
         what=what,
         client_id=wanted.client_id,
         co_signers=wanted.co_signers,
     )
-    signed = cosign.check(cosign.sign(proposal, own), held)
-    needed = cosign.needed(proposal, held)
-    if len(signed) < needed:
-        raise HearthNetError(
-            "unauthorized",
-            f"it takes {needed} signatures of trusted members and has {len(signed)}; pass a proposal round",
-            details={"needed": needed, "signed": len(signed)},
-        )
+    signatures.demand(held, own, proposal)

@@ -1,0 +1,78 @@
+"""Invites that several members have to agree to (resolutions.md 73; docs/decisions/0046)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hearthnet import ids
+from hearthnet.cli.cosigning import Signer
+from hearthnet.cli.invite import show_new
+from hearthnet.cli.moments import moment
+from hearthnet.cli.text import one_line
+from hearthnet.cli.who import Known, members
+from hearthnet.errors import HearthNetError
+from hearthnet.ids import new_ulid
+from hearthnet.times import now_ms, rfc3339
+from hearthnet.trust.cosign import Proposal
+
+if TYPE_CHECKING:
+    from hearthnet.trust.roster import Roster
+
+_LONGEST_NAME: Final = 64
+
+
+def proposal_for(roster: Roster, node: str, name: str, expires: int) -> Proposal:
+    """That the node with this full id is invited, for so many seconds from now.
+
+    `bad_request` for what is no node id, and for a name that is too long.
+    """
+    ids.public_key(node)
+    if len(name) > _LONGEST_NAME:
+        raise HearthNetError("bad_request", f"a name has at most {_LONGEST_NAME} characters")
+    return Proposal(
+        event_type="community.member.invited",
+        community_id=roster.community_id,
+        target_node_id=node,
+        what=name,
+        client_id=new_ulid(),
+        expires_at=(now_ms() // 1000 + expires) * 1000,
+        recalls=roster.revocation_of(node),
+    )
+
+
+class Inviting(Signer):
+    """Whether a node may join."""
+
+    event_type = "community.member.invited"
+    capability = "community.invite@1.0"
+
+    def known(self, proposal: Proposal) -> Known:
+        """The node; `expired` where the invite would be over, `bad_request` where it is a member already."""
+        if proposal.expires_at <= now_ms():
+            raise HearthNetError("expired", "the proposal has expired; ask for a new one")
+        for one in members(self.roster):
+            if one.node_id == proposal.target_node_id:
+                raise HearthNetError("bad_request", f"{one} is a member already")
+        return Known(proposal.target_node_id, proposal.what)
+
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Names the node by its full id, as its name is anybody's, and says whether it was put out."""
+        ends = moment(proposal.expires_at, now_ms())
+        question = f"Let {known.name} {known.node_id} join {one_line(self.roster.name)} until {ends}?"
+        for gone in self.roster.revoked:
+            if gone.node_id == known.node_id:
+                return f"{question} It was put out ({one_line(gone.reason)}) and comes back by this."
+        return question
+
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Who, under which name, until when."""
+        named = {"display_name": proposal.what} if proposal.what else {}
+        return {
+            **named,
+            "invitee_node_id": proposal.target_node_id,
+            "expires_at": rfc3339(proposal.expires_at),
+        }
+
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """The invite, as `invite create` shows it."""
+        show_new(output, f"until {moment(proposal.expires_at, now_ms())}")

@@ -1,0 +1,72 @@
+"""What several members agree to: what each of them signs, and how many it takes (resolutions.md 71 to 73;
+docs/decisions/0046).
+
+Removals and invites share this: the author of the event counts as one, a co-signer counts once, and only
+where it could have done the same at that place in the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from hearthnet import ids
+from hearthnet.canonical import canonical_json
+from hearthnet.errors import HearthNetError
+from hearthnet.trust.community import COSIGN_PURPOSE, DEMOTED, INVITED, RANK, REVOKED, CoSigner, Policy
+from hearthnet.trust.keys import verify
+
+_WHAT: Final = {REVOKED: "reason", INVITED: "display_name"}
+"""Under which name an agreement holds what is to happen; a level, where nothing is said here."""
+
+
+def agreement(
+    event_type: str,
+    community: str,
+    target: str,
+    what: str,
+    client_id: str,
+    *,
+    expires_at: int = 0,
+    recalls: str = "",
+) -> bytes:
+    """What each signer signs.
+
+    `what` is the reason of a revocation, the name in an invite, else the new level. The end of an invite
+    (milliseconds) and the hash of the revocation that it recalls stand in its own alone.
+    """
+    said: dict[str, Any] = {
+        "type": event_type,
+        "community_id": community,
+        "target_node_id": target,
+        _WHAT.get(event_type, "new_level"): what,
+        "client_id": client_id,
+    }
+    if event_type == INVITED:
+        said |= {"expires_at": expires_at, "recalls": recalls}
+    return canonical_json(said)
+
+
+def check_signatures(agreed: bytes, co_signers: Iterable[CoSigner]) -> None:
+    """Raises `invalid_signature` where one of them has signed anything else than `agreed`."""
+    for one in co_signers:
+        if not verify(one.node_id, COSIGN_PURPOSE, agreed, ids.unb64(one.signature)):
+            raise HearthNetError(
+                "invalid_signature", f"{ids.short_id(one.node_id)} has signed something else"
+            )
+
+
+def least_rank(policy: Policy, event_type: str) -> int:
+    """The rank from which on a signature counts: that of those who may invite, else trusted."""
+    everyone = event_type == INVITED and policy.default_member_can_invite
+    return RANK["member" if everyone else "trusted"]
+
+
+def needed(policy: Policy, event_type: str, able: int) -> int:
+    """How many signers it takes, where so many others than the target could sign (resolutions.md 72)."""
+    wanted = {
+        REVOKED: policy.min_signatures_to_revoke,
+        DEMOTED: policy.min_signatures_to_demote,
+        INVITED: policy.min_signatures_to_invite,
+    }
+    return max(1, min(wanted.get(event_type, 1), able))
