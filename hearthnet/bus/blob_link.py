@@ -21,9 +21,15 @@ _PAUSE_SECONDS: Final = 0.1
 _UNAVAILABLE: Final = 503
 _MOVED: Final = 10071
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
+NO_SPACE: Final = "no space left on device"
+"""What the server says in words only, as code 500, of what it could not write."""
 _ORDER: Final = "Nats-Expected-Last-Subject-Sequence"
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
 _Answer = TypeVar("_Answer")
+
+
+def _ample() -> None:
+    """There is room, as far as is known."""
 
 
 class Moved(Exception):
@@ -50,6 +56,8 @@ class BlobLink:
         self._link = link
         self._patience = patience
         self._asking: set[asyncio.Timeout] = set()
+        self.room: Callable[[], None] = _ample
+        """Raises `capacity_exceeded` where the disk has no room: a server that met a full one is silent."""
         link.on_lost(self._on_lost)
 
     async def last(self, subject: str) -> Kept | None:
@@ -77,7 +85,8 @@ class BlobLink:
             written = await self._until_answered(
                 lambda: self._js.publish(
                     subject, data, timeout=ATTEMPT_SECONDS, stream=STREAM, headers=dict(headers)
-                )
+                ),
+                self.room,
             )
         except Moved:
             found = await self.last(subject)
@@ -109,7 +118,10 @@ class BlobLink:
         written = 0 if message.time is None else int(message.time.timestamp() * 1000)
         return Kept(message.data or b"", message.seq or 0, written)
 
-    async def _until_answered(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def _until_answered(
+        self, ask: Callable[[], Awaitable[_Answer]], check: Callable[[], None] = _ample
+    ) -> _Answer:
+        """Asks until it is answered; `check` may say after each silence why it is none."""
         from nats import errors
         from nats.js.errors import APIError
 
@@ -125,6 +137,7 @@ class BlobLink:
                 reason: Exception = error
             except (errors.Error, TimeoutError) as error:
                 reason = error
+            check()
             if clock() >= end:
                 raise HearthNetError("partition", "the blob store does not answer; try again") from reason
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -150,5 +163,7 @@ def _refuse(error: APIError) -> None:
     """Raises what a refusal of the server means where it has a meaning here."""
     if error.err_code == _MOVED:
         raise Moved from error
-    if error.err_code in _FULL:
-        raise HearthNetError("capacity_exceeded", "the disk has no room for content; make room") from error
+    if error.err_code in _FULL or NO_SPACE in str(error.description):
+        raise HearthNetError(
+            "capacity_exceeded", "the disk has no room for content; make room, then try again"
+        ) from error

@@ -6,6 +6,7 @@ entry in one write. What a dead process has left before that is nobody's, and is
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
@@ -21,8 +22,8 @@ from hearthnet.ids import new_ulid
 from hearthnet.times import now_ms
 from hearthnet.wire.blob import CHUNK_BYTES, Cutter, is_cid, manifest_of
 
-_LOOK_EVERY: Final = 64
-"""So many chunks lie between two looks at the disk."""
+LOOK_EVERY: Final = 16
+"""So many chunks lie between two looks at the disk: a quarter of what has to stay free."""
 Pieces = AsyncIterable[bytes] | Iterable[bytes]
 
 
@@ -32,6 +33,7 @@ class Blobs:
     def __init__(self, link: BlobLink, home: Home | None = None) -> None:
         self.link = link
         self._home = home
+        link.room = self.check_room
 
     async def put(self, pieces: Pieces, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
         """Keeps content that comes in pieces of any size, for `hold`; returns its CID.
@@ -43,7 +45,7 @@ class Blobs:
         try:
             async for piece in _each(pieces):
                 for chunk in cutter.feed(piece):
-                    if count % _LOOK_EVERY == 0:
+                    if count % LOOK_EVERY == 0:
                         self.check_room(CHUNK_BYTES)
                     count += 1
                     await writer.append(chunk)
@@ -135,7 +137,7 @@ class Blobs:
             after = kept.sequence
             yield read_entry(kept.data), after
 
-    def check_room(self, size: int, keep: int = ROOM_BYTES) -> None:
+    def check_room(self, size: int = 0, keep: int = ROOM_BYTES) -> None:
         """Raises `capacity_exceeded` where after `size` bytes more than `keep` would not be left."""
         if self._home is None:
             return
@@ -143,10 +145,12 @@ class Blobs:
             free = self._home.free_bytes()
         except OSError:
             return
-        if free - size < keep:
+        missing = size + keep - free
+        if missing > 0:
             raise HearthNetError(
                 "capacity_exceeded",
-                "the disk has too little room for this content; make room and try again",
+                "the disk has too little room for this content; "
+                f"free {math.ceil(missing / 1_000_000)} MB, then try again",
                 details={"free_bytes": free, "needed_bytes": size + keep},
             )
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from hearthnet.bus.blob_link import NO_SPACE
 from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
 from hearthnet.home import FULL_BYTES, ROOM_BYTES, Home
@@ -78,7 +79,7 @@ class Room:
         if free < self._needed * share:
             raise HearthNetError(
                 "capacity_exceeded",
-                "the disk is full; make room, then send it again (the same client_id has no second effect)",
+                "the disk is full; make room, then send it again",
                 details={"free_bytes": free, "needed_bytes": self._needed},
             )
         if free > _AMPLE * self._needed:
@@ -138,7 +139,7 @@ async def write(
 
 def unwritable(error: Any) -> HearthNetError:
     """What the server's refusal of a record means."""
-    if error.err_code in _FULL:
+    if error.err_code in _FULL or NO_SPACE in str(error.description):
         return HearthNetError("capacity_exceeded", "the event log has no room; free space on the disk")
     return HearthNetError("internal_error", f"the event log refuses the event: {error.description}")
 

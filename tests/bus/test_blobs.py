@@ -25,7 +25,7 @@ from hearthnet.bus.blobs import Blobs
 from hearthnet.bus.store import Store
 from hearthnet.canonical import content_hash
 from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.home import ROOM_BYTES, Home
 from hearthnet.ids import new_ulid
 from hearthnet.wire.blob import CHUNK_BYTES, LARGEST_BYTES, manifest_of
 from tests.helpers.mesh import Mesh
@@ -176,6 +176,26 @@ async def test_a_store_that_stays_away_is_said(mesh: Mesh) -> None:
         mesh.server.kill()
         assert (await refusal(blobs.read(cid))).code == "partition"
         mesh.server = mesh.server.again()
+
+
+@pytest.mark.req("FILE-10")
+async def test_a_server_that_is_silent_on_a_full_disk_is_not_waited_for(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await mesh.store() as store:
+        blobs = Blobs(BlobLink(store.js, store.link), mesh.home)
+        writer = Writer(blobs.link, "x")
+
+        async def silent(*_: object, **__: object) -> None:
+            raise TimeoutError
+
+        monkeypatch.setattr(store.js, "publish", silent)
+        monkeypatch.setattr(Home, "free_bytes", lambda home: ROOM_BYTES - 1)
+        full = await refusal(writer.append(b"content"))
+        assert (full.code, full.message) == (
+            "capacity_exceeded",
+            "the disk has too little room for this content; free 1 MB, then try again",
+        )
 
 
 @pytest.mark.req("FILE-6")

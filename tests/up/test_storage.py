@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,46 +24,21 @@ from hearthnet.up.files import check_space, file_errors, make_folder, write_whol
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.server import Server
-from tests.helpers.leaving import leave_out
 from tests.helpers.probe import POST, post
 from tests.helpers.processes import processes_of
+from tests.helpers.small_disk import Mount, fill, small_disk
 from tests.helpers.waiting import wait_for, wait_for_sync
 from tests.up.conftest import Node
 
 MB = 1024 * 1024
 FULL = "the disk is full: posts and documents cannot be kept"
-Mount = Callable[[str], Home]
 
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Mount]:
     """A home on a small file system in memory, with the mount options given."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    program = shutil.which("mount")
-    if program is None or os.geteuid() != 0:
-        leave_out("mounting a small disk takes root")
-
-    def mounted(options: str) -> Home:
-        done = subprocess.run(
-            [program, "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True
-        )
-        if done.returncode:
-            leave_out(f"this system cannot mount a small disk: {done.stderr.decode().strip()}")
-        return Home(folder)
-
-    yield mounted
-    subprocess.run(["umount", str(folder)], check=False, capture_output=True)
-
-
-def fill(ballast: Path) -> None:
-    """Leaves no byte free on the disk of `ballast`."""
-    done = subprocess.run(
-        ["dd", "if=/dev/zero", f"of={ballast}", "bs=4k", "oflag=append", "conv=notrunc"],
-        check=False,
-        capture_output=True,
-    )
-    assert b"No space left" in done.stderr
+    with small_disk(tmp_path / "disk") as mounted:
+        yield mounted
 
 
 @pytest.mark.req("UP-18")

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from hearthnet.bus.blob_entry import Hold
 from hearthnet.bus.blob_writer import Writer
-from hearthnet.bus.blobs import Blobs
+from hearthnet.bus.blobs import LOOK_EVERY, Blobs
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, Stream
 from hearthnet.times import now_ms
@@ -51,6 +51,25 @@ class Proof:
     async def append(self, chunk: bytes) -> None:
         """Counts it."""
         self.count += 1
+
+
+class Stored:
+    """Gives chunks to `writer`, and looks now and then whether the disk still has room for them."""
+
+    def __init__(self, blobs: Blobs, writer: Writer) -> None:
+        self._blobs = blobs
+        self._writer = writer
+
+    @property
+    def count(self) -> int:
+        """How many it has."""
+        return self._writer.count
+
+    async def append(self, chunk: bytes) -> None:
+        """Stores the next one; `capacity_exceeded` where somebody else has filled the disk."""
+        if self.count % LOOK_EVERY == 0:
+            self._blobs.check_room(len(chunk))
+        await self._writer.append(chunk)
 
 
 class Uploads:
@@ -117,7 +136,7 @@ class Uploads:
                 await stream.progress(CHECKING, writer.count, manifest.count)
         await self._room(size - writer.size)
         there = writer.count
-        await _take(stream, manifest, writer)
+        await _take(stream, manifest, Stored(self._blobs, writer))
         await self._blobs.commit(writer, hold)
         return manifest.count - there
 
