@@ -91,11 +91,11 @@ def issue(
         "capabilities": list(capabilities),
         **{name: limit for name, limit in limits.items() if limit is not None},
     }
+    if corpora:
+        scope["corpora"] = list(corpora)
     if only:
         scope["params_constraints"] = constraints_of(only)
     given = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
-    if corpora:
-        given["corpora"] = list(corpora)
     output = ask_own(home, "auth.token.issue@1.0", given)
     if json:
         terminal.json_page(output)

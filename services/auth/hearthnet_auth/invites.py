@@ -99,12 +99,19 @@ def _end(wanted: InviteInput, now: int) -> int:
         if wanted.co_signers:
             raise _invalid("/input/expires_at", "required", "say until when, as the others signed it")
         return now + wanted.ttl_seconds * 1000
-    ends = from_rfc3339(wanted.expires_at)
+    ends = _moment(wanted.expires_at)
     if ends <= now:
         raise HearthNetError("expired", f"the invite would have ended at {wanted.expires_at}; make a new one")
     if ends > now + _LONGEST_MS:
         raise _invalid("/input/expires_at", "maximum", "an invite is good for 7 days at most")
     return ends
+
+
+def _moment(text: str) -> int:
+    try:
+        return from_rfc3339(text)
+    except HearthNetError as error:
+        raise _invalid("/input/expires_at", "format", error.message) from error
 
 
 def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: int) -> None:
@@ -144,6 +151,6 @@ def _same(earlier: CommunityEvent, wanted: InviteInput) -> CommunityEvent:
 
 def _ends_alike(earlier: CommunityEvent, content: Invited, wanted: InviteInput) -> bool:
     if wanted.expires_at:
-        return content.expires_at == from_rfc3339(wanted.expires_at)
+        return content.expires_at == _moment(wanted.expires_at)
     lasts = content.expires_at - from_rfc3339(earlier.wall_clock)
     return abs(lasts - wanted.ttl_seconds * 1000) < _ROUNDING_MS

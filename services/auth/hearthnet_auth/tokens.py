@@ -66,10 +66,12 @@ def scope_of(wanted: IssueInput) -> Scope:
     """
     members = {name: value for name, value in wanted.scope.items() if value is not None}
     constraints = dict(members.get("params_constraints", {}))
-    if wanted.corpora:
-        if "corpus" in constraints:
-            raise HearthNetError("bad_request", "corpora and a constraint on corpus say the same; give one")
-        constraints["corpus"] = list(wanted.corpora)
+    ways = [members.pop("corpora", None), list(wanted.corpora) or None, constraints.get("corpus")]
+    said = [corpora for corpora in ways if corpora is not None]
+    if len(said) > 1:
+        raise HearthNetError("bad_request", "corpora and a constraint on corpus say the same; give one")
+    if said:
+        constraints["corpus"] = said[0]
     try:
         return msgspec.convert({**members, "params_constraints": constraints}, Scope)
     except msgspec.ValidationError as error:

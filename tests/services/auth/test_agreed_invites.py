@@ -119,6 +119,7 @@ async def test_terms_that_cannot_be_are_refused_with_their_place(mesh: Mesh) -> 
         await ruled(founder, guest, 2)
         over = await refused(guest, **terms(newcomer, expires_at=rfc3339(now_ms() - 1000)))
         far = await refused(guest, **terms(newcomer, expires_at=rfc3339(now_ms() + 8 * 24 * HOUR_MS)))
+        never = await refused(guest, **terms(newcomer, expires_at="2026-13-45T08:00:00Z"))
         nameless = await refused(guest)
         wanted = terms(newcomer)
         timeless = {name: value for name, value in wanted.items() if name != "expires_at"}
@@ -127,6 +128,7 @@ async def test_terms_that_cannot_be_are_refused_with_their_place(mesh: Mesh) -> 
     assert over.code == "expired"
     for error, path in (
         (far, "/input/expires_at"),
+        (never, "/input/expires_at"),
         (nameless, "/input/invitee_node_id"),
         (endless, "/input/expires_at"),
         (trusted, "/input/initial_level"),

@@ -47,8 +47,12 @@ async def test_a_token_lets_its_subject_do_what_it_says(mesh: Mesh) -> None:
         wanted = {
             "client_id": client_id,
             "subject": guest.peer.node_id,
-            "scope": {"capabilities": [QUERY], "max_calls_total": 2, "rate_limit_per_minute": None},
-            "corpora": ["probe"],
+            "scope": {
+                "capabilities": [QUERY],
+                "corpora": ["probe"],
+                "max_calls_total": 2,
+                "rate_limit_per_minute": None,
+            },
             "ttl_seconds": 600,
         }
         made = await founder.do(ISSUE, **wanted)
@@ -106,6 +110,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     "with a limit unknown here": (
         "bad_request",
         {"scope": {"capabilities": ["market.post"], "per_night": 1}},
+    ),
+    "with corpora in two places": (
+        "bad_request",
+        {"corpora": ["a"], "scope": {"capabilities": ["market.post"], "corpora": ["a"]}},
     ),
     "with corpora twice": (
         "bad_request",
