@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 from hearthnet.tools.run_record import unseal
@@ -17,7 +18,10 @@ Step = Callable[[str], Awaitable[None]]
 
 
 def around(
-    owner: type, name: str, before: Callable[..., None] | None, after: Callable[..., None] | None
+    owner: type | ModuleType,
+    name: str,
+    before: Callable[..., None] | None,
+    after: Callable[..., None] | None,
 ) -> None:
     """Has `owner.name` call these with its arguments."""
     inner = getattr(owner, name)
@@ -41,8 +45,8 @@ def around(
     setattr(owner, name, outer if inspect.iscoroutinefunction(inner) else plain)
 
 
-def replace(owner: type, name: str, by: Callable[..., Any]) -> None:
-    """Puts `by` in the place of the method `owner.name`."""
+def replace(owner: type | ModuleType, name: str, by: Callable[..., Any]) -> None:
+    """Puts `by` in the place of `owner.name`."""
     setattr(owner, name, by)
 
 
