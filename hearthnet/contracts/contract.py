@@ -119,7 +119,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     def tool_schema(self, bound_params: Mapping[str, Any] | None, hidden: frozenset[str]) -> Schema:
         """One flat closed schema of the fields a model fills in, neither bound to a value nor hidden."""
-        return self._flat.tool_schema(frozenset(bound_params or ()) | hidden)
+        return self._flat.tool_schema(hidden, bound_params or ())
 
     def split_arguments(
         self, flat: Mapping[str, Any], bound_params: Mapping[str, Any] | None

@@ -18,6 +18,8 @@ class Flat:
         self._section: dict[str, str] = {}
         self._schema: dict[str, Any] = {}
         self._required: list[str] = []
+        self._choices: list[list[list[str]]] = []
+        """Of each choice between fields, the names that each alternative requires."""
         for section in SECTIONS:
             part = request_schema["properties"][section]
             for name, schema in part["properties"].items():
@@ -27,10 +29,14 @@ class Flat:
                     )
                 self._section[name], self._schema[name] = section, schema
             self._required += part.get("required", [])
+            if "oneOf" in part:
+                self._choices.append([one.get("required", []) for one in part["oneOf"]])
 
-    def tool_schema(self, left_out: Iterable[str]) -> dict[str, Any]:
-        """The closed schema of the fields that are not left out; `bad_request` for a name there is not."""
-        gone = frozenset(left_out)
+    def tool_schema(self, hidden: Iterable[str], bound: Iterable[str] = ()) -> dict[str, Any]:
+        """The closed schema of the fields that are neither hidden nor bound; `bad_request` for a name there
+        is not. Where hiding leaves one alternative of a choice, its fields are required.
+        """
+        gone = frozenset(hidden).union(bound)
         for name in gone:
             self._home(name)
         return {
@@ -38,9 +44,19 @@ class Flat:
             "properties": {
                 name: _closed(schema) for name, schema in self._schema.items() if name not in gone
             },
-            "required": [name for name in self._required if name not in gone],
+            "required": [name for name in self._required if name not in gone]
+            + self._left(gone, frozenset(bound)),
             "additionalProperties": False,
         }
+
+    def _left(self, gone: frozenset[str], bound: frozenset[str]) -> list[str]:
+        """What must be there since the other alternatives cannot be taken."""
+        found = []
+        for choice in self._choices:
+            left = [names for names in choice if gone.isdisjoint(names)]
+            if len(left) == 1 and bound.isdisjoint(name for names in choice for name in names):
+                found += left[0]
+        return found
 
     def split(self, flat: Mapping[str, Any], bound: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """`flat` and `bound` as a request; `bad_request` for an unknown name or one that is bound."""

@@ -52,10 +52,24 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         "is sent.",
         frozenset({"location"}),
     ),
+    "market_update": _Recipe(
+        "market.update@1.0",
+        "Changes one of the user's own posts, by the event_id that listing or searching shows. Give in "
+        "fields only what is to be different, in the user's own words. The user is asked before anything is "
+        "sent.",
+        frozenset({"expected_lamport"}),
+    ),
     "market_expire": _Recipe(
         "market.expire@1.0",
         "Ends one of the user's own posts before its time, by the event_id that listing or searching "
         "shows. The user is asked before anything is sent.",
+    ),
+    "market_delete": _Recipe(
+        "market.delete@1.0",
+        "Deletes one of the user's own posts for good, its words too, by the event_id that listing or "
+        "searching shows. Use it only when the user wants it deleted; to say that it is settled, end it "
+        "instead. The user is asked before anything is sent.",
+        frozenset({"all"}),
     ),
     "translate": _Recipe(
         "trans.text@1.0",

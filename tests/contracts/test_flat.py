@@ -35,6 +35,15 @@ def test_what_is_bound_or_hidden_is_not_asked_of_the_model() -> None:
 
 
 @pytest.mark.req("CONTRACT-8")
+def test_of_a_choice_what_is_left_is_required() -> None:
+    delete = contracts().get("market.delete@1.0")
+    assert delete.tool_schema(None, frozenset({"client_id"}))["required"] == []
+    assert delete.tool_schema(None, frozenset({"client_id", "all"}))["required"] == ["event_id"]
+    assert delete.tool_schema({"all": True}, frozenset({"client_id"}))["required"] == []
+    assert delete.tool_schema({"event_id": "x"}, frozenset({"client_id", "all"}))["required"] == []
+
+
+@pytest.mark.req("CONTRACT-8")
 def test_objects_are_closed_at_every_depth_unless_they_say_otherwise() -> None:
     fields = POST.tool_schema(None, frozenset())["properties"]
     assert fields["location"]["additionalProperties"] is False
