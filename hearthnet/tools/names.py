@@ -32,6 +32,22 @@ def presentable(name: str) -> str:
     return _UNSAFE.sub("_", name)[:MAX_LENGTH] or "_"
 
 
+def stand_in(name: str) -> str:
+    """`name` where it is safe, else the safe one that follows from it alone: readable, with a hash of it.
+
+    So a name that a model makes up is never taken for that of another tool.
+    """
+    return name if is_safe(name) else f"{_stem(name)}-{_hash(name)[:_HASH_LENGTH]}"
+
+
+def _stem(name: str) -> str:
+    return presentable(name)[: MAX_LENGTH - _HASH_LENGTH - 1]
+
+
+def _hash(name: str) -> str:
+    return blake3.blake3(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def unknown_tool(name: str, there: Iterable[str]) -> HearthNetError:
     """The `not_found` for a tool that is not among `there`, with the nearest names in `alt`."""
     names = list(there)
@@ -52,6 +68,8 @@ class NameMap:
             if name not in self._safe:
                 self._safe[name] = self._free_name(name)
         self._declared = {safe: name for name, safe in self._safe.items()}
+        for name in declared:
+            self._declared.setdefault(stand_in(name), name)
 
     def _free_name(self, name: str) -> str:
         """A safe name that no other tool has: the presentable one, or that with a hash of the declared."""
@@ -59,8 +77,7 @@ class NameMap:
         plain = presentable(name)
         if plain not in taken and name == name[:MAX_LENGTH]:
             return plain
-        digest = blake3.blake3(name.encode("utf-8", "surrogatepass")).hexdigest()
-        stem = plain[: MAX_LENGTH - _HASH_LENGTH - 1]
+        stem, digest = _stem(name), _hash(name)
         candidates = (f"{stem}-{digest[at : at + _HASH_LENGTH]}" for at in range(len(digest) - _HASH_LENGTH))
         return next(candidate for candidate in candidates if candidate not in taken)
 
@@ -69,7 +86,8 @@ class NameMap:
         return self._safe[declared]
 
     def to_declared(self, name: str) -> str | None:
-        """The declared name that the model means by `name`: a safe one, or the declared one itself.
+        """The declared name that the model means by `name`: a safe one, the declared one itself, or what
+        stands in for that on its way here.
 
         None: neither.
         """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hearthnet.canonical import derived_id
 from hearthnet.errors import HearthNetError
 from hearthnet.tools.derive import client_id, confirmation_id
-from hearthnet.tools.names import NameMap, is_safe, unknown_tool
+from hearthnet.tools.names import NameMap, is_safe, stand_in, unknown_tool
 
 
 @pytest.mark.req("TOOL-19")
@@ -36,6 +36,14 @@ def test_a_plain_replacement_will_do_where_it_is_free() -> None:
     assert mapped.to_safe("mesh.search") == "mesh_search"
     assert mapped.to_declared("mesh.search") == "mesh.search", "a model may know it by its own name"
     assert mapped.to_declared("mesh-search") is None
+
+
+@pytest.mark.req("TOOL-19")
+@pytest.mark.parametrize("others", [[], ["rag_query"], ["rag_query", "rag query"]])
+def test_what_stands_in_for_a_name_on_its_way_is_that_tool_and_no_other(others: list[str]) -> None:
+    mapped = NameMap(["rag.query", *others])
+    assert mapped.to_declared(stand_in("rag.query")) == "rag.query"
+    assert mapped.to_declared(stand_in("rag/query")) is None
 
 
 @pytest.mark.req("TOOL-19")

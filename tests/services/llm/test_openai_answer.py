@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.errors import HearthNetError
+from hearthnet.tools.names import NameMap, is_safe, presentable
 from hearthnet_llm.frames import (
     Cited,
     Done,
@@ -200,13 +201,41 @@ def test_a_servers_quirks(name: str) -> None:
 
 
 @pytest.mark.req("LLM-10")
-@pytest.mark.parametrize("broken", ['{"a":', "[1]", '{"a":1}}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"a":',
+        "[1]",
+        '{"a":1}}',
+        '{"a":NaN}',
+        '{"a":1e400}',
+        '{"a":"\\ud800"}',
+        f'{{"a":{"[" * 9000}{"]" * 9000}}}',
+    ],
+)
 def test_a_call_that_never_closes_is_left_out_and_said(broken: str) -> None:
     frames = answer(call(broken, "x", index=0, id="i"), delta("length"))
     assert calls(frames) == []
     assert any(isinstance(frame, Notice) and "x" in frame.text for frame in frames)
     assert isinstance(frames[-1], Done)
     assert frames[-1].stop_reason == "max_tokens"
+
+
+@pytest.mark.req("LLM-10")
+def test_an_argument_that_json_does_not_have_is_not_passed_on_as_another_one() -> None:
+    assert calls(answer(call({"a": float("inf")}, "x", index=0, id="i"), delta("tool_calls"))) == []
+
+
+@pytest.mark.req("LLM-10", "TOOL-19")
+@pytest.mark.parametrize("name", ["functions.look", "look at", "look!", "l" * 70, "\u00e9"])
+def test_a_name_that_the_model_makes_up_ends_no_run_and_becomes_no_other_tools(name: str) -> None:
+    frames = answer(call("{}", name, index=0, id="i"), delta("tool_calls"))
+    ((_, made, _),) = calls(frames)
+    shown = [frame.name for frame in frames if isinstance(frame, ToolCallDelta) and frame.name]
+    assert shown == [made]
+    assert is_safe(made)
+    assert made != presentable(name), "which may be a tool that it did not mean"
+    assert NameMap([name, presentable(name)]).to_declared(made) == name
 
 
 @pytest.mark.req("LLM-11")

@@ -6,14 +6,16 @@ import json
 import re
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet.canonical import content_hash
 from hearthnet.models import failures
+from hearthnet.tools.names import stand_in
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
 
 INCOMPLETE: Final = "tool_call_incomplete"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MADE_UP: Final = re.compile(r"call_\d{1,3}")
-_LONGEST: Final = 64
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KEPT: Final = 40
 _DIGITS: Final = 16
@@ -75,14 +77,18 @@ def plain_id(call_id: str) -> str:
 
 
 def arguments(given: Any) -> dict[str, Any] | None:
-    """The arguments of a call, from an object or from its JSON text; None if they are no whole object."""
+    """The arguments of a call, from an object or from its JSON text; None if they are no whole object, or
+    hold what JSON does not have (NaN, half a pair of surrogates) and would reach the tool as something else.
+    """
     if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
         return {}
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError:
-            return None
+    try:
+        if isinstance(given, str):
+            given = msgspec.json.decode(given)
+        elif isinstance(given, dict):
+            json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
     return given if isinstance(given, dict) else None
 
 
@@ -96,8 +102,10 @@ def incomplete(model: str, tool: str) -> Notice:
 
 
 def tool_name(given: Any) -> str:
-    """The name of a tool as the contract has names; a model may make up any."""
-    return _ODD.sub("_", given)[:_LONGEST] if isinstance(given, str) else ""
+    """The name of a tool as the contract has names; a model may make up any, and what it made up must not
+    become the name of another tool.
+    """
+    return stand_in(given) if isinstance(given, str) and given else ""
 
 
 def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hearthnet_llm.frames import Frame, Notice, ToolCall, ToolCallDelta
-from hearthnet_llm.vendors.calls import CallIds, arguments, call
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, tool_name
 from hearthnet_llm.vendors.openai import custom
 from hearthnet_llm.vendors.values import as_text
 
@@ -91,7 +91,7 @@ class Calls:
         one.is_text = one.is_text or custom.is_call(native)
         self.size += len(delta.piece)
         if not whole and not one.is_text and (delta.piece or fresh):
-            yield ToolCallDelta(one.id, delta.piece, one.name if fresh and one.name else None)
+            yield ToolCallDelta(one.id, delta.piece, (tool_name(one.name) or None) if fresh else None)
 
     def finish(self) -> Iterator[ToolCall | Notice]:
         """Each complete call in order, and a notice for each that never became complete."""
