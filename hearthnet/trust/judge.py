@@ -88,6 +88,7 @@ class Judge:
         self.created_at = ""
         self.policy = Policy()
         self.members: dict[str, Standing] = {}
+        self._having: Counter[int] = Counter()
         self.revoked: dict[str, Gone] = {}
         self.invites: dict[str, OpenInvite] = {}
         self.reached = 0
@@ -181,7 +182,14 @@ class Judge:
 
     def _able(self, least: int, target: str) -> int:
         """How many others than the target have that rank."""
-        return sum(one.rank >= least for node, one in self.members.items() if node != target)
+        of_target = self.members.get(target)
+        having = sum(count for rank, count in self._having.items() if rank >= least)
+        return having - (of_target is not None and of_target.rank >= least)
+
+    def _set_rank(self, standing: Standing, rank: int) -> None:
+        self._having[standing.rank] -= 1
+        self._having[rank] += 1
+        standing.rank = rank
 
     # Coming in
 
@@ -194,6 +202,7 @@ class Judge:
 
     def _let_in(self, entry: Entry, added_at: str, rank: int, depth: int) -> None:
         self.members[entry.node_id] = Standing(entry, rank, added_at, depth=depth)
+        self._having[rank] += 1
         self._logins[entry.login] = entry.node_id
         self.revoked.pop(entry.node_id, None)
 
@@ -281,7 +290,7 @@ class Judge:
         depth = self._depth(event.author) + 1
         if depth < target.depth:
             target.sponsor, target.depth = event.author, depth
-        target.rank = max(target.rank, new)
+        self._set_rank(target, max(target.rank, new))
 
     def _updated(self, place: int, event: CommunityEvent, content: PolicyUpdated) -> None:
         self.policy = content.policy
@@ -303,11 +312,12 @@ class Judge:
         if isinstance(content, Demoted):
             if target is not None and target.rank > RANK[content.new_level]:
                 self._keep_an_anchor(target)
-                target.rank = RANK[content.new_level]
+                self._set_rank(target, RANK[content.new_level])
                 target.depth = target.depth if target.rank >= _TRUSTED else _FAR
             return
         if target is not None:
             del self.members[content.target_node_id]
+            self._having[target.rank] -= 1
             del self._logins[target.entry.login]
         for invite in self.invites.values():
             invite.signers.discard(content.target_node_id)
@@ -326,7 +336,7 @@ class Judge:
             self._keep_an_anchor(target)
 
     def _keep_an_anchor(self, target: Standing) -> None:
-        if target.rank == _ANCHOR and sum(one.rank == _ANCHOR for one in self.members.values()) == 1:
+        if target.rank == _ANCHOR and self._having[_ANCHOR] == 1:
             raise _Flaw("the last anchor stays one")
 
     def _signers(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> set[str]:

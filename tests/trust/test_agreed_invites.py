@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -35,6 +37,7 @@ from tests.trust.town import (
     founded,
     invited,
     levels,
+    promoted,
     removal,
     town,
     with_events,
@@ -142,6 +145,27 @@ def test_a_small_community_can_invite_too() -> None:
     assert cosign.needed(said, held) == 2
     assert "takes 2 signatures" in flaw(held, carried_out(held, EVE, said, OTHER_KEY))
     assert flaw(held, carried_out(held, FOUNDER, said, OTHER_KEY)) == ""
+
+
+@pytest.mark.req("COMM-12")
+def test_how_many_it_takes_follows_the_members() -> None:
+    """Those who rise, fall and leave are counted where they are, as the command line counts them."""
+    held = under(Policy(min_signatures_to_invite=32, default_member_can_invite=False))
+    steps: tuple[tuple[Callable[[Roster], CommunityEvent] | None, int], ...] = (
+        (None, 5),
+        (lambda held: promoted(held, FOUNDER, MAX), 6),
+        (lambda held: promoted(held, FOUNDER, MAX, "anchor"), 6),
+        (lambda held: removal(held, SAM, MAX, QUINN, UMA, level="trusted"), 6),
+        (lambda held: removal(held, SAM, MAX, QUINN, UMA, TILDA, level="member"), 5),
+        (lambda held: removal(held, SAM, TILDA, QUINN, UMA), 4),
+        (lambda held: removal(held, UMA, UMA), 3),
+        (lambda held: removal(held, SAM, NORA, QUINN, FOUNDER), 3),
+    )
+    for step, wanted in steps:
+        held = held if step is None else with_events(held, step(held))
+        said = proposal(held)
+        assert cosign.needed(said, held) == wanted
+        assert f"it takes {wanted} signatures" in flaw(held, carried_out(held, SAM, said))
 
 
 @pytest.mark.req("COMM-12")
