@@ -24,6 +24,7 @@ from hearthnet.times import from_rfc3339
 from hearthnet_market.posts import CREATED, DELETED, EXPIRED, UPDATED
 
 _TEXTS: Final = ("title", "body", "tags")
+_ZERO: Final = "\\u0000"
 _POST: Final = (
     "id",
     "event_id",
@@ -187,10 +188,14 @@ def _remember(database: sqlite3.Connection, acts: list[tuple[int, Event, int]]) 
 def _insert(
     database: sqlite3.Connection, table: str, columns: Sequence[str], rows: list[tuple[Any, ...]]
 ) -> None:
-    """All rows by one statement."""
+    """All rows by one statement; one by one where a text holds a zero, at which SQLite's JSON ends it."""
+    names, given = ", ".join(columns), _json(rows)
+    if _ZERO in given:
+        places = ", ".join("?" for _ in columns)
+        database.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
+        return
     taken = ", ".join(f"value ->> {place}" for place in range(len(columns)))
-    names = ", ".join(columns)
-    database.execute(f"INSERT INTO {table} ({names}) SELECT {taken} FROM json_each(?)", (_json(rows),))
+    database.execute(f"INSERT INTO {table} ({names}) SELECT {taken} FROM json_each(?)", (given,))
 
 
 def _json(value: Any) -> str:

@@ -122,6 +122,16 @@ def test_search_finds_words_whatever_stands_around_them(view: View, query: str) 
     assert posts[0]["score"] > 0
 
 
+@pytest.mark.req("MARKET-1")
+def test_a_text_is_shown_whole_whatever_characters_it_has(view: View) -> None:
+    odd = 'a\x00b \\u0000 \U0001f6df \u2028 " end'
+    place = {"lat": 1.5, "lng": 2, "label": odd}
+    view.apply([_created(1, "Plain"), _created(2, odd, body=odd, tags=["x\x00y"], location=place)])
+    post, plain = view.current(_wanted(), START)[0]
+    assert (post["title"], post["body"], post["tags"], post["location"]) == (odd, odd, ["x\x00y"], place)
+    assert plain["title"] == "Plain"
+
+
 @pytest.mark.req("MARKET-3")
 def test_search_for_nothing_finds_nothing(view: View) -> None:
     view.apply([_created(1)])
