@@ -77,7 +77,8 @@ def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[writing._Ro
         words = drawn[at : at + LENGTH]
         in_stems = [stems[word] for word in words]
         heading = " ".join(words[:4])
-        columns = ("note", " ".join(in_stems[:4]), " ".join(in_stems), as_written(heading))
+        headings = f"{as_written('note')}\n{as_written(heading)}"
+        columns = ("note", " ".join(in_stems[:4]), " ".join(in_stems), headings)
         yield writing._Row(heading, None, " ".join(words), LENGTH, columns)
 
 

@@ -69,9 +69,13 @@ def sections(language: str) -> list[Section]:
 
 
 def written_questions() -> list[Question]:
-    """The fifty questions of handbook_questions.toml."""
-    file = Path(__file__).with_name("handbook_questions.toml")
-    return [Question(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["question"]]
+    """The fifty questions of handbook_questions.toml, which are only ever measured."""
+    return _questions("handbook_questions.toml")
+
+
+def practice_questions() -> list[Question]:
+    """The hundred of handbook_practice.toml, to tune on."""
+    return _questions("handbook_practice.toml")
 
 
 def title_questions(language: str) -> list[Question]:
@@ -83,6 +87,11 @@ def runs_of(text: str) -> frozenset[Run]:
     """Each eight words that follow each other in `text`."""
     words = _WORD.findall(text.casefold())
     return frozenset(tuple(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
+
+
+def _questions(name: str) -> list[Question]:
+    file = Path(__file__).with_name(name)
+    return [Question(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["question"]]
 
 
 def _sections(page: Path) -> Iterator[Section]:

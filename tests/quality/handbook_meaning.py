@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hearthnet_embed.minilm.model import Model
 
 NAME: Final = "all-MiniLM-L6-v2"
+LANGUAGES: Final = ("en",)
+"""Those that `embed` vouches for with it."""
 _MAX_TOKENS: Final = 256
 _TEXTS: Final = 16
 

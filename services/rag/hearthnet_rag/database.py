@@ -4,7 +4,8 @@
                 that the rarity of a word is that within the corpus, and no corpus can be felt in another
     documents   one row a document, unique by (corpus, doc_cid) (resolutions.md 59); `name` is where it came
                 from, as its sender wrote it, by which a newer version takes the place of an older one
-    chunks      one row a passage: its heading and text as they are shown, and the page it begins on
+    chunks      one row a passage: its heading and text as they are shown, the page it begins on, and in
+                `headings` the words of its title and headings, one a line, as they are written
     words       one row a stem of a corpus: in how many passages it stands (vocabulary.py)
     vectors     one row a window of a passage, where there is a model that makes them (vectors.py)
 
@@ -24,13 +25,12 @@ from hearthnet.errors import HearthNetError
 from hearthnet_rag import vectors, vocabulary
 
 FILE: Final = "index.db"
-VERSION: Final = 4
+VERSION: Final = 5
 BUSY_SECONDS: Final = 10.0
 
-# Below 1, since FTS5's own constant lets repeated words count for too little in passages of 1000 tokens;
-# title over heading over text, and a little for a title's or heading's own words, as they are written.
-# Chosen by tests/quality/practice.toml and the titles of the handbook (docs/decisions/0114).
-WEIGHTS: Final = (0.6, 0.5, 0.25, 0.1)
+# Title over heading over text, for a mean passage of half its length (see make_passages_table).
+# Chosen by tests/quality/*practice.toml and the titles of the handbook (docs/decisions/0114, 0133).
+WEIGHTS: Final = (1.2, 1.0, 0.5)
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS corpora (
@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS chunks (
     number INTEGER NOT NULL,
     heading TEXT,
     page INTEGER,
+    headings TEXT NOT NULL,
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS chunks_of ON chunks (document);
@@ -123,11 +124,15 @@ def passages_table(corpus: int) -> str:
 
 
 def make_passages_table(connection: sqlite3.Connection, corpus: int) -> None:
-    """Makes the FTS5 table of a new corpus. Its text is stems already; SQLite only has to split at blanks."""
+    """Makes the FTS5 table of a new corpus. Its text is stems already; SQLite has to split at blanks only.
+
+    Beside each passage stands an empty row, with its id below zero: FTS5 takes a word for worthless that half
+    of all rows have; in a book about packages that is "package" (docs/decisions/0133).
+    """
     table = passages_table(corpus)
     weights = ", ".join(str(weight) for weight in WEIGHTS)
     connection.execute(
-        f"CREATE VIRTUAL TABLE {table} USING fts5 (title, heading, text, written, tokenize = 'unicode61')"
+        f"CREATE VIRTUAL TABLE {table} USING fts5 (title, heading, text, tokenize = 'unicode61')"
     )
     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('rank', 'bm25({weights})')")
 

@@ -30,7 +30,7 @@ from hearthnet_rag.database import (
 )
 from hearthnet_rag.documents import Document
 from hearthnet_rag.vectors import Signs
-from hearthnet_rag.vocabulary import forget, known_in, learn
+from hearthnet_rag.vocabulary import Vocabulary, forget, learn
 from hearthnet_rag.words import (
     COMPOUNDING,
     Analyser,
@@ -220,7 +220,7 @@ class Index:
     def _known(self, corpus: str) -> Iterator[Known]:
         with self.reading() as connection:
             row = connection.execute("SELECT id FROM corpora WHERE name = ?", (corpus,)).fetchone()
-            yield nothing_known if row is None else known_in(connection, row["id"])
+            yield nothing_known if row is None else Vocabulary(connection, row["id"])
 
     def _return(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
@@ -287,13 +287,14 @@ def _row(document: Document, passage: Passage, analyser: Analyser) -> _Row:
         page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),
         tokens=estimate_tokens(text),
-        stems=_columns(document.title, " ".join(titles), text, analyser),
+        stems=_columns(document.title, list(titles), text, analyser),
     )
 
 
-def _columns(title: str, headings: str, text: str, analyser: Analyser) -> Columns:
+def _columns(title: str, headings: Sequence[str], text: str, analyser: Analyser) -> Columns:
     return (
-        analyser.text(title), analyser.text(headings), analyser.text(text), as_written(f"{title} {headings}")
+        analyser.text(title), analyser.text(" ".join(headings)), analyser.text(text),
+        "\n".join(map(as_written, (title, *headings))),
     )  # fmt: skip
 
 
@@ -337,14 +338,15 @@ def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, 
 def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[_Row]) -> None:
     table = passages_table(corpus)
     for index, row in enumerate(rows):
+        *stems, headings = row.stems
         chunk = connection.execute(
-            "INSERT INTO chunks (document, number, heading, page, text) VALUES (?, ?, ?, ?, ?)",
-            (document, index, row.heading, row.page, row.text),
+            "INSERT INTO chunks (document, number, heading, page, headings, text) VALUES (?, ?, ?, ?, ?, ?)",
+            (document, index, row.heading, row.page, headings, row.text),
         ).lastrowid
         connection.execute(
-            f"INSERT INTO {table} (rowid, title, heading, text, written) VALUES (?, ?, ?, ?, ?)",
-            (chunk, *row.stems),
+            f"INSERT INTO {table} (rowid, title, heading, text) VALUES (?, ?, ?, ?)", (chunk, *stems)
         )
+        connection.execute(f"INSERT INTO {table} (rowid) VALUES (-?)", (chunk,))
 
 
 def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
@@ -358,12 +360,23 @@ def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
     if row is None:
         return 0
     table = passages_table(row["corpus"])
-    its_own = "rowid IN (SELECT id FROM chunks WHERE document = ?)"
     gone = connection.execute(
-        f"SELECT title, heading, text, written FROM {table} WHERE {its_own}", (row["id"],)
+        f"""
+        SELECT {table}.title, {table}.heading, {table}.text, headings
+        FROM chunks JOIN {table} ON {table}.rowid = chunks.id WHERE document = ?
+        """,
+        (row["id"],),
     )
     forget(connection, row["corpus"], (tuple(columns) for columns in gone.fetchall()))
-    connection.execute(f"DELETE FROM {table} WHERE {its_own}", (row["id"],))
+    connection.execute(
+        f"""
+        DELETE FROM {table}
+        WHERE rowid IN (
+            SELECT id FROM chunks WHERE document = ?1 UNION SELECT -id FROM chunks WHERE document = ?1
+        )
+        """,
+        (row["id"],),
+    )
     connection.execute("DELETE FROM chunks WHERE document = ?", (row["id"],))
     connection.execute("DELETE FROM documents WHERE id = ?", (row["id"],))
     return int(row["chunks"])

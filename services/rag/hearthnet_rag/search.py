@@ -1,4 +1,4 @@
-"""Finding passages: words are OR-ed, BM25 ranks, and no document crowds out the others.
+"""Finding passages: words are OR-ed, BM25, headings and meaning rank, and no document crowds out the others.
 
 Of the first k passages at most two come from one document, unless there are not k others.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -16,9 +17,10 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.database import passages_table
 from hearthnet_rag.index import Index
+from hearthnet_rag.ranking import Candidate, by_both, by_words, heading_match, meaning
 from hearthnet_rag.vectors import Asked, Near, with_vectors
-from hearthnet_rag.vocabulary import known_in
-from hearthnet_rag.words import DEFAULT, base_language, query_stems, words
+from hearthnet_rag.vocabulary import Vocabulary
+from hearthnet_rag.words import DEFAULT, as_written, base_language, query_stems, words
 
 PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
@@ -28,7 +30,7 @@ _CANDIDATES_PER_PASSAGE: Final = 40
 _ENOUGH: Final = 3_000
 _FEWEST: Final = 200
 _MOST_WORDS: Final = 64
-_FUSION: Final = 60
+_HEADINGS_READ: Final = 200
 _MOST_LANGUAGES: Final = 8
 # From left to right, as it stands: the passages that match are few, those of a language may be all.
 _WITH_DOCUMENTS: Final = (
@@ -55,12 +57,6 @@ class Hit(msgspec.Struct, frozen=True):
 ANY: Final = Filter()
 
 
-class _Candidate(msgspec.Struct, frozen=True):
-    chunk: int
-    document: int
-    score: float
-
-
 def search(
     index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY, near: Asked | None = None
 ) -> list[Hit]:
@@ -78,13 +74,17 @@ def search(
     version = index.version
     with index.reading() as connection:
         number = _corpus(connection, corpus)
-        asked = _asked(connection, number, query, wanted)
-        candidates = _candidates(connection, number, asked, k, wanted) if asked.match else []
-        if near is not None:
-            nearest = index.signs.nearest(connection, version, number, near, k * _CANDIDATES_PER_PASSAGE)
-            seen = with_vectors(connection, near.model, [one.chunk for one in candidates])
-            candidates = fused(candidates, _fitting(connection, nearest, wanted), seen)
-        return [_hit(connection, chosen) for chosen in _spread(candidates, k)]
+        known = Vocabulary(connection, number)
+        asked = _asked(connection, number, query, wanted, known)
+        found = _candidates(connection, number, asked, k, wanted) if asked.match else []
+        found = [*_with_headings(connection, found[:_HEADINGS_READ], query, known), *found[_HEADINGS_READ:]]
+        if near is None:
+            ordered = by_words(found)
+        else:
+            nearest = index.signs.nearest(connection, version, number, near)
+            seen = with_vectors(connection, near.model, [one.chunk for one in found])
+            ordered = by_both(found, _fitting(connection, nearest, wanted), meaning(nearest), seen)
+        return [_hit(connection, chosen) for chosen in _spread(ordered, k)]
 
 
 def no_such_corpus(corpus: str, known: Sequence[str]) -> HearthNetError:
@@ -104,30 +104,10 @@ def _corpus(connection: sqlite3.Connection, name: str) -> int:
     raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
 
 
-def fused(
-    by_words: Sequence[_Candidate], by_meaning: Sequence[_Candidate], seen: Collection[int]
-) -> list[_Candidate]:
-    """Both lists as one by the ranks in them (reciprocal rank fusion); scores are sums of 1 / (60 + rank).
-
-    Only the passages `seen` have vectors. Of another one, in a language that the model does not know or not
-    come to yet, the rank by words stands for both: it loses nothing to those that have one.
-    """
-    scores: dict[int, float] = {
-        candidate.chunk: 1 / (_FUSION + rank)
-        for rank, candidate in enumerate(by_words, start=1)
-        if candidate.chunk not in seen
-    }
-    documents: dict[int, int] = {}
-    for found in (by_words, by_meaning):
-        for rank, candidate in enumerate(found, start=1):
-            scores[candidate.chunk] = scores.get(candidate.chunk, 0.0) + 1 / (_FUSION + rank)
-            documents[candidate.chunk] = candidate.document
-    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-    return [_Candidate(chunk, documents[chunk], scores[chunk]) for chunk in best]
-
-
-def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Filter) -> list[_Candidate]:
+def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Filter) -> list[Near]:
     demands, values = _demands(wanted)
+    if not demands:
+        return list(nearest)
     marks = ", ".join("?" for _ in nearest)
     rows = connection.execute(
         f"""
@@ -137,7 +117,36 @@ def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Fi
         (*(near.chunk for near in nearest), *values),
     )
     fitting = {row["id"] for row in rows}
-    return [_Candidate(near.chunk, near.document, near.score) for near in nearest if near.chunk in fitting]
+    return [near for near in nearest if near.chunk in fitting]
+
+
+def _with_headings(
+    connection: sqlite3.Connection, found: Sequence[Candidate], query: str, known: Vocabulary
+) -> list[Candidate]:
+    """The same with how well each passage's headings are what the query says."""
+    marks = ", ".join("?" for _ in found)
+    rows = connection.execute(
+        f"SELECT id, headings FROM chunks WHERE id IN ({marks})", [one.chunk for one in found]
+    )
+    lines = {row["id"]: row["headings"].split("\n") for row in rows}
+    matches = _matches({line for all_of in lines.values() for line in all_of}, query, known)
+    return [
+        msgspec.structs.replace(one, heading=best)
+        if (best := max((matches.get(line, 0.0) for line in lines[one.chunk]), default=0.0))
+        else one
+        for one in found
+    ]
+
+
+def _matches(headings: Collection[str], query: str, known: Vocabulary) -> dict[str, float]:
+    """How well each of the headings, as words as they are written, is the query; none has nothing of it."""
+    asked = set(as_written(query).split())
+    telling = {line: of for line in headings if not asked.isdisjoint(of := set(line.split()))}
+    all_words = asked.union(*telling.values())
+    known.look_up(all_words)
+    passages = known("")
+    weights = {word: math.log(1 + passages / (known(word) + 0.5)) for word in all_words}
+    return {line: heading_match(asked, of, weights) for line, of in telling.items()}
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -147,8 +156,9 @@ class _Asked(msgspec.Struct, frozen=True):
     times: int = 1
 
 
-def _asked(connection: sqlite3.Connection, corpus: int, query: str, wanted: Filter) -> _Asked:
-    known = known_in(connection, corpus)
+def _asked(
+    connection: sqlite3.Connection, corpus: int, query: str, wanted: Filter, known: Vocabulary
+) -> _Asked:
     languages = [base_language(wanted.language)] if wanted.language else _languages(connection, corpus)
     found = {stem: known(stem) for stem in query_stems(query, languages, known)}
     rarest = sorted((stem for stem, passages in found.items() if passages), key=found.__getitem__)
@@ -198,7 +208,7 @@ def _languages(connection: sqlite3.Connection, corpus: int) -> list[str]:
 
 def _candidates(
     connection: sqlite3.Connection, corpus: int, asked: _Asked, k: int, wanted: Filter
-) -> list[_Candidate]:
+) -> list[Candidate]:
     table = passages_table(corpus)
     demands, values = _demands(wanted)
     rows = connection.execute(
@@ -212,7 +222,7 @@ def _candidates(
         """,
         (asked.match, *values, k * _CANDIDATES_PER_PASSAGE, asked.times),
     )
-    return [_Candidate(**dict(row)) for row in rows]
+    return [Candidate(**dict(row)) for row in rows]
 
 
 def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
@@ -230,10 +240,10 @@ def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
     return demands, values
 
 
-def _spread(candidates: Sequence[_Candidate], k: int) -> list[_Candidate]:
+def _spread(candidates: Sequence[Candidate], k: int) -> list[Candidate]:
     """`k` of the candidates; the third and later ones of a document only where there is nothing else."""
-    chosen: list[_Candidate] = []
-    spared: list[_Candidate] = []
+    chosen: list[Candidate] = []
+    spared: list[Candidate] = []
     seen: dict[int, int] = {}
     for candidate in candidates:
         seen[candidate.document] = seen.get(candidate.document, 0) + 1
@@ -242,7 +252,7 @@ def _spread(candidates: Sequence[_Candidate], k: int) -> list[_Candidate]:
     return sorted(picked, key=lambda candidate: -candidate.score)
 
 
-def _hit(connection: sqlite3.Connection, chosen: _Candidate) -> Hit:
+def _hit(connection: sqlite3.Connection, chosen: Candidate) -> Hit:
     row = connection.execute(
         """
         SELECT number, heading, page, text, doc_cid, title, language, metadata

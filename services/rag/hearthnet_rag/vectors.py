@@ -156,10 +156,8 @@ class Signs:
         self._kept: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self._reading = threading.Lock()
 
-    def nearest(
-        self, connection: sqlite3.Connection, version: int, corpus: int, asked: Asked, most: int
-    ) -> list[Near]:
-        """Up to `most` passages of `corpus` that are nearest, the nearest first.
+    def nearest(self, connection: sqlite3.Connection, version: int, corpus: int, asked: Asked) -> list[Near]:
+        """The passages of `corpus` that are nearest, up to 400, the nearest first.
 
         `version` is that of the index before `connection` began to read.
         """
@@ -172,7 +170,7 @@ class Signs:
         differing = np.bitwise_count(signs ^ _signs_of(wanted[np.newaxis, :])).sum(axis=1)
         count = min(_LOOKED_AT, len(rowids))
         chosen = rowids[np.argpartition(differing, count - 1)[:count]].tolist()
-        return _as_they_are(connection, corpus, asked.model, chosen, wanted)[:most]
+        return _as_they_are(connection, corpus, asked.model, chosen, wanted)
 
     def _signs(
         self, connection: sqlite3.Connection, version: int, corpus: int, model: str

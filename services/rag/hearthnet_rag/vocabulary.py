@@ -1,17 +1,16 @@
 """The stems of a corpus and in how many passages each stands.
 
-By it compounds are taken apart, and a query is begun at its rarest words. It is written in the transaction
-that writes the passages, so it never says anything else than they do.
+By it compounds are taken apart, a query is begun at its rarest words, and those of headings are weighed. It
+is written in the transaction that writes the passages, so it never says anything else than they do.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
-
-from hearthnet_rag.words import Known
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS words (
@@ -47,23 +46,36 @@ def forget(connection: sqlite3.Connection, corpus: int, passages: Iterable[tuple
     )
 
 
-def known_in(connection: sqlite3.Connection, corpus: int) -> Known:
-    """In how many passages of `corpus` a stem stands; each is looked up once."""
-    seen: dict[str, int] = {}
+class Vocabulary:
+    """In how many passages of a corpus a stem stands; each is looked up once.
 
-    def known(stem: str) -> int:
-        if stem not in seen:
-            row = connection.execute(
-                "SELECT passages FROM words WHERE corpus = ? AND stem = ?", (corpus, stem)
-            ).fetchone()
-            seen[stem] = row[0] if row else 0
-        return seen[stem]
+    The empty one stands for every passage.
+    """
 
-    return known
+    def __init__(self, connection: sqlite3.Connection, corpus: int) -> None:
+        self._connection = connection
+        self._corpus = corpus
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, stem: str) -> int:
+        """A stem that is nowhere stands in none."""
+        if stem not in self._seen:
+            self.look_up([stem])
+        return self._seen[stem]
+
+    def look_up(self, stems: Collection[str]) -> None:
+        """Looks all of them up at once, for those who will ask for them."""
+        missing = [stem for stem in stems if stem not in self._seen]
+        self._seen.update(dict.fromkeys(missing, 0))
+        rows = self._connection.execute(
+            "SELECT stem, passages FROM words WHERE corpus = ? AND stem IN (SELECT value FROM json_each(?))",
+            (self._corpus, json.dumps(missing)),
+        )
+        self._seen.update((row[0], row[1]) for row in rows)
 
 
 def _counted(passages: Iterable[tuple[str, ...]]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for columns in passages:
-        counts.update({stem for column in columns for stem in column.split()})
+        counts.update({"", *(stem for column in columns for stem in column.split())})
     return counts

@@ -146,3 +146,28 @@ def test_other_corpora_do_not_change_the_scores(small: Index, entry: MakeEntry) 
     for number in range(20):
         small.add("work", entry(f"candle {number}"))
     assert [hit.score for hit in search(small, "home", "candle plate", 5)] == before
+
+
+@pytest.mark.req("RAG-1")
+def test_a_word_of_most_passages_still_counts(index: Index, entry: MakeEntry) -> None:
+    """FTS5 by itself takes it for worthless."""
+    for number in range(9):
+        index.add("home", entry(f"Barrel number{number} stands in the yard near the old wall"))
+    index.add("home", entry("Barrel, barrel and again a barrel: nothing else here"))
+    assert search(index, "home", "barrel", 1)[0].text.startswith("Barrel, barrel")
+    scores = [hit.score for hit in search(index, "home", "barrel", 5)]
+    assert scores[0] > scores[1] * 1.1
+
+
+@pytest.mark.req("RAG-1")
+def test_who_asks_in_the_words_of_a_heading_means_its_section(index: Index, entry: MakeEntry) -> None:
+    index.add("home", entry("# Yard\n\n" + "How to store the water, water storing, stored water. " * 30))
+    index.add("home", entry("# House\n\n## Storing water\n\nIn clean barrels below the stairs."))
+    assert search(index, "home", "storing water", 2)[0].metadata["doc_title"] == "House"
+
+
+def test_of_what_is_removed_no_row_is_left(small: Index) -> None:
+    small.remove("home", small.documents("home"))
+    with small.reading() as connection:
+        for table in ("passages_1", "chunks", "words"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
