@@ -25,9 +25,15 @@ MOST_BYTES: Final = 4 << 20
 @click.command("translate")
 @click.argument("file", default="-", metavar="[FILE|-]")
 @click.option(
-    "--from", "source", default="auto", metavar="LANGUAGE", help="Code such as en. Default: found out."
+    "--from",
+    "source",
+    default="auto",
+    metavar="LANGUAGE",
+    help="Code such as en, or its English name. Default: found out.",
 )
-@click.option("--to", "target", required=True, metavar="LANGUAGE", help="Code such as es, or nds.")
+@click.option(
+    "--to", "target", required=True, metavar="LANGUAGE", help="Code such as es or nds, or its name."
+)
 @click.option(
     "--backend", metavar="NAME", help="What translates, such as apertium. Default: the first there is."
 )
@@ -40,6 +46,9 @@ def command(file: str, source: str, target: str, backend: str | None, home: Home
     """
     import asyncio
 
+    from hearthnet.service.language_codes import meant
+
+    source, target = "auto" if source == "auto" else meant(source), meant(target)
     text = read(file)
     with progress(json) as done:
         translated = asyncio.run(_translate(home, text, source, target, backend, done))

@@ -25,7 +25,7 @@ def nearest(first: str | None, second: str, pairs: Collection[Pair]) -> tuple[st
     """
     leads_to = sorted({b for a, b in pairs if first in (None, a)})
     comes_from = sorted({a for a, b in pairs if b == second})
-    through = [] if first is None else [step for step in leads_to if step in comes_from]
+    through = [] if first in (None, second) else [step for step in leads_to if step in comes_from]
     words = [
         f"from {first or 'any'} into: {_listed(leads_to)}",
         f"into {second} from: {_listed(comes_from)}",

@@ -45,9 +45,12 @@ async def translate(
 ) -> Translated:
     """Translates `text` part by part, several at once, split between sentences where they are short enough.
 
-    With `source` auto the first part decides for all. Raises what trans.text raises; then nothing is kept.
+    With `source` auto the first part decides for all. Nobody is asked for a text without a character, or one
+    that is in the wanted language. Raises what trans.text raises; then nothing is kept.
     """
-    pieces = list(parts(text, MOST_CHARACTERS)) or [""]
+    if source == target or not text.strip():
+        return Translated(text, source, target, 1.0, (), 0)
+    pieces = list(parts(text, MOST_CHARACTERS))
     first = await _part(bus, pieces[0], source, target, backend)
     source = first.output.get("detected_from", source)
     done(1, len(pieces))

@@ -29,6 +29,13 @@ def test_where_nothing_is_near_that_is_said() -> None:
 
 
 @pytest.mark.req("TRANS-3")
+def test_from_a_language_into_itself_there_is_no_way_round() -> None:
+    words, details = nearest("en", "en", PAIRS)
+    assert words == "from en into: es; into en from: es"
+    assert details["through"] == []
+
+
+@pytest.mark.req("TRANS-3")
 def test_from_anything_all_targets_are_named_but_not_more_than_a_line_holds() -> None:
     many = {("en", f"a{number:02d}") for number in range(20)}
     words, details = nearest(None, "xx", many)

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hearthnet.errors import HearthNetError
+from hearthnet.service.language_codes import NAMES
 from hearthnet.service.sentences import parts, sentences
 from hearthnet.service.tasks import end
 from hearthnet_trans.apertium.markup import Piece, pieces
 from hearthnet_trans.backend import Pair, Translation, Work
-from hearthnet_trans.languages import NAMES
 
 if TYPE_CHECKING:
     from ctranslate2 import Translator

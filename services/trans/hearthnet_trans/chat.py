@@ -14,10 +14,10 @@ from typing import Any, Final
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
+from hearthnet.service.language_codes import NAMES
 from hearthnet.service.sentences import parts
 from hearthnet.service.tasks import end
 from hearthnet_trans.backend import Pair, Translation, Work
-from hearthnet_trans.languages import NAMES
 
 _MOST_LANGUAGES: Final = 20
 _PART: Final = 1_500

@@ -15,12 +15,12 @@ import msgspec
 from hearthnet.contracts.pairs import nearest
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability, language
+from hearthnet.service.language_codes import check
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Backend, Translation, Work
 from hearthnet_trans.cache import Cache, key_of
 from hearthnet_trans.chat import Chat
-from hearthnet_trans.languages import check
 
 AUTO: Final = "auto"
 _NONE: Final = (

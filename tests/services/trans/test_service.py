@@ -13,11 +13,11 @@ from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
 from hearthnet.errors import HearthNetError
 from hearthnet.service import language
+from hearthnet.service.language_codes import NAMES, check, code_of
 from hearthnet.tools.builtin import builtin_names, capability_of
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import Pair, Translation, Work
 from hearthnet_trans.cache import Cache, Key
-from hearthnet_trans.languages import NAMES, check, code_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 

@@ -43,7 +43,10 @@ async def test_a_long_text_comes_back_whole(mesh: Mesh) -> None:
         assert told[-1] == (whole.parts, whole.parts)
         assert {work.source for work in backend.asked} == {"de"}
         empty = await translate(bus, "", "de", "en", backend="one")
-        assert (empty.text, empty.parts) == ("", 1)
+        assert (empty.text, empty.parts) == ("", 0)
+        blank = await translate(bus, " \n", "auto", "en")
+        same = await translate(bus, "Das Haus.", "de", "de")
+        assert (blank.text, same.text, same.backends) == (" \n", "Das Haus.", ())
         there = await translate(bus, "The water is cold. " * 500, "auto", "en")
         assert (there.text, there.backends, there.source) == ("The water is cold. " * 500, (), "en")
         with pytest.raises(HearthNetError, match="no"):
@@ -69,6 +72,9 @@ async def test_the_command_translates_a_file_and_says_what_it_knows(mesh: Mesh, 
     async with mesh.hosting(TransService([Shouting("one", "de-en")])):
         with mesh.published():
             assert await asyncio.to_thread(run, str(file), "--to", "en") == GERMAN.upper()
+            assert (
+                await asyncio.to_thread(run, str(file), "--to", "English", "--from", "DEU") == GERMAN.upper()
+            )
             page = json.loads(await asyncio.to_thread(run, str(file), "--to", "en", "--from", "de", "--json"))
     rest = {"source": "de", "target": "en", "confidence": 0.5, "backends": ["one"], "parts": 1}
     assert page == {"text": GERMAN.upper(), **rest}

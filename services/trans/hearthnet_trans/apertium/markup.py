@@ -20,7 +20,8 @@ _KEPT: Final = re.compile(
     r"""
     (?P<break> (?:^|(?<=\n)) [ \t]* (?:[-+*>]|\#{1,6}|\d{1,3}[.)]) [ \t]+        # list, quote, heading
       | </?(?:p|div|h[1-6]|ul|ol|li|table|tr|td|th|br|hr|title|blockquote|section|article|dt|dd)\b[^<>]*>
-      | \s*\n[ \t]*\n\s* )
+      | (?:^|(?<=\s)) \| (?=\s|\Z)                                              # between cells
+      | \s* (?:\r\n|\n|\r(?!\n)) [ \t]* (?:\r\n|\n|\r(?!\n)) \s* )            # a line left empty
   | (?P<kept> ```[\s\S]*?(?:```|\Z) | `[^`\n]+`                                  # code
       | <!--[\s\S]*?--> | <(script|style|pre|code|kbd)\b[^<>]*>[\s\S]*?</\3\s*>
       | </?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*)?/?> | <[!?][^<>]*>                 # tags

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from hearthnet.service.language_codes import code_of
 from hearthnet_trans.backend import Pair
-from hearthnet_trans.languages import code_of
 
 _NAME: Final = re.compile(r"([a-z]{2,3})-([a-z]{2,3})\.mode")
 _ENDS_WITH_US: Final = ["setpriv", "--pdeathsig", "KILL", "--"]

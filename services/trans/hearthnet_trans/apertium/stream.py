@@ -25,6 +25,9 @@ _ANSWER: Final = re.compile(
 )
 
 
+_LEFT_BEHIND: Final = re.compile(r"(?<= ) +|(?<=\A[\"“«(¿¡]) +")
+
+
 class Lost(Exception):
     """What was to be kept did not come back whole."""
 
@@ -49,13 +52,14 @@ def encode(text: str) -> Encoded:
     stream: list[str] = []
     kept: list[str] = []
     words, open_sentence = 0, False
-    for run in _runs(pieces(text)):
+    runs = list(_runs(pieces(text)))
+    for place, run in enumerate(runs):
         if run[0].kind == "text":
             plain = unicodedata.normalize("NFC", "".join(piece.text for piece in run))
             words += len(_WORD.findall(plain))
             open_sentence = True
             stream.append(_SPECIAL.sub(r"\\\1", plain))
-        elif len(run) == 1 and run[0].kind == "space":
+        elif len(run) == 1 and run[0].kind == "space" and 0 < place < len(runs) - 1:
             stream.append(" ")
         else:
             if open_sentence and any(piece.kind == "break" for piece in run):
@@ -70,20 +74,28 @@ def decode(said: str, kept: tuple[str, ...]) -> Decoded:
     """The text in an answer of Apertium's programs; raises `Lost`."""
     text: list[str] = []
     numbers: list[int] = []
-    start, marked = 0, 0
+    words, start, marked = "", 0, 0
     for match in _ANSWER.finditer(said):
-        text.append(said[start : match.start()])
+        words += said[start : match.start()]
         start = match.end()
         if match["number"] is not None:
             numbers.append(int(match["number"]))
-            text.append(kept[numbers[-1]] if numbers[-1] < len(kept) else "")
+            text += _spaced(words), kept[numbers[-1]] if numbers[-1] < len(kept) else ""
+            words = ""
         elif match["mark"] is not None:
             marked += 1
         elif match["escaped"] is not None:
-            text.append(match["escaped"])
-    text.append(said[start:])
+            words += match["escaped"]
+    text.append(_spaced(words + said[start:]))
     _check(numbers, kept)
     return Decoded("".join(text), marked)
+
+
+def _spaced(words: str) -> str:
+    """Words between two blanks without the spaces that words which the programs left out, such as an English
+    pronoun, leave behind: what went in has single spaces, and none at its ends.
+    """
+    return _LEFT_BEHIND.sub("", words.strip(" "))
 
 
 def _check(numbers: list[int], kept: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import Final
 
@@ -53,6 +54,18 @@ def code_of(name: str) -> str:
     return _SHORT.get(name, name)
 
 
+def meant(text: str) -> str:
+    """The code of the language that a person calls `text`: a code, also of three letters, in capitals or with
+    a region (`EN`, `eng`, `en-GB`), or its English name. Raises as `check` for anything else.
+    """
+    wanted = text.strip().lower()
+    named = [code for code, name in NAMES.items() if name.lower() == wanted]
+    code = named[0] if named else code_of(re.split(r"[-_]", wanted, maxsplit=1)[0])
+    if code not in NAMES:
+        check(wanted)
+    return code
+
+
 def check(code: str) -> None:
     """Raises `bad_request` where no language has that code, naming what may have been meant."""
     if code in NAMES:
@@ -60,7 +73,13 @@ def check(code: str) -> None:
     if code in _SHORT:
         hint = f"{NAMES[_SHORT[code]]} is {_SHORT[code]}"
     else:
-        near = get_close_matches(code, NAMES, n=3, cutoff=0.5)
+        near = get_close_matches(code, NAMES, n=3, cutoff=0.5) or _named_alike(code)
         hint = "did you mean " + ", ".join(f"{one} ({NAMES[one]})" for one in near) + "?" if near else ""
-    reason = f"no language has the code {code!r}; take an ISO 639-1 code such as en, or nds"
+    reason = f"no language has the code {code[:40]!r}; take an ISO 639-1 code such as en, or nds"
     raise HearthNetError("bad_request", f"{reason}; {hint}" if hint else reason, details={"language": code})
+
+
+def _named_alike(text: str) -> list[str]:
+    """Codes of the languages whose English names look like `text`."""
+    codes = {name.lower(): code for code, name in NAMES.items()}
+    return [codes[name] for name in get_close_matches(text.lower(), codes, n=3, cutoff=0.7)]
