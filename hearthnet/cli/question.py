@@ -95,8 +95,9 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
             return await executor.open_saved(run, stream_to=hear, decide=person.decide)
 
         waiting = [effect.asked.tool_call_id for effect in record.effects if not effect.ended_at]
+        known = {call.id: (call.name, call.arguments) for call in record.state.calls}
         async with results:
-            return await Run(settings, plan, dict.fromkeys(waiting, ("", ""))).drive(bus, opened)
+            return await Run(settings, plan, dict.fromkeys(waiting, ("", "")), known).drive(bus, opened)
 
 
 async def _offer(bus: Bus, params: dict[str, Any]) -> ModelOffer:
@@ -139,10 +140,12 @@ class Run:
     plan: Plan
     effects: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that a person had to decide about: how each ended, and the text of its result."""
+    known: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    """Name and arguments of calls that an earlier process has shown."""
 
     async def drive(self, bus: Bus, opened: Callable[[Listener], Awaitable[ToolRun]]) -> int:
         """Runs to the end and returns the exit code; SIGINT and SIGTERM cancel."""
-        show = Show(self.plan)
+        show = Show(self.plan, self.known)
         if not self.settings.frames:
             show.opening()
 

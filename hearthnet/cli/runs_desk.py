@@ -83,12 +83,15 @@ async def say_yes(
         record = (await desk.load(run)).record
         asked = await _asked(desk, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
-        if not json:
-            shown = asked
-            if arguments is not None:
-                shown = await desk.preview(run, asked.tool_call_id, arguments)
-            _show_asked(shown, untrusted=record.state.untrusted)
-        yes.demand("Allow exactly this?", given=given, option="--yes")
+        if await desk.ballot.find(asked) is None:
+            # Nobody is asked in vain: about what was decided before, the answer is what was decided.
+            desk.check_waits(record, asked.tool_call_id, decision)
+            if not json:
+                shown = asked
+                if arguments is not None:
+                    shown = await desk.preview(run, asked.tool_call_id, arguments)
+                _show_asked(shown, untrusted=record.state.untrusted)
+            yes.demand("Allow exactly this?", given=given, option="--yes")
         return await _decide(desk, asked, decision, json=json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet.cli import terminal
@@ -12,6 +13,7 @@ from hearthnet.cli.sources import Passage, is_search, passages, sources
 from hearthnet.cli.text import as_json, counted, duration, many_lines, one_line, shorten, size
 
 _RESULT_WIDTH: Final = 200
+_AGAIN_WIDTH: Final = 100
 _TOOLS_IGNORED: Final = "tools_ignored"
 _EXCERPT: Final = 400
 """Characters of each passage after the first, which is shown whole."""
@@ -26,11 +28,14 @@ _ENDINGS: Final = {
 class Show:
     """Prints one run. Everything that comes from elsewhere is escaped on its way."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, calls: Mapping[str, tuple[str, Any]] | None = None) -> None:
+        """`calls`: name and arguments of those that were shown in an earlier process, by id."""
         self._plan = plan
         self._text_open = False
         self._waiting = self._passing = False
         self._found: list[Passage] = []
+        self._calls = dict(calls or {})
+        self._under = ""
 
     def opening(self) -> None:
         """What a person should know of the model before reading its answer."""
@@ -48,12 +53,18 @@ class Show:
             case "token":
                 self._token(str(data["text"]))
             case "tool_call":
+                self._calls[str(data["id"])] = data["name"], data["arguments"]
+                self._under = str(data["id"])
                 self._note(f"tool {one_line(str(data['name']))} {as_json(data['arguments'])}")
+            case "tool_started":
+                self._calls[str(data["tool_call_id"])] = data["name"], data["arguments"]
             case "tool_progress":
+                self._head(data)
                 self._note(
                     f"  {one_line(str(data.get('stage', '')))} {data.get('current')}/{data.get('total')}"
                 )
             case "tool_result":
+                self._head(data)
                 self._result(data)
             case "notice" if not self._is_known_already(data):
                 self._note(f"note: {one_line(str(data.get('text', '')))}")
@@ -89,7 +100,16 @@ class Show:
 
     def _token(self, text: str) -> None:
         terminal.write(many_lines(text))
+        self._under = ""
         self._text_open = not text.endswith("\n") if text else self._text_open
+
+    def _head(self, data: dict[str, Any]) -> None:
+        """Which call it is, where something else stands above: others of the turn, the model's words."""
+        call = str(data.get("tool_call_id", ""))
+        if call != self._under and call in self._calls:
+            name, arguments = self._calls[call]
+            self._note(shorten(f"tool {one_line(str(name))} {as_json(arguments)}", _AGAIN_WIDTH))
+            self._under = call
 
     def _result(self, data: dict[str, Any]) -> None:
         took = f"{duration(data['ms'])}, {size(data['bytes'])}"

@@ -165,17 +165,21 @@ class RunDesk:
             await self.ballot.note(earlier)
             await self.store.tell(run)  # who decided may have died before saying so
             return Taken(earlier, True)
-        self._check_waits(effect, decision)
+        self.check_waits(record, call, decision)
         allowed = _allowed(record, asked, decision).arguments_digest
         taken = await self.ballot.cast(asked, decision, via, allowed, approval)
         await self.store.tell(run)
         return taken
 
-    def _check_waits(self, effect: EffectRecord, decision: Decision) -> None:
-        late = effect.status == "expired" and isinstance(decision, Deny)
-        if effect.status == "pending" or late:
+    def check_waits(self, record: RunRecord, call: str, decision: Decision) -> None:
+        """Raises where `decision` about `call` comes too late: `expired` for a yes after its time,
+        `bad_request` for a call that waits no more, `not_found` for one that there is not.
+        """
+        effect = _effect(record, call)
+        status = status_of(effect, None, self._clock())
+        if status == "pending" or (status == "expired" and isinstance(decision, Deny)):
             return
-        if effect.status == "expired":
+        if status == "expired":
             raise HearthNetError("expired", f"the question about {effect.asked.name} has expired; ask again")
         raise HearthNetError(
             "bad_request", f"the call {effect.asked.tool_call_id} does not wait any more: {effect.status}"
@@ -207,7 +211,7 @@ class RunDesk:
         """
         record = (await self.load(run)).record
         effect = _effect(record, call)
-        self._check_waits(effect, Edit(arguments))
+        self.check_waits(record, call, Edit(arguments))
         return _allowed(record, effect.asked, Edit(arguments))
 
     async def cancel(self, run: str) -> RunRecord:

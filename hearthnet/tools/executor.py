@@ -32,6 +32,7 @@ from hearthnet.tools.keeper import Keeper
 from hearthnet.tools.loop import ToolLoop
 from hearthnet.tools.outcomes import failure
 from hearthnet.tools.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
+from hearthnet.tools.reader import READ_RESULT, ReaderTool
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import RunRecord, contracts_digest, told_contracts
 from hearthnet.tools.run_store import RunStore
@@ -358,7 +359,9 @@ class ToolExecutor:
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
         authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)
-        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, self._results)
+        # Where a declared tool has the reader's name, the model could not read what is kept.
+        results = self._results if isinstance(toolbox.find(READ_RESULT), ReaderTool) else None
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results)
 
     def _scopes_of(self, toolbox: Toolbox) -> Scopes:
         return self._scopes if toolbox is self._toolbox else _scopes(toolbox)

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.tools import budget
 from hearthnet.tools.decision import SignedDecision
 from hearthnet.tools.desk import RunPage, status_of
 from hearthnet.tools.run_record import EffectRecord, RunRecord
+from hearthnet.tools.transcript import limit_note
 from hearthnet.tools.types import Pending
 from hearthnet.trust.audit import Entry
 
@@ -32,8 +34,10 @@ def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
 
 
 def question(record: RunRecord) -> str:
-    """The last thing that the user said, or its beginning."""
-    said = [message for message in record.state.messages if message.get("role") == "user"]
+    """The last thing that the user said, or its beginning; what the loop said in their place is left out."""
+    state = record.state
+    note = limit_note(budget.told(state.limit, state.limits)) if state.limit else None
+    said = [message for message in state.messages if message.get("role") == "user" and message != note]
     content = said[-1].get("content", "") if said else ""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return text[:_MOST_OF_A_QUESTION]

@@ -77,12 +77,15 @@ def test_what_waits_is_listed_shown_approved_and_resumed(runs: Runs) -> None:
     assert "Ladder for tomorrow" not in runs.titles()
     assert runs("runs", "approve", run, "--yes") == 0
     assert f"hearthnet runs resume {run}" in runs.out
-    assert runs("runs", "approve", run, asked["tool_call_id"], "--yes") == 0
-    assert "was approved before" in runs.out
+    assert runs("runs", "approve", run, asked["tool_call_id"]) == 0
+    assert runs.out.startswith("it was approved before"), "and nobody is asked about it again"
     assert runs("runs", "deny", run, asked["tool_call_id"]) == 4
     assert runs("runs", "resume", run) == 0
+    assert 'tool market_post {"category":"offer","title":"Ladder for tomorrow"' in runs.out
     assert "That is settled." in runs.out
     assert runs.titles().count("Ladder for tomorrow") == 1
+    assert runs("runs", "approve", run, asked["confirmation_id"]) == 0
+    assert runs("runs", "list") == 0
     assert runs("runs", "resume", run) == 2
     assert "has ended" in runs.err
 

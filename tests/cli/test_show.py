@@ -112,6 +112,31 @@ def test_results_say_how_long_and_how_large_and_errors_what(capsys: pytest.Captu
 
 
 @pytest.mark.req("ASK-4")
+def test_of_several_calls_each_result_says_whose_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [
+        ("tool_call", {"id": name, "name": name, "arguments": {"text": name * 200}}) for name in ("a", "b")
+    ]
+    edited = ("tool_started", {"tool_call_id": "a", "name": "a", "arguments": {"text": "mine"}})
+    ends = [result(number, tool_call_id=call) for number, call in enumerate("baa")]
+    out = shown(capsys, *calls, edited, *ends).splitlines()[2:]
+    assert out[0] == "  completed (12 ms, 34 B): 0", "right below its call"
+    assert out[1:] == [
+        'tool a {"text":"mine"}',
+        "  completed (12 ms, 34 B): 1",
+        "  completed (12 ms, 34 B): 2",
+    ]
+    out = shown(capsys, *calls, ("token", {"text": "Wait\n"}), ends[0]).splitlines()
+    assert out[-2].startswith('tool b {"text":"bbb')
+    assert len(out[-2]) <= 103
+
+
+def test_a_run_that_goes_on_says_whose_result_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Show(Plan(ModelOffer({"model": "m"}), (), "auto"), {"a": ("market_post", {"title": "Saw"})})
+    show.frame(*result({}, tool_call_id="a"))
+    assert capsys.readouterr().out.splitlines()[0] == 'tool market_post {"title":"Saw"}'
+
+
+@pytest.mark.req("ASK-4")
 def test_passages_are_shown_for_a_model_to_try_things_out_only(capsys: pytest.CaptureFixture[str]) -> None:
     found = {"chunks": [chunk("Rain", f"# Rain\n\n{LONG}"), chunk("Snow", f"Snow\n{LONG}")]}
     out = shown(capsys, result(found), advice="Only to try.")

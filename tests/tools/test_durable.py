@@ -11,6 +11,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.tools.run import Outcome, ToolRun
 from hearthnet.tools.run_record import Sealer
 from hearthnet.tools.run_store import MemoryRuns
+from hearthnet.tools.run_view import question
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
 from tests.tools.bench import paired
 from tests.tools.keeping import POST, POSTED, QUESTION, WANTS, Node
@@ -46,6 +47,17 @@ async def test_a_suspended_run_is_resumed_with_decisions_by_another_process() ->
     with pytest.raises(HearthNetError, match="has ended") as caught:
         await home.executor().resume(run)
     assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("RUN-12")
+async def test_the_question_of_a_run_that_reached_a_limit_is_still_the_persons() -> None:
+    home = Node(MemoryRuns(), WANTS, [says("Posted."), done()])
+    run = await home.executor(max_iterations=1).run_chat_with_tools(QUESTION)
+    await home.executor().resume(run["run"], {"p": Approve()})
+    (record,) = (await home.desk().listing()).runs
+    assert record.state.limit == "max_iterations"
+    assert "The limit of 1 rounds" in record.state.messages[-2]["content"]
+    assert question(record) == "Lend it."
 
 
 @pytest.mark.req("RUN-5")

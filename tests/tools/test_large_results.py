@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -126,10 +127,12 @@ def test_only_the_results_of_this_run_are_read() -> None:
     assert "read_result" not in bench.frames("tool_result")[-1]["content"], "it is not advertised"
 
 
-async def asked_for(results: Any, *turns: Any, limit: int = 1000) -> tuple[ScriptedBus, list[dict[str, Any]]]:
+async def asked_for(
+    results: Any, *turns: Any, limit: int = 1000, more: Any = ()
+) -> tuple[ScriptedBus, list[dict[str, Any]]]:
     bus = ScriptedBus(*turns, tools={"rag.query@1.0": gives({"chunks": ["x" * 8_000_000]})})
     executor = ToolExecutor(
-        bus, tools("search_corpus"), limits=Limits(max_result_bytes=limit), results=results
+        bus, [*tools("search_corpus"), *more], limits=Limits(max_result_bytes=limit), results=results
     )
     outcome = await executor.open_run(BODY).drive()
     return bus, [message for message in outcome.messages if message["role"] == "tool"]
@@ -164,6 +167,19 @@ async def test_where_nothing_can_be_kept_the_head_is_shown(results: Any) -> None
         results, [calls("search_corpus", QUERY, "a"), done("tool_calls")], [says("x"), done()]
     )
     assert "ask for less" in json.loads(result["content"])["note"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("TOOL-52", "TOOL-19")
+async def test_where_a_declared_tool_has_the_readers_name_no_two_tools_bear_it() -> None:
+    kept = Kept()
+    named = msgspec.structs.replace(tools("search_corpus")[0], name=READ_RESULT)
+    turns = [[calls("search_corpus", QUERY, "a"), done("tool_calls")], [says("x"), done()]]
+    bus, (result,) = await asked_for(kept, *turns, more=[named])
+    assert "ask for less" in json.loads(result["content"])["note"]
+    offered = [[tool["name"] for tool in request["tools"]] for request in bus.requests]
+    assert offered == [["search_corpus", READ_RESULT]] * 2
+    assert kept.blobs == {}
 
 
 @pytest.mark.asyncio
