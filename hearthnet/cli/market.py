@@ -1,5 +1,5 @@
 """`hearthnet market`: post, also while the node is away; take along and take back what one wrote; prove who
-wrote what (docs/market.md).
+wrote what (docs/market.md). What is there, and what becomes of it, is in market_posts.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli import terminal
+from hearthnet.cli import market_posts, terminal
 from hearthnet.cli.options import home_option, json_option
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ _STEP: Final = 50
 @click.group("market", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """What neighbours offer, need and announce: post, export, verify, delete."""
+    """What neighbours offer, need and announce."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+
+
+for _one in (market_posts.list_posts, market_posts.search, market_posts.update, market_posts.end):
+    command.add_command(_one)
 
 
 @command.command("post")

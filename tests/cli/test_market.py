@@ -152,6 +152,36 @@ def test_a_post_waits_for_the_node_and_is_withdrawn_or_posted_once(tmp_path: Pat
         assert json.loads(shell.run("market", "export", "-").stdout)["posts"] == []
 
 
+@pytest.mark.req("MARKET-2", "MARKET-3", "MARKET-14")
+def test_a_post_is_found_changed_and_ended_by_its_author(here: Here, shell: Shell) -> None:
+    at = ("--home", shell.home)
+    post = ("market", "post", "--category", "info", "--title", "Zither\tor", "--body", "b", *at)
+    assert here(*post) == 2, "a tab in a title"
+    posted = here.json(*post[:5], "Zither to lend", *post[6:], "--tag", "zither")
+    one = posted["event_id"]
+    assert here("market", "list", "--category", "info", "--tag", "zither", *at) == 0
+    assert f"{one}  info" in here.out
+    assert here("market", "update", one, *at) == 2
+    assert "say what is to be different" in here.err
+    changed = here.json(
+        "market", "update", one, "--title", "Zither, tuned", "--tag", "zither", "--days", "2", *at
+    )
+    assert changed["lamport"] > posted["lamport"]
+    assert here("market", "search", "tuned zither", "-k", "1", *at) == 0
+    assert "Zither, tuned" in here.out
+    (there,) = here.json("market", "list", "--tag", "zither", *at)["posts"]
+    assert (there["body"], there["lamport"]) == ("b", changed["lamport"])
+    assert here("market", "end", one, "--reason", "fulfilled", "--note", "It has a home.", *at) == 0
+    assert here.out == f"ended: {one}\n"
+    assert here("market", "list", "--since", str(changed["lamport"]), *at) == 0
+    assert here.out == f"ended: {one} (fulfilled: It has a home.)\n"
+    assert here("market", "search", "zither", *at) == 0
+    assert here.out == "nothing found\n"
+    assert here("market", "end", one, *at) == 5
+    assert here("market", "update", one, "--body", "c", *at) == 5
+    assert here("market", "update", "nonsense", "--body", "c", *at) == 2
+
+
 @pytest.mark.req("CLI-1")
 def test_both_commands_say_what_they_are_for(here: Here) -> None:
     for name, words in (("market", "export"), ("outbox", "remove")):
