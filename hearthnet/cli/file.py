@@ -204,7 +204,7 @@ def _show_put(done: Done, name: str, json: bool) -> None:
     if json:
         terminal.json_line({**_done(done), "name": name})
     else:
-        terminal.aside(_said(name, done, "sent"))
+        terminal.aside(_said(name or "stdin", done, "sent"))
         terminal.line(done.cid)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -50,7 +51,7 @@ async def opened(path: Path) -> AsyncIterator[FileSource]:
         with _file(path) as file:
             yield FileSource(file, path, await asyncio.to_thread(_manifest, file, path))
     except OSError as error:
-        raise _trouble(path, error) from error
+        raise _trouble(Path(tempfile.gettempdir()) if str(path) == "-" else path, error) from error
 
 
 class Target:
@@ -68,7 +69,7 @@ class Target:
         try:
             self._file = await asyncio.to_thread(_open_part, self._part)
         except OSError as error:
-            raise _trouble(self._part, error) from error
+            raise _trouble(self._path, error) from error
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -131,8 +132,13 @@ class Pipe:
         await asyncio.to_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._file.flush()
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _trouble(Path("stdout"), error) from error
 
 
 class Found(NamedTuple):
@@ -293,5 +299,9 @@ def _open_part(path: Path) -> IO[bytes]:
 
 def _trouble(path: Path, error: OSError) -> HearthNetError:
     code = "not_found" if isinstance(error, FileNotFoundError) else "bad_request"
-    full = "capacity_exceeded" if error.errno == 28 else code
-    return HearthNetError(full, f"{one_line(str(path))}: {error.strerror or error}")
+    if error.errno == errno.ENOSPC:
+        return HearthNetError(
+            "capacity_exceeded",
+            f"{one_line(str(path))}: no room is left on that disk; make room, then try again",
+        )
+    return HearthNetError(code, f"{one_line(str(path))}: {error.strerror or error}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +154,24 @@ async def test_both_standard_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await pipe.begin(manifest_of(DATA)) == 0
     await pipe.write(0, b"first")
     assert out.getvalue() == b"first"
+
+    class Full(io.BytesIO):
+        number = errno.ENOSPC
+
+        def write(self, data: Any) -> int:
+            raise OSError(self.number, os.strerror(self.number))
+
+    with pytest.raises(HearthNetError, match="stdout: no room is left on that disk") as full:
+        await Pipe(Full()).write(0, b"first")
+    assert full.value.exit_status == 8
+    Full.number = errno.EPIPE
+    with pytest.raises(BrokenPipeError):
+        await Pipe(Full()).write(0, b"first")
+
+    def without_room() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", without_room)
+    with pytest.raises(HearthNetError, match=f"{tempfile.gettempdir()}: no room is left"):
+        async with opened(Path("-")):
+            pass

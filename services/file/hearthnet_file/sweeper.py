@@ -62,7 +62,8 @@ class Sweeper:
         if used + size > self._quota:
             raise HearthNetError(
                 "capacity_exceeded",
-                f"{size} bytes more would be over the quota of this node: {used} of {self._quota} are used",
+                f"{_mb(size)} MB more are too much: this node keeps {_mb(self._quota)}, and has {_mb(used)}; "
+                "remove something, or raise quota_mb in [file] there",
                 details={"used_bytes": used, "quota_bytes": self._quota, "needed_bytes": size},
             )
 
@@ -108,6 +109,11 @@ class Sweeper:
                 await clear(self._blobs.link, entry.nuid)  # whoever took it away may have died before
                 await self._blobs.link.purge(meta_subject(cid), before=place + 1)
                 self._catalogue.forget(cid)
+
+
+def _mb(count: int) -> int:
+    """Megabytes, the part of one as a whole."""
+    return -(-count // MB)
 
 
 def _ms(text: str) -> int:

@@ -80,6 +80,7 @@ class Uploads:
         self._room = room
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
+        self._taking: dict[str, tuple[int, Writer]] = {}
 
     def places(self) -> set[str]:
         """The names under which chunks are coming in now."""
@@ -134,11 +135,19 @@ class Uploads:
         while await writer.check_next(manifest):
             if writer.count % _TELL_EVERY == 0:
                 await stream.progress(CHECKING, writer.count, manifest.count)
-        await self._room(size - writer.size)
         there = writer.count
-        await _take(stream, manifest, Stored(self._blobs, writer))
+        self._taking[cid] = size, writer
+        try:
+            await self._room(self._coming())
+            await _take(stream, manifest, Stored(self._blobs, writer))
+        finally:
+            del self._taking[cid]
         await self._blobs.commit(writer, hold)
         return manifest.count - there
+
+    def _coming(self) -> int:
+        """Bytes that are on their way, of all that is put: each of two may find room that both have not."""
+        return sum(size - writer.size for size, writer in self._taking.values())
 
 
 def _place(cid: str) -> str:

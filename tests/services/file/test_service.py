@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -345,6 +346,27 @@ async def test_the_quota_and_the_disk_refuse_what_is_too_much(
         monkeypatch.setattr(Home, "free_bytes", lambda home: 1000)
         assert (await refusal(put(bus, b"little"))).code == "capacity_exceeded"
         assert await fetch(bus, kept.cid, kept.node) == LARGE[: 4 * CHUNK_BYTES]
+
+
+@pytest.mark.req("FILE-16")
+async def test_two_at_once_do_not_take_the_same_room(mesh: Mesh) -> None:
+    settings(mesh, quota_mb=1)
+    first, refusals = Bytes(OTHER), list[HearthNetError]()
+    async with running(mesh) as bus, await mesh.bus() as other:
+
+        async def meanwhile(index: int) -> None:
+            if index == 1:
+                refusals.append(await refusal(put(other, os.urandom(CHUNK_BYTES))))
+
+        first.before = meanwhile
+        await put(bus, OTHER, source=first)
+        assert [error.code for error in refusals] == ["capacity_exceeded"]
+        assert re.fullmatch(
+            r"[12] MB more are too much: this node keeps 1, and has 1; "
+            r"remove something, or raise quota_mb in \[file\] there",
+            refusals[0].message,
+        )
+        assert (await put(bus, b"little")).chunks == 1
 
 
 @pytest.mark.req("FILE-17")
