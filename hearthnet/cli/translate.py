@@ -75,7 +75,8 @@ def read(file: str) -> str:
             "bad_request", f"{where} is no text: byte {error.start + 1} is not UTF-8"
         ) from error
     except FileNotFoundError as error:
-        raise HearthNetError("not_found", f"there is no file {where}") from error
+        how = "a text itself comes on stdin: echo 'TEXT' | hearthnet translate --to CODE"
+        raise HearthNetError("not_found", f"there is no file {where}; {how}") from error
     except OSError as error:
         raise HearthNetError("bad_request", f"{where} cannot be read: {error.strerror}") from error
 
