@@ -9,6 +9,7 @@ import click
 from hearthnet.cli import terminal
 from hearthnet.cli.ingest import check_corpus
 from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.page_runs import without_text
 from hearthnet.cli.text import counted, one_line, size
 from hearthnet.errors import HearthNetError
 
@@ -70,6 +71,9 @@ def show(name: str, home: Home, json: bool) -> None:
         for one in listed["documents"]
     ]
     terminal.table(("hash", "title", "language", "passages"), rows)
+    for one in listed["documents"]:
+        if lacking := without_text(one):
+            terminal.aside(f"{one_line(one['title'])[:60]}: {lacking}")
     if listed["truncated"]:
         terminal.aside(f"there are more than {_MOST}")
 

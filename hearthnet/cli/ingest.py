@@ -14,6 +14,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.page_runs import without_text
 from hearthnet.cli.text import counted, one_line
 from hearthnet.errors import OK, OTHER, HearthNetError
 
@@ -197,5 +198,8 @@ def _show(summary: dict[str, Any]) -> None:
         names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
         more = ", ..." if len(skipped) > _MOST_SKIPPED else ""
         terminal.aside(f"skipped {len(skipped)} that are no documents by their names: {names}{more}")
+    for one in summary["ingested"]:
+        if lacking := without_text(one):
+            terminal.aside(f"{one_line(Path(one['path']).name)}: {lacking}; ocrmypdf --skip-text adds it")
     for failure in summary["failed"]:
         terminal.complain(one_line(failure["message"]))

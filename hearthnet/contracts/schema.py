@@ -135,14 +135,23 @@ def _wording(error: ValidationError, schema: Any) -> str:
         return f"no item is {wanted or 'of the kind that the list must contain'}"
     if kind.name == "minItems" and not error.instance:
         return f"the list is empty; it needs at least {kind.limit} item{'s' if kind.limit > 1 else ''}"
+    if kind.name == "additionalProperties" and (
+        known := _at(schema, error.schema_path[:-1]).get("properties")
+    ):
+        return f"has no field {' or '.join(map(_show, kind.unexpected))}; it has {', '.join(known)}"
     return error.message
 
 
 def _described(schema: Any, path: Sequence[str | int]) -> str:
-    """What stands as `description` at a place of `schema`; empty where nothing does or a reference leads."""
+    """What stands as `description` at a place of `schema`; empty where nothing does."""
+    return str(_at(schema, path).get("description", ""))
+
+
+def _at(schema: Any, path: Sequence[str | int]) -> dict[str, Any]:
+    """What stands at a place of `schema`; empty where nothing does or a reference leads."""
     for step in path:
         schema = schema.get(step) if isinstance(schema, dict) else None
-    return str(schema.get("description", "")) if isinstance(schema, dict) else ""
+    return schema if isinstance(schema, dict) else {}
 
 
 def _show(value: Any) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from hearthnet.ids import is_ulid
 from tests.helpers.shell import Shell
+from tests.services.rag.made import IMAGE, pdf
 
 pytestmark = pytest.mark.e2e
 LISTING = '{"params":{},"input":{}}'
@@ -302,6 +303,16 @@ def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) 
     done = shell.run("corpus", "remove", "kitchen", one["doc_cid"][7:15])
     assert done.stdout == "removed  Bread: 1 passage\n", done.stderr
     refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
+
+
+@pytest.mark.req("CLI-40", "RAG-35")
+def test_pages_that_were_scanned_are_named(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "well.pdf"
+    path.write_bytes(pdf(["Dig the well ten metres deep.", IMAGE, IMAGE], title="Wells"))
+    done = shell.run("ingest", path, "--corpus", "scans")
+    assert "well.pdf: pages 2-3 hold no text (scanned?); ocrmypdf --skip-text adds it" in done.stderr
+    assert "Wells: pages 2-3 hold no text (scanned?)" in shell.run("corpus", "show", "scans").stderr
+    shell.run("corpus", "remove", "scans", "--all")
 
 
 @pytest.mark.req("CLI-40")

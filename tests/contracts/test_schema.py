@@ -145,3 +145,16 @@ def test_of_a_large_value_the_first_fault_is_told_without_looking_for_all() -> N
     assert [(problem.path, problem.rule) for problem in check.errors(large)] == [("/x0", "type")]
     assert check.errors({"a": "text " * 20_000})[0].rule == "maxLength"
     assert check.errors({f"x{number}": "fits" for number in range(1_000)}) == []
+
+
+@pytest.mark.req("BADINPUT-3")
+def test_a_field_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    fields = {"language": {"type": "string"}, "min_year": {"type": "integer"}}
+    inner = {"type": "object", "additionalProperties": False, "properties": fields}
+    check = compile_schema({"properties": {"filter": inner}})
+    [problem] = check.errors({"filter": {"author": "Ada", "colour": 1}})
+    assert problem == (
+        "/filter",
+        "additionalProperties",
+        'has no field "author" or "colour"; it has language, min_year',
+    )

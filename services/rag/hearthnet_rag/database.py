@@ -25,7 +25,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet_rag import vectors, vocabulary
 
 FILE: Final = "index.db"
-VERSION: Final = 5
+VERSION: Final = 6
 BUSY_SECONDS: Final = 10.0
 
 # Title over heading over text, for a mean passage of half its length (see make_passages_table).
@@ -50,6 +50,7 @@ CREATE TABLE IF NOT EXISTS documents (
     chunks INTEGER NOT NULL,
     tokens INTEGER NOT NULL,
     event_id TEXT NOT NULL,
+    pages_without_text TEXT NOT NULL,
     UNIQUE (corpus, doc_cid)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS chunks (

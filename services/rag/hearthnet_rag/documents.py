@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet.errors import HearthNetError
 
 MARKDOWN: Final = "text/markdown"
@@ -27,11 +29,19 @@ class Heading:
     start: int
 
 
+class Pages(msgspec.Struct, frozen=True):
+    """Pages that follow each other, counted from 1; both ends belong to them."""
+
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One document as text. `body` has no front matter, and line ends are `\\n`.
 
     `pages` holds the offsets in characters at which pages 1, 2, ... begin; empty where there are no pages.
+    `without_text` are pages that show something, and nothing of it is text: they were scanned.
     `media_type` is what the document turned out to be.
     """
 
@@ -43,6 +53,7 @@ class Document:
     headings: tuple[Heading, ...] = field(default=(), repr=False)
     pages: tuple[int, ...] = field(default=(), repr=False)
     media_type: str = MARKDOWN
+    without_text: tuple[Pages, ...] = ()
 
 
 def file_name(path: str) -> str:

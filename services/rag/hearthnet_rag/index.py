@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -28,7 +28,7 @@ from hearthnet_rag.database import (
     passages_table,
     stopped,
 )
-from hearthnet_rag.documents import Document
+from hearthnet_rag.documents import Document, Pages
 from hearthnet_rag.vectors import Signs
 from hearthnet_rag.vocabulary import Vocabulary, forget, learn
 from hearthnet_rag.words import (
@@ -71,6 +71,7 @@ class DocumentInfo(msgspec.Struct, frozen=True):
     year: int | None
     chunks: int
     size_bytes: int
+    pages_without_text: list[Pages]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -193,13 +194,16 @@ class Index:
         with self.reading() as connection:
             rows = connection.execute(
                 """
-                SELECT doc_cid, title, language, year, chunks, size_bytes
+                SELECT doc_cid, title, language, year, chunks, size_bytes, pages_without_text
                 FROM documents JOIN corpora ON corpora.id = corpus
                 WHERE corpora.name = ? ORDER BY title, doc_cid LIMIT ?
                 """,
                 (corpus, limit),
             )
-            return [DocumentInfo(**dict(row)) for row in rows]
+            return [
+                DocumentInfo(**{**dict(row), "pages_without_text": _pages.decode(row["pages_without_text"])})
+                for row in rows
+            ]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -254,6 +258,7 @@ class Index:
                     self._writer.execute("ROLLBACK")
 
 
+_pages: Final = msgspec.json.Decoder(list[Pages])
 Columns = tuple[str, str, str, str]
 
 
@@ -323,13 +328,15 @@ def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, 
     cursor = connection.execute(
         """
         INSERT INTO documents
-            (corpus, doc_cid, title, name, language, year, metadata, size_bytes, chunks, tokens, event_id)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            (corpus, doc_cid, title, name, language, year, metadata, size_bytes, chunks, tokens, event_id,
+             pages_without_text)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
         (
             corpus, entry.doc_cid, document.title, entry.name, document.language, entry.year,
             json.dumps(entry.metadata, ensure_ascii=False), len(document.body.encode()),
             made.chunks, made.tokens, made.event_id,
+            msgspec.json.encode(document.without_text).decode(),
         ),
     )  # fmt: skip
     return cursor.lastrowid or 0

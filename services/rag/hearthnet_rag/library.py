@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hearthnet.errors import HearthNetError
+from hearthnet_rag.documents import Pages
 from hearthnet_rag.entries import entry_of
 from hearthnet_rag.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.journal import Journal, Record
@@ -33,6 +34,7 @@ class Added(msgspec.Struct, frozen=True):
     media_type: str
     pages: int | None
     replaced: list[str]
+    pages_without_text: tuple[Pages, ...]
 
 
 class Library:
@@ -85,7 +87,15 @@ class Library:
         told(INDEXING, 1, 1)
         document = entry.document
         pages = len(document.pages) or None
-        return Added(made, document.title, document.language, document.media_type, pages, replaces)
+        return Added(
+            made,
+            document.title,
+            document.language,
+            document.media_type,
+            pages,
+            replaces,
+            document.without_text,
+        )
 
     def remove(self, corpus: str, doc_cid: str) -> int:
         """Forgets a document, notes that in the journal first, and returns how many passages it had.

@@ -247,6 +247,7 @@ def _facts(added: Added) -> dict[str, Any]:
         "media_type": added.media_type,
         "pages": added.pages,
         "replaced": added.replaced,
+        "pages_without_text": added.pages_without_text,
     }
 
 

@@ -53,6 +53,16 @@ async def test_a_pdf_answers_with_page_and_heading(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("RAG-35")
+async def test_pages_without_text_are_named_when_it_is_added_and_when_it_is_listed(mesh: Mesh) -> None:
+    cid = await put(mesh, pdf(["Chapter one. Wells and pumps.", IMAGE, IMAGE]))
+    runs = [{"first": 2, "last": 3}]
+    async with running(mesh) as bus:
+        assert (await ingest(bus, "home", cid)).output["pages_without_text"] == runs
+        reply = await bus.call("rag.list_documents@1.0", {"params": {"corpus": "home"}, "input": {}})
+        assert [one["pages_without_text"] for one in reply.output["documents"]] == [runs]
+
+
+@pytest.mark.req("RAG-35")
 async def test_after_documents_that_cannot_be_read_the_next_one_is(mesh: Mesh) -> None:
     bad = {
         "scan.pdf": (pdf([IMAGE]), "ocrmypdf"),

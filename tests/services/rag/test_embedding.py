@@ -156,3 +156,22 @@ async def test_what_was_made_is_kept_and_the_rest_made_at_the_next_start(mesh: M
 async def _has_vectors(bus: Any) -> bool:
     _, meta = await found(bus, "felines")
     return bool(meta["embedding_model"] == "toy")
+
+
+@pytest.mark.parametrize(
+    ("capability", "body"),
+    [
+        ("rag.query@1.0", {"params": {"corpus": "system"}, "input": {"query": "water \ud800"}}),
+        ("embed.text@1.0", {"params": {}, "input": {"texts": ["water \udfff"]}}),
+    ],
+)
+async def test_half_a_character_is_refused_before_anything_is_sent(
+    mesh: Mesh, capability: str, body: dict[str, Any]
+) -> None:
+    """A lone surrogate is no text; one that comes as JSON is refused with its frame."""
+    model = Meanings()
+    async with mesh.hosting(model), running(mesh) as bus:
+        with pytest.raises(HearthNetError, match="surrogates not allowed") as caught:
+            await bus.call(capability, body)
+    assert caught.value.code == "bad_request"
+    assert model.texts == []

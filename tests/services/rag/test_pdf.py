@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import PDF
+from hearthnet_rag.documents import PDF, Pages
 from hearthnet_rag.readers import pdf as reader
 from hearthnet_rag.readers import read_document
 from tests.services.rag.made import IMAGE, pdf
@@ -75,6 +75,19 @@ def test_a_scanned_pdf_is_refused_with_what_to_do() -> None:
     error = refusal(pdf([IMAGE] * 3))
     assert error.message.startswith("scan.pdf has 3 pages but no text in them: it was scanned.")
     assert "ocrmypdf" in error.message
+
+
+@pytest.mark.req("RAG-35")
+def test_pages_that_were_scanned_are_named_and_blank_ones_are_not() -> None:
+    read = read_document(pdf([TEXT, b"", IMAGE, IMAGE, IMAGE, TEXT, IMAGE, TEXT * 2]))
+    assert read.without_text == (Pages(3, 5), Pages(7, 7))
+    assert len(read.pages) == 8
+    assert read_document(pdf([TEXT, b""])).without_text == ()
+
+
+def test_only_the_first_runs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_MOST_RUNS", 2)
+    assert read_document(pdf([TEXT, IMAGE] * 4)).without_text == (Pages(2, 2), Pages(4, 4))
 
 
 @pytest.mark.req("RAG-35")

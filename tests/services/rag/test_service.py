@@ -162,6 +162,7 @@ async def test_a_new_corpus_is_offered_and_searched_at_once(mesh: Mesh) -> None:
             "media_type": "text/markdown",
             "pages": None,
             "replaced": [],
+            "pages_without_text": [],
         }
         assert first.meta["corpus"] == "home"
         assert ids.is_ulid(first.meta["ingest_event_id"])
@@ -346,3 +347,11 @@ async def test_the_examples_of_the_contracts(mesh: Mesh, name: str) -> None:
             else:
                 reply = await work
                 assert unmet(example["expect"], reply.output) == []
+
+
+@pytest.mark.req("RAG-1")
+async def test_an_unknown_filter_is_refused_with_the_names_of_those_there_are(mesh: Mesh) -> None:
+    async with running(mesh) as bus:
+        error = await refusal(query(bus, "system", "water", filter={"author": "Ada"}))
+    assert error.code == "bad_request"
+    assert 'has no field "author"; it has doc_cid, language, min_year' in error.message

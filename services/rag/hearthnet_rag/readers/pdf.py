@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet_rag.documents import PDF, Document, Heading, one_line, refused, title_of
+from hearthnet_rag.documents import PDF, Document, Heading, Pages, one_line, refused, title_of
 from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.building import LARGEST_TEXT
 from hearthnet_rag.readers.plain import first_line
@@ -26,8 +26,10 @@ _LEAST: Final = 3
 _HYPHEN: Final = re.compile("[\ufffe\x02\xad]\n?([^\\W\\d_]?)")
 """How PDFium marks a hyphen at the end of a line, and the letter after it."""
 _NOT_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_LETTER: Final = re.compile(r"\w")
 _DIGITS: Final = re.compile(r"\d+")
 _REPEATED_PAGES: Final = 5
+_MOST_RUNS: Final = 100
 _UNTITLED: Final = re.compile(
     r"untitled.*|microsoft (?:word|powerpoint).*|.*\.(?:docx?|indd|tex|dvi|odt|qxd)", re.I
 )
@@ -40,7 +42,8 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
     if count > MOST_PAGES:
         raise refused(name, f"has {count} pages, more than {MOST_PAGES}; split it", limit=MOST_PAGES)
     texts = _pages(file, name, told)
-    if sum(len(re.findall(r"\w", text)) for text in texts) < max(1, count) * _LEAST:
+    written = [len(_LETTER.findall(text)) for text in texts]
+    if sum(written) < max(1, count) * _LEAST:
         raise refused(name, _without_text(file, count))
     shown = _without_repeated(texts)
     starts, body = _laid_out(shown)
@@ -59,6 +62,11 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
         headings=headings,
         pages=tuple(starts),
         media_type=PDF,
+        without_text=_runs(
+            number
+            for number, letters in enumerate(written)
+            if letters < _LEAST and _has_picture(file, number)
+        ),
     )
 
 
@@ -181,6 +189,17 @@ def _without_text(file: PdfDocument, count: int) -> str:
             "ocrmypdf -l eng scanned.pdf readable.pdf"
         )
     return f"has {pages} and no text in them"
+
+
+def _runs(numbers: Iterable[int]) -> tuple[Pages, ...]:
+    """Page numbers from 0, in order, as runs; the first hundred of these."""
+    runs: list[Pages] = []
+    for page in (number + 1 for number in numbers):
+        if runs and runs[-1].last == page - 1:
+            runs[-1] = Pages(runs[-1].first, page)
+        else:
+            runs.append(Pages(page, page))
+    return tuple(runs[:_MOST_RUNS])
 
 
 def _has_picture(file: PdfDocument, number: int) -> bool:
