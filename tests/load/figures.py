@@ -52,7 +52,7 @@ class Tally(msgspec.Struct):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What one process had to itself, in KB; `growth` is from after the warm-up to the end.
+    """What one process had written to and held alone, in KB; `growth` is from after the warm-up to the end.
 
     `course` is what was seen on the way, at equal intervals.
     """
