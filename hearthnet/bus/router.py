@@ -82,7 +82,7 @@ def _no_pair(contract: Contract, body: dict[str, Any], offers: list[OfferView]) 
         known = pairs_in(pair for view in fitting for pair in rule.offered(view.params))
         words, details = nearest(None if first == rule.whatever else first, second, known)
         wanted = f"{field.partition('.')[2]} {second!r}"
-        if rule.after is not None:
+        if rule.after is not None and first != rule.whatever:
             wanted = f"{rule.after.partition('.')[2]} {first!r} {wanted}"
         return HearthNetError(
             "not_found", f"no offer of {contract.id} goes {wanted}; {words}", details={"nearest": details}

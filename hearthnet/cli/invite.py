@@ -173,13 +173,20 @@ def _show_open(roster: Roster, found: list[Invite]) -> None:
         [
             (
                 one.event_id,
-                shown_name(one.display_name),
+                shown_name(one.display_name or _node_of(one)),
                 names.get(one.inviter) or ids.short_id(one.inviter),
                 moment(one.expires_at, now_ms()),
             )
             for one in found
         ],
     )
+
+
+def _node_of(invite: Invite) -> str:
+    """The short id of the node that it names, empty where it is for whoever has the text."""
+    from hearthnet import ids
+
+    return ids.short_id(invite.invitee_node_id) if invite.invitee_node_id else ""
 
 
 @command.command()

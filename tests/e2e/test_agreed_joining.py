@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hearthnet import ids
 from hearthnet.bus.keyring import load_identity
 from tests.helpers.household import make_home, settle
 from tests.helpers.shell import Shell
@@ -27,7 +28,7 @@ def test_a_home_joins_by_an_invite_that_two_agreed_to(tmp_path: Path) -> None:
         refused = hearth.run("invite", "create", "--json")
         assert refused.returncode == 2
         assert "hearthnet invite create --for NODE_ID" in refused.stderr
-        proposed = hearth.json("invite", "create", "--for", newcomer, "--name", "Attic", "--json")
+        proposed = hearth.json("invite", "create", "--for", newcomer, "--json")
         assert (proposed["done"], proposed["signatures"], proposed["needed"]) == (False, 1, 2)
         alone = hearth.json("invite", "sign", proposed["proposal"], "--yes", "--json")
         assert (alone["done"], alone["signatures"]) == (False, 1), "one's own signature counts once"
@@ -38,6 +39,7 @@ def test_a_home_joins_by_an_invite_that_two_agreed_to(tmp_path: Path) -> None:
         again = hearth.json("invite", "sign", agreed["proposal"], "--yes", "--json")
         assert again["event_id"] == made["event_id"]
         assert [one["invitee_node_id"] for one in hearth.json("invite", "list", "--json")] == [newcomer]
+        assert ids.short_id(newcomer) in hearth.run("invite", "list").stdout, "it has no name"
         stranger = Shell(make_home(tmp_path / "barn", "barn", '["auth"]').path)
         other = stranger.run("invite", "redeem", "--json", stdin=made["invite"])
         assert other.returncode == 4, "it is for another node"

@@ -100,6 +100,8 @@ async def test_a_pair_that_nobody_has_names_the_nearest(mesh: Mesh) -> None:
             "from 'en' to 'ca'; from en into: es; into ca from: es, fr; in two steps by way of: es"
         )
         assert error.details["nearest"] == {"from": ["es"], "to": ["es", "fr"], "through": ["es"]}
+        found_out = await refusal(bus, "hello", "auto", "qq")
+        assert "goes to 'qq'; from any into: ca, es; into qq from: nothing" in found_out.message
         for source, target in (("qq", "es"), ("en", "qq"), ("auto", "qq")):
             assert (await refusal(bus, "hello", source, target)).code == "not_found"
         for source, target in (("English", "es"), ("en", "auto"), ("EN", "es"), ("", "es")):
