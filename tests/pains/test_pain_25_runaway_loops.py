@@ -26,12 +26,14 @@ def again(number: int) -> list[tuple[str, dict[str, Any]]]:
         (Limits(max_iterations=3), 3, "max_iterations"),
         (Limits(max_calls=2), 2, "max_calls"),
         (Limits(max_tokens=5), 3, "max_tokens"),
+        (Limits(max_equal_calls=2), 2, "max_equal_calls"),
     ],
 )
 async def test_a_model_that_never_stops_is_stopped_though_each_step_is_another_process(
     mesh: Mesh, limits: Limits, posts: int, name: str
 ) -> None:
-    turns = [again(number) for number in range(12)]
+    equal = name == "max_equal_calls"
+    turns = [again(0 if equal else number) for number in range(12)]
     async with acting(mesh, *turns, [says("Enough.")]) as scene:
         executor = scene.executor(limits=limits, max_iterations=limits.max_iterations)
         answer = await executor.run_chat_with_tools(_question())
