@@ -16,12 +16,14 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.index import Index
-from hearthnet_rag.vectors import Asked, Pending, models_of, pending, store
+from hearthnet_rag.vectors import Asked, Pending, models_of, pending
 from hearthnet_rag.words import could_be_in
 
 _log = logging.getLogger(__name__)
 CAPABILITY: Final = "embed.text@1.0"
 _PASSAGES: Final = 16
+_BATCHES_A_LOOK: Final = 64
+"""So many batches are made before the offers are looked through again for the model to use."""
 _QUERY_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 30.0
 _QUERY_CHARACTERS: Final = 2_000
@@ -81,15 +83,20 @@ class Embedding:
         made, after, name = 0, 0, ""
         while (model := await self._model()) is not None:
             after, name = after if model.name == name else 0, model.name
-            found = await asyncio.to_thread(self._pending, model, after)
-            if not found:
-                break
-            after = found[-1].chunk
-            vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
-            kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
-            await asyncio.to_thread(self._store, model, kept)
-            made += len(kept)
+            for _ in range(_BATCHES_A_LOOK):
+                found = await asyncio.to_thread(self._pending, model, after)
+                if not found:
+                    return made
+                after = found[-1].chunk
+                made += await self._of_batch(model, found)
         return made
+
+    async def _of_batch(self, model: Model, found: Sequence[Pending]) -> int:
+        """Makes and keeps the vectors of some passages; of how many of them."""
+        vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
+        kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
+        await asyncio.to_thread(self._store, model, kept)
+        return len(kept)
 
     async def _of_passage(self, model: Model, passage: Pending) -> list[list[float]]:
         """The vectors of its windows, none where the model does not take them."""
@@ -150,8 +157,7 @@ class Embedding:
             return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES, after)
 
     def _store(self, model: Model, made: Sequence[tuple[Pending, Any]]) -> None:
-        with self._index.writing() as connection:
-            store(connection, model.name, made)
+        self._index.keep_vectors(model.name, made)
 
 
 def _model_of(params: dict[str, Any]) -> Model:

@@ -29,7 +29,7 @@ from hearthnet_rag.database import (
     stopped,
 )
 from hearthnet_rag.documents import Document, Pages
-from hearthnet_rag.vectors import Signs
+from hearthnet_rag.vectors import Pending, Signs, store
 from hearthnet_rag.vocabulary import Vocabulary, forget, learn
 from hearthnet_rag.words import (
     COMPOUNDING,
@@ -98,8 +98,8 @@ class Index:
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._closing = threading.Event()
         self.signs = Signs()
-        self.version = 0
-        """Grows with every change, after it is made."""
+        self.losses = 0
+        """Grows after passages or vectors went, and not where some were only added."""
 
     def close(self) -> None:
         """Ends what is being written, undone, and closes; a call that still reads may finish."""
@@ -130,7 +130,7 @@ class Index:
         """
         with self._known(corpus) as known:
             rows = list(self._unless_closing(_rows(entry.document, known)))
-        with self.writing() as connection:
+        with self._losing(replaces), self.writing() as connection:
             for doc_cid in replaces:
                 _remove(connection, corpus, doc_cid)
             earlier = _find(connection, corpus, entry.doc_cid)
@@ -160,8 +160,19 @@ class Index:
         """Forgets documents of `corpus`, and returns how many passages they had; one that is not there has
         none.
         """
-        with self.writing() as connection:
+        with self._losing(doc_cids), self.writing() as connection:
             return sum(_remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
+
+    def keep_vectors(self, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
+        """Keeps the vectors of passages, in one transaction; see `hearthnet_rag.vectors.store`."""
+        with self.writing() as connection:
+            replaced = store(connection, model, made)
+        self.losses += replaced
+
+    @contextlib.contextmanager
+    def _losing(self, gone: Sequence[str]) -> Iterator[None]:
+        yield
+        self.losses += len(gone)
 
     def documents(self, corpus: str) -> list[str]:
         """The CIDs of the documents in `corpus`."""
@@ -250,7 +261,6 @@ class Index:
                 self._writer.execute("BEGIN IMMEDIATE")
                 yield self._writer
                 self._writer.execute("COMMIT")
-                self.version += 1
             except sqlite3.DatabaseError as error:
                 raise as_wire_error(error, self._file) from error
             finally:

@@ -71,7 +71,7 @@ def search(
             "the query has no word in it; give the key words to search for",
             details={"path": "/input/query"},
         )
-    version = index.version
+    losses = index.losses
     with index.reading() as connection:
         number = _corpus(connection, corpus)
         known = Vocabulary(connection, number)
@@ -81,7 +81,7 @@ def search(
         if near is None:
             ordered = by_words(found)
         else:
-            nearest = index.signs.nearest(connection, version, number, near)
+            nearest = index.signs.nearest(connection, losses, number, near)
             seen = with_vectors(connection, near.model, [one.chunk for one in found])
             ordered = by_both(found, _fitting(connection, nearest, wanted), meaning(nearest), seen)
         return [_hit(connection, chosen) for chosen in _spread(ordered, k)]

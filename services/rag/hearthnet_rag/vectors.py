@@ -101,8 +101,12 @@ def pending(
     ]
 
 
-def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
-    """Keeps the vectors of passages, instead of those of another model; a passage that is gone gets none."""
+def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pending, Any]]) -> int:
+    """Keeps the vectors of passages, instead of those of another model; a passage that is gone gets none.
+
+    Returns how many vectors others took the place of.
+    """
+    replaced = 0
     for passage, vectors in made:
         there = connection.execute(
             """
@@ -113,11 +117,12 @@ def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pendi
         ).fetchone()
         if there is None:
             continue
-        connection.execute("DELETE FROM vectors WHERE chunk = ?", (passage.chunk,))
+        replaced += connection.execute("DELETE FROM vectors WHERE chunk = ?", (passage.chunk,)).rowcount
         connection.executemany(
             "INSERT INTO vectors (chunk, part, corpus, model, vector) VALUES (?, ?, ?, ?, ?)",
             [(passage.chunk, part, passage.corpus, model, packed(v)) for part, v in enumerate(vectors)],
         )
+    return replaced
 
 
 def packed(vector: Sequence[float]) -> bytes:
@@ -150,20 +155,24 @@ def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
 
 
 class Signs:
-    """The signs of the vectors of corpora that were asked last, read again after a change."""
+    """The signs of the vectors of corpora that were asked last.
+
+    Of vectors that are new those alone are read, and all of them only after some went: the numbers of their
+    rows may be others' then (docs/decisions/0135).
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self._reading = threading.Lock()
 
-    def nearest(self, connection: sqlite3.Connection, version: int, corpus: int, asked: Asked) -> list[Near]:
+    def nearest(self, connection: sqlite3.Connection, losses: int, corpus: int, asked: Asked) -> list[Near]:
         """The passages of `corpus` that are nearest, up to 400, the nearest first.
 
-        `version` is that of the index before `connection` began to read.
+        `losses` are those of the index before `connection` began to read.
         """
         import numpy as np
 
-        rowids, signs = self._signs(connection, version, corpus, asked.model)
+        rowids, signs = self._signs(connection, losses, corpus, asked.model)
         wanted = np.asarray(asked.vector, dtype=np.float32)
         if not len(rowids) or _words(len(wanted)) != signs.shape[1]:
             return []
@@ -172,27 +181,42 @@ class Signs:
         chosen = rowids[np.argpartition(differing, count - 1)[:count]].tolist()
         return _as_they_are(connection, corpus, asked.model, chosen, wanted)
 
-    def _signs(
-        self, connection: sqlite3.Connection, version: int, corpus: int, model: str
-    ) -> tuple[Any, Any]:
+    def _signs(self, connection: sqlite3.Connection, losses: int, corpus: int, model: str) -> tuple[Any, Any]:
         with self._reading:
             kept = self._kept.get((corpus, model))
-            if kept is None or kept[0] != version:
-                kept = (version, *_read_signs(connection, corpus, model))
-                self._kept.pop((corpus, model), None)
-                self._kept[corpus, model] = kept
-                while len(self._kept) > _CORPORA_KEPT:
-                    del self._kept[next(iter(self._kept))]
+            if kept is None or kept[0] != losses:
+                kept = (losses, *_read_signs(connection, corpus, model))
+            else:
+                kept = (losses, *_with_new(kept[1], kept[2], connection, corpus, model))
+            self._kept.pop((corpus, model), None)
+            self._kept[corpus, model] = kept
+            while len(self._kept) > _CORPORA_KEPT:
+                del self._kept[next(iter(self._kept))]
         return kept[1], kept[2]
 
 
-def _read_signs(connection: sqlite3.Connection, corpus: int, model: str) -> tuple[Any, Any]:
+def _with_new(
+    rowids: Any, signs: Any, connection: sqlite3.Connection, corpus: int, model: str
+) -> tuple[Any, Any]:
+    """What was read before and what came after it."""
+    import numpy as np
+
+    more, their_signs = _read_signs(connection, corpus, model, int(rowids[-1]) if len(rowids) else 0)
+    if not len(more):
+        return rowids, signs
+    if not len(rowids):
+        return more, their_signs
+    return np.concatenate([rowids, more]), np.concatenate([signs, their_signs])
+
+
+def _read_signs(connection: sqlite3.Connection, corpus: int, model: str, after: int = 0) -> tuple[Any, Any]:
     import numpy as np
 
     rowids: list[int] = []
     blocks: list[Any] = []
     cursor = connection.execute(
-        "SELECT rowid, vector FROM vectors WHERE corpus = ? AND model = ?", (corpus, model)
+        "SELECT rowid, vector FROM vectors WHERE corpus = ? AND model = ? AND rowid > ? ORDER BY rowid",
+        (corpus, model, after),
     )
     while rows := cursor.fetchmany(4096):
         rowids += [row["rowid"] for row in rows]

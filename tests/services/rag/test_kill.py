@@ -12,6 +12,7 @@ import pytest
 from hearthnet.canonical import content_hash
 from hearthnet_rag.database import FILE
 from hearthnet_rag.index import Index
+from hearthnet_rag.journal import Record
 from hearthnet_rag.library import Library
 from tests.helpers.processes import child_environment
 from tests.services.rag.made import pdf
@@ -202,3 +203,68 @@ def test_a_kill_in_a_book_of_pages_leaves_one_version(
     library.close()
     with Index(folder) as index:
         assert check_whole(index) == {content_hash(books[name]) for name in after}
+
+
+EMBEDDING = """
+import sys
+from pathlib import Path
+from hearthnet_rag.index import Index
+from hearthnet_rag.journal import Record
+from hearthnet_rag.vectors import pending
+
+index, pause_in = Index(Path(sys.argv[1])), int(sys.argv[2])
+
+
+def pause():
+    sys.stdout.write("in the middle\\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+index._writer.create_function("pause", 0, pause)
+for batch in range(100):
+    with index.reading() as connection:
+        found = pending(connection, "toy", ["en"], None, 4)
+    if batch == pause_in:  # two of its passages have their vectors, the third has its first one
+        third = found[2].chunk
+        index._writer.execute(
+            "CREATE TEMP TRIGGER middle BEFORE INSERT ON vectors "
+            f"WHEN new.chunk = {third} AND new.part = 1 BEGIN SELECT pause(); END"
+        )
+    index.keep_vectors("toy", [(passage, [[1.0, 0.5], [0.5, 1.0]]) for passage in found])
+    if not found:
+        break
+"""
+
+
+def vectors_of(folder: Path) -> list[int]:
+    """How many vectors each passage has, in order."""
+    with Index(folder) as index, index.reading() as connection:
+        rows = connection.execute(
+            "SELECT count(vectors.chunk) AS made FROM chunks LEFT JOIN vectors ON chunk = chunks.id "
+            "GROUP BY chunks.id ORDER BY chunks.id"
+        )
+        return [row["made"] for row in rows]
+
+
+@pytest.mark.req("RAG-6", "RAG-53")
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_kill_while_vectors_are_made_leaves_whole_ones_and_the_next_start_makes_the_rest(
+    tmp_path: Path, batch: int
+) -> None:
+    text = f"+++\nlanguage = 'en'\n+++\n# Barrels\n\n{PARAGRAPH * 800}".encode()
+    library = Library(tmp_path)
+    count = library.ingest(Record("home", content_hash(text), "event", "text/markdown"), text).made.chunks
+    library.close()
+    assert count > 12
+    command = [sys.executable, "-c", EMBEDDING, str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*command, str(batch)], stdin=pipe, stdout=pipe, text=True, env=child_environment()
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "in the middle\n"
+        child.send_signal(signal.SIGKILL)
+    assert vectors_of(tmp_path) == [2] * (4 * batch) + [0] * (count - 4 * batch)
+    subprocess.run([*command, "-1"], check=True, env=child_environment(), timeout=60)
+    assert vectors_of(tmp_path) == [2] * count

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hearthnet_rag import vectors as module
 from hearthnet_rag.index import Index
 from hearthnet_rag.search import Filter, search
 from hearthnet_rag.vectors import Asked, Pending, models_of, packed, pending, store, windows
@@ -157,3 +159,32 @@ def test_a_query_in_a_language_nobody_vouches_for_is_not_asked_by_meaning() -> N
     assert could_be_in("how do I make a copy of the disk?", ["en"])
     assert could_be_in("greylisting", ["en"])
     assert not could_be_in("wie sichere ich die Daten auf der Platte?", ["en"])
+
+
+@pytest.mark.req("RAG-53")
+def test_new_vectors_are_read_alone_and_all_of_them_after_some_went(
+    index: Index, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(connection: Any, corpus: int, model: str, after: int = 0) -> Any:
+        rowids, signs = whole(connection, corpus, model, after)
+        read.append(len(rowids))
+        return rowids, signs
+
+    whole = module._read_signs
+    monkeypatch.setattr(module, "_read_signs", counted)
+    cids = []
+    for number in range(6):
+        cids.append(index.add("home", entry(english(f"# N{number}\n\ntext"))).doc_cid)
+        index.keep_vectors(MODEL, [(passage, [along(number)]) for passage in waiting(index)])
+        assert found(index, "submarine", along(number))[0] == f"N{number}"
+    assert read == [1] * 6
+    index.remove("home", [cids[5]])  # its row's number is free, and given to the next one
+    index.add("home", entry(english("# N6\n\ntext")))
+    index.keep_vectors(MODEL, [(passage, [along(6)]) for passage in waiting(index)])
+    assert found(index, "submarine", along(6))[0] == "N6"
+    assert read[6:] == [6]
+    index.keep_vectors("other", [(passage, [along(7)]) for passage in waiting(index, "other")])
+    assert found(index, "submarine", along(6)) == []
+    assert read[7:] == [0]
