@@ -88,7 +88,7 @@ def remove(name: str, documents: tuple[str, ...], everything: bool, home: Home, 
     """Remove documents from a corpus; what they said is found no more.
 
     DOCUMENT is the beginning of a hash as `corpus show` lists them, or a whole title. The file itself stays
-    in the store until it is removed there. See: hearthnet file remove
+    in the store until it is removed there. See: hearthnet file remove --all
     """
     import asyncio
 
