@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hearthnet.cli import terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 _HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")
 
 
-@click.group("audit", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("audit", cls=Commands)
+def command() -> None:
     """What was done here with side effects, for whom, and the proof of it.
 
     \b
@@ -29,8 +28,6 @@ def command(context: click.Context) -> None:
     hearthnet audit export log.jsonl
     hearthnet audit verify log.jsonl
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("list")

@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.moments import Span
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import duration, one_line
 from hearthnet.errors import HearthNetError
 
@@ -22,9 +22,8 @@ _HEADINGS: Final = ("id", "name", "guest", "key", "may call", "ends in")
 _EFFECTS: Final = 100
 
 
-@click.group("clients", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("clients", cls=Commands)
+def command() -> None:
     """Programs and guests that reach the mesh through this node's gateway.
 
     \b
@@ -32,8 +31,6 @@ def command(context: click.Context) -> None:
     hearthnet clients list
     hearthnet clients remove editor
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command()

@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.ingest import check_corpus
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.page_runs import without_text
 from hearthnet.cli.text import counted, one_line, size
 from hearthnet.errors import HearthNetError
@@ -22,12 +22,9 @@ _MOST: Final = 1000
 _SHOWN: Final = 23
 
 
-@click.group("corpus", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("corpus", cls=Commands)
+def command() -> None:
     """Collections of documents: list them, show what one holds, remove documents."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("list")

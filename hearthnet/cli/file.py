@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hearthnet.cli import terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 
 if TYPE_CHECKING:
     from hearthnet.bus import Bus
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 _node_option = click.option("--node", metavar="ID", help="Full id of the node to ask. See: hearthnet members")
 
 
-@click.group("file", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("file", cls=Commands)
+def command() -> None:
     """Content of any size by its hash: put it on a node, read it anywhere."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("put")

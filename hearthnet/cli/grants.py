@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.moments import Span, moment
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import as_json, one_line
 from hearthnet.errors import HearthNetError
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 _DAY: Final = 86_400
 
 
-@click.group("grants", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("grants", cls=Commands)
+def command() -> None:
     """Agree once to several calls of a tool, for a while.
 
     \b
@@ -32,8 +31,6 @@ def command(context: click.Context) -> None:
     A model may then call it without a question, until it has read what others wrote: from then on you are
     asked each time. A single no ends it for that conversation.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command()

@@ -9,7 +9,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.moments import Span, moment, span
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import counted, one_line
 from hearthnet.errors import HearthNetError
 
@@ -23,17 +23,14 @@ _HEADINGS: Final = ("invite", "for", "made by", "until")
 _TEXT_BYTES: Final = 8192
 
 
-@click.group("invite", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("invite", cls=Commands)
+def command() -> None:
     """Take another home into the community, or join one.
 
     \b
     hearthnet invite create --name Kitchen    here, where the node runs
     hearthnet invite redeem                   over there, while its node is stopped
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli import market_posts, terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 
 if TYPE_CHECKING:
     from hearthnet.bus import Bus
@@ -20,12 +20,9 @@ _DAY: Final = 86_400
 _STEP: Final = 50
 
 
-@click.group("market", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("market", cls=Commands)
+def command() -> None:
     """What neighbours offer, need and announce."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 for _one in (market_posts.list_posts, market_posts.search, market_posts.update, market_posts.end):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli import terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
 
@@ -23,12 +23,9 @@ _PAUSE_SECONDS: Final = 0.2
 _STARTING: Final = "it is starting"
 
 
-@click.group("mcp", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("mcp", cls=Commands)
+def command() -> None:
     """MCP servers: their tools on the bus, and the mesh as tools for MCP clients."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("add")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hearthnet.cli import connecting, terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
@@ -24,12 +24,9 @@ SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db5
 _HEADINGS: Final = ("model", "node", "backend", "context", "languages", "tools")
 
 
-@click.group("models", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("models", cls=Commands)
+def command() -> None:
     """Language models: which there are, others that you connect, and the built-in one."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("list")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli import terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import one_line
 
 if TYPE_CHECKING:
@@ -19,9 +19,8 @@ _TAKEN_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.1
 
 
-@click.group("operator", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("operator", cls=Commands)
+def command() -> None:
     """Look at this home's services with NATS's own tools.
 
     \b
@@ -29,8 +28,6 @@ def command(context: click.Context) -> None:
     hearthnet operator list
     hearthnet operator remove anna
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command()

@@ -40,6 +40,17 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     return home_at(value) if parameter.name == "home" else value
 
 
+class Commands(click.Group):
+    """Commands under one word; the word alone says which there are."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Prints the help, and that is all, where nothing follows."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
 home_option: Final = click.option(
     "--home",
     metavar="DIR",

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from hearthnet.cli import terminal
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 
 if TYPE_CHECKING:
     from hearthnet.bus.outbox import KeptCalls
     from hearthnet.home import Home
 
 
-@click.group("outbox", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("outbox", cls=Commands)
+def command() -> None:
     """Calls that wait until the node can send them."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("list")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hearthnet.cli.options import frames_option, home_option, json_option, settings_of
+from hearthnet.cli.options import Commands, frames_option, home_option, json_option, settings_of
 
 if TYPE_CHECKING:
     from hearthnet.home import Home
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 _YES = "Say yes without being asked at the terminal."
 
 
-@click.group("runs", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("runs", cls=Commands)
+def command() -> None:
     """What a model wants to do and nobody has decided about yet, and what was done.
 
     A question whose model called something is kept for a day, also when its process or the node ends.
@@ -27,8 +26,6 @@ def command(context: click.Context) -> None:
     hearthnet runs approve RUN
     hearthnet runs resume RUN
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command("list")

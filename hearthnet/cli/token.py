@@ -10,7 +10,7 @@ import click
 
 from hearthnet.cli import terminal
 from hearthnet.cli.moments import Span, moment
-from hearthnet.cli.options import home_option, json_option
+from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.text import as_json, one_line
 from hearthnet.errors import HearthNetError
 
@@ -28,16 +28,13 @@ _LIMITS: Final = {
 _REASONS: Final = ("manual", "policy", "compromise")
 
 
-@click.group("token", invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group("token", cls=Commands)
+def command() -> None:
     """Let another node call some capabilities in your name, for a while.
 
     \b
     hearthnet token issue --to Kitchen --cap rag.query --corpus manuals --ttl 1h
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @command.command()
