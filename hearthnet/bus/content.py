@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -86,7 +87,8 @@ async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
     while True:
         before = sent.furthest
         try:
-            async with bus.stream(PUT, _request(source.manifest, options), node=options.node) as stream:
+            asked = bus.stream(PUT, _request(source.manifest, options), node=options.node)
+            async with patience.opened(asked) as stream:
                 received = await sent.all(stream)
                 manifest = source.manifest
                 return Done(manifest.cid, manifest.size, stream.provider, received)
@@ -123,6 +125,24 @@ class _Patience:
         self._returns = returns
         self._seconds = seconds
         self._since = asyncio.get_running_loop().time()
+
+    @contextlib.asynccontextmanager
+    async def opened(self, asked: StreamCall) -> AsyncIterator[StreamCall]:
+        """The stream, once it is open; `partition` where that takes longer than there is patience left, as it
+        does where the server stays away. The stream itself may take as long as it comes on.
+        """
+        left = self._since + self._seconds - asyncio.get_running_loop().time()
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(max(left, _LONGEST_PAUSE_SECONDS)):
+                    stream = await stack.enter_async_context(asked)
+            except TimeoutError:
+                raise HearthNetError(
+                    "partition",
+                    "the server, or who keeps files, did not come back in time; see hearthnet status, and "
+                    "repeat the command: what is there already need not be sent again",
+                ) from None
+            yield stream
 
     async def bear(self, error: HearthNetError, *, came_on: bool) -> None:
         now = asyncio.get_running_loop().time()
@@ -218,10 +238,10 @@ async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None
         before = got.count
         try:
             if not got.begun:
-                await got.begin(await _manifest(bus, node, got.cid))
+                await got.begin(await _manifest(bus, node, got.cid, patience))
                 continue
             body = {"params": {}, "input": {"cid": got.cid, "start": got.count}}
-            async with bus.stream(READ, body, node=node) as stream:
+            async with patience.opened(bus.stream(READ, body, node=node)) as stream:
                 async for index, data in _chunks(stream):
                     if index != got.count or not got.known.holds(index, data):
                         raise _wrong(node, f"chunk {got.count} of {got.cid[:23]}… is not what it sent")
@@ -232,10 +252,11 @@ async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None
             await patience.bear(error, came_on=got.count > before)
 
 
-async def _manifest(bus: Bus, node: str, cid: str) -> Manifest:
+async def _manifest(bus: Bus, node: str, cid: str, patience: _Patience) -> Manifest:
     """What `cid` consists of, as `node` says and as is proved by the CID."""
     hashes = bytearray()
-    async with bus.stream(READ, {"params": {}, "input": {"cid": cid, "count": 1}}, node=node) as stream:
+    asked = bus.stream(READ, {"params": {}, "input": {"cid": cid, "count": 1}}, node=node)
+    async with patience.opened(asked) as stream:
         async for frame in stream:
             if frame.event != "manifest":
                 continue

@@ -196,6 +196,28 @@ async def test_the_server_restarts_in_the_middle_of_both_ways(mesh: Mesh) -> Non
         assert restarted == [9]
 
 
+@pytest.mark.req("FILE-13")
+async def test_a_server_that_stays_away_is_not_waited_for_without_end(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(content, "_LONGEST_PAUSE_SECONDS", 0.2)
+
+    async def stop(index: int) -> None:
+        if index == 9:
+            await asyncio.to_thread(mesh.server.stop)
+
+    source, sink = Bytes(LARGE), Bytes()
+    async with running(mesh) as bus:
+        done = await put(bus, OTHER)
+        source.before = stop
+        async with asyncio.timeout(20):
+            away = await refusal(put(bus, LARGE, source=source))
+            gone = await refusal(content.fetch(bus, done.cid, [done.node], sink, silent))
+    assert (away.code, gone.code) == ("partition", "partition")
+    assert "repeat the command" in away.message
+
+
 @pytest.mark.req("FILE-4")
 async def test_two_put_the_same_at_once(mesh: Mesh) -> None:
     async with running(mesh) as bus, await mesh.bus() as other:
