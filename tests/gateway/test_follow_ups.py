@@ -13,6 +13,7 @@ from hearthnet import ids
 from hearthnet.gateway.calls import Calls
 from hearthnet.gateway.runs import GatewayRuns
 from hearthnet.tools.run_store import MemoryRuns
+from hearthnet_llm import called_again
 from tests.gateway.events import all_events, events_of
 from tests.gateway.test_calls import sign
 from tests.helpers.gateway import House
@@ -322,3 +323,24 @@ async def test_a_model_that_talks_on_is_stopped_when_nobody_reads(shared: House,
             if event.event == "token":
                 break
     await wait_for(lambda: shared.model.stopped_at, 30, "the model to be stopped")
+
+
+@pytest.mark.req("LLM-99")
+async def test_a_call_that_breaks_off_is_asked_for_again_and_the_run_goes_on(
+    shared: House, runs: MemoryRuns
+) -> None:
+    guest = shared.guest("llm.chat", "rag.query")
+    broken, last = Say("I look.", (("search_corpus", '{"query": "wa'),)), Say("There is one.")
+    asked = ask(shared, broken, last, tools=({"use": "search_corpus", "params": {"corpus": "probe"}},))
+    shared.model.turns[called_again.TOLD] = [Say("I look.", (("search_corpus", {"query": "water"}),))]
+    async with shared.http(guest) as http:
+        events = await all_events(http, asked)
+    notices = [event.data["code"] for event in events if event.event == "notice"]
+    assert notices == ["tool_call_incomplete", "tool_call_again"]
+    assert (
+        "".join(event.data["text"] for event in events if event.event == "token") == "I look. There is one. "
+    )
+    assert [event.data["status"] for event in events if event.event == "tool_result"] == ["completed"]
+    assert events[-1].event == "done"
+    said = [message["content"] for message in shared.model.requests[-1]["messages"]]
+    assert called_again.TOLD not in said

@@ -18,10 +18,12 @@ NAME = "scripted"
 
 @dataclass(frozen=True)
 class Say:
-    """One turn: text, then calls `(tool, arguments)`. `forever`: it goes on talking until nobody listens."""
+    """One turn: text, then calls `(tool, arguments)`; arguments that are a text are sent as they are.
+    `forever`: it goes on talking until nobody listens.
+    """
 
     text: str = ""
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    calls: tuple[tuple[str, dict[str, Any] | str], ...] = ()
     forever: bool = False
 
 
@@ -112,7 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk({"content": "on "})
             time.sleep(0.01)
         for index, (name, arguments) in enumerate(turn.calls):
-            function = {"name": name, "arguments": json.dumps(arguments)}
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            function = {"name": name, "arguments": text}
             call = {"index": index, "id": f"call_{name}_{index}", "type": "function", "function": function}
             self._chunk({"tool_calls": [call]})
         usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}

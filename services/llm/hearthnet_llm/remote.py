@@ -9,7 +9,7 @@ from contextlib import aclosing
 import msgspec
 
 from hearthnet.config import ModelConfig
-from hearthnet_llm import kinds, tool_refused
+from hearthnet_llm import called_again, kinds, tool_refused
 from hearthnet_llm.abilities import profile_of
 from hearthnet_llm.backend import FrameStream
 from hearthnet_llm.endpoint import connect
@@ -95,7 +95,10 @@ class Remote:
     def _native(self, request: ChatRequest) -> FrameStream:
         if not request.tools:
             return self._once(request)
-        return tool_refused.stream(request, self._profile.model, self._once)
+        return tool_refused.stream(request, self._profile.model, self._called)
+
+    def _called(self, request: ChatRequest) -> FrameStream:
+        return called_again.stream(request, self._profile.model, self._once)
 
     def _once(self, request: ChatRequest) -> FrameStream:
         return self._frames(lambda: self._encoded(request))

@@ -14,6 +14,7 @@ from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.request import ChatRequest, Message, Named, ServerTool, Tool
 from hearthnet_llm.text_tools import asking, prompt
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
+from hearthnet_llm.vendors.calls import AGAIN
 
 LOOK = Tool("look", "Looks", {"type": "object", "properties": {"at": {"type": "string"}}})
 POST = Tool("post")
@@ -91,7 +92,7 @@ async def test_a_call_that_is_none_is_shown_to_the_model_and_mended() -> None:
     text, frames = await answer(model)
     assert text == "I look.\n"  # and not twice
     assert frames[1:] == [LOOKED, Done("tool_calls", 20, 10, "text", 3)]
-    assert codes(frames) == [asking.AGAIN]
+    assert codes(frames) == [AGAIN]
     assert [message.role for message in model.heard[1].messages] == ["system", "user", "assistant", "user"]
     assert model.heard[1].messages[:2] == model.heard[0].messages
     assert "was not carried out: Expecting value" in model.heard[1].messages[-1].text
@@ -103,7 +104,7 @@ async def test_or_it_answers_in_words_or_never_gets_it_right() -> None:
     text, frames = await answer(Model(BROKEN, "It is clean."))
     assert (text, codes(frames), frames[-1]) == (
         "It is clean.",
-        [asking.AGAIN],
+        [AGAIN],
         Done("end", 20, 10, "text", 3),
     )
     model = Model(BROKEN, f"Once more.\n{BROKEN}", BROKEN)
@@ -142,7 +143,7 @@ async def test_a_demanded_call_is_asked_for_until_it_comes(choice: Any) -> None:
     never = Model("It is clean.", "It is clean!", "Clean.")
     text, frames = await answer(never, tool_choice=choice)
     assert text == "It is clean."
-    assert (codes(frames), len(never.heard)) == ([asking.AGAIN, asking.AGAIN, asking.MISSING], 3)
+    assert (codes(frames), len(never.heard)) == ([AGAIN, AGAIN, asking.MISSING], 3)
     silent = Model("", "It is clean!", "Clean.")
     assert (await answer(silent, tool_choice=choice))[0] == "Clean."
 

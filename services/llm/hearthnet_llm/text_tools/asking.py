@@ -16,11 +16,10 @@ from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
 from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
 from hearthnet_llm.text_tools.parser import OPEN, Broken, Called, Found, Parser, Said
-from hearthnet_llm.vendors.calls import INCOMPLETE, stop_reason, tool_name
+from hearthnet_llm.vendors.calls import AGAIN, INCOMPLETE, stop_reason, tool_name
 
 QUOTED: Final = "tool_call_quoted"
 MISSING: Final = "tool_call_missing"
-AGAIN: Final = "tool_call_again"
 _MOST_ATTEMPTS: Final = 3
 _FINISHED: Final = ("end", "tool_calls")
 """Reasons for which a model ends by itself, not because something cut it off."""

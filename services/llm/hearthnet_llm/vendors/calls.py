@@ -9,16 +9,27 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.canonical import content_hash
+from hearthnet.errors import HearthNetError
 from hearthnet.models import failures
 from hearthnet.tools.names import stand_in
 from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
 
 INCOMPLETE: Final = "tool_call_incomplete"
+AGAIN: Final = "tool_call_again"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MADE_UP: Final = re.compile(r"call_\d{1,3}")
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KEPT: Final = 40
 _DIGITS: Final = 16
+
+
+class UnclosedCall(HearthNetError):
+    """An answer that called a tool, and of whose calls none ever became whole; `spent` is how it ended."""
+
+    def __init__(self, model: str, spent: Done) -> None:
+        error = failures.unclosed(model)
+        super().__init__(error.code, error.message)
+        self.spent = spent
 
 
 class Unclosed:
@@ -33,13 +44,13 @@ class Unclosed:
         self._called = False
 
     def passed(self, frame: Frame) -> Frame:
-        """The frame again; `internal_error` in place of the end of such an answer."""
+        """The frame again; `UnclosedCall` (internal_error) in place of the end of such an answer."""
         if isinstance(frame, ToolCall):
             self._called = True
         elif isinstance(frame, Notice) and frame.code == INCOMPLETE:
             self._broken = True
         elif isinstance(frame, Done) and frame.stop_reason == "end" and self._broken and not self._called:
-            raise failures.unclosed(self._model)
+            raise UnclosedCall(self._model, frame)
         return frame
 
 
