@@ -102,7 +102,8 @@ def test_tools_that_are_fixed_to_the_same_share_a_token_reads_and_effects_apart(
     assert {"market.list@1.0", "market.search@1.0", "rag.list_corpora@1.0"} <= set(reads)
     for name in ("list_corpora", "list_marketplace", "search_marketplace"):
         assert scope(authority, TOOLBOX.bound(name)) == Scope(reads)
-    assert scope(authority, POST) == Scope(("market.expire@1.0", "market.post@1.0"))
+    effects = ("market.delete@1.0", "market.expire@1.0", "market.post@1.0", "market.update@1.0")
+    assert scope(authority, POST) == Scope(effects)
     handed_out = [authority.token(tool) for tool in BOUND for _ in range(2)]
     assert len(set(handed_out)) == 3
 

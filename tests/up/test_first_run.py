@@ -97,7 +97,7 @@ def test_a_damaged_file_is_named_and_left_alone(prepared: Prepared, content: byt
 def test_a_roster_that_was_altered_is_refused(prepared: Prepared) -> None:
     path = prepared.home.roster
     path.write_bytes(path.read_bytes().replace(b"community of one", b"my").replace(b'"anchor"', b'"member"'))
-    with pytest.raises(HearthNetError, match="not signed") as caught:
+    with pytest.raises(HearthNetError, match="not what its events say") as caught:
         again(prepared.home)
     assert caught.value.exit_status == 4
 
