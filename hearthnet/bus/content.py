@@ -88,7 +88,7 @@ async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
         before = sent.furthest
         try:
             asked = bus.stream(PUT, _request(source.manifest, options), node=options.node)
-            async with patience.opened(asked) as stream:
+            async with patience.opened(bus, asked) as stream:
                 received = await sent.all(stream)
                 manifest = source.manifest
                 return Done(manifest.cid, manifest.size, stream.provider, received)
@@ -127,21 +127,21 @@ class _Patience:
         self._since = asyncio.get_running_loop().time()
 
     @contextlib.asynccontextmanager
-    async def opened(self, asked: StreamCall) -> AsyncIterator[StreamCall]:
-        """The stream, once it is open; `partition` where that takes longer than there is patience left, as it
-        does where the server stays away. The stream itself may take as long as it comes on.
+    async def opened(self, bus: Bus, asked: StreamCall) -> AsyncIterator[StreamCall]:
+        """The stream, once it is open; `partition` where the server stays away for longer than there is
+        patience left. For a place at who keeps files it is waited as for any call.
         """
         left = self._since + self._seconds - asyncio.get_running_loop().time()
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(max(left, _LONGEST_PAUSE_SECONDS)):
-                    stream = await stack.enter_async_context(asked)
-            except TimeoutError:
-                raise HearthNetError(
-                    "partition",
-                    "the server, or who keeps files, did not come back in time; see hearthnet status, and "
-                    "repeat the command: what is there already need not be sent again",
-                ) from None
+        try:
+            async with asyncio.timeout(max(left, _LONGEST_PAUSE_SECONDS)):
+                await bus.peer.link.connected()
+        except TimeoutError:
+            raise HearthNetError(
+                "partition",
+                "the server did not come back in time; see hearthnet status, and repeat the command: what is "
+                "there already need not be sent again",
+            ) from None
+        async with asked as stream:
             yield stream
 
     async def bear(self, error: HearthNetError, *, came_on: bool) -> None:
@@ -241,7 +241,7 @@ async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None
                 await got.begin(await _manifest(bus, node, got.cid, patience))
                 continue
             body = {"params": {}, "input": {"cid": got.cid, "start": got.count}}
-            async with patience.opened(bus.stream(READ, body, node=node)) as stream:
+            async with patience.opened(bus, bus.stream(READ, body, node=node)) as stream:
                 async for index, data in _chunks(stream):
                     if index != got.count or not got.known.holds(index, data):
                         raise _wrong(node, f"chunk {got.count} of {got.cid[:23]}… is not what it sent")
@@ -256,7 +256,7 @@ async def _manifest(bus: Bus, node: str, cid: str, patience: _Patience) -> Manif
     """What `cid` consists of, as `node` says and as is proved by the CID."""
     hashes = bytearray()
     asked = bus.stream(READ, {"params": {}, "input": {"cid": cid, "count": 1}}, node=node)
-    async with patience.opened(asked) as stream:
+    async with patience.opened(bus, asked) as stream:
         async for frame in stream:
             if frame.event != "manifest":
                 continue
