@@ -5,7 +5,6 @@ import { signedCall } from "./app.js";
 import * as kept from "./kept.js";
 import { apply, blank, over, reopen, words } from "./lib/answer.js";
 import { ulid } from "./lib/bytes.js";
-import { canonical } from "./lib/canonical.js";
 import { Stream } from "./link.js";
 
 const SEARCH = "search_corpus";
@@ -67,11 +66,11 @@ export class Conversations extends EventTarget {
    * the sooner. Asked once for each beginning.
    */
   async ready(conversation, use) {
-    const input = { ...this.#input(conversation, "", use), max_tokens: 0 };
-    const body = { params: use.model ? { model: use.model } : {}, input };
-    const beginning = canonical(body);
+    const beginning = JSON.stringify([conversation, this.of(conversation).length, use]);
     if (beginning === this.#ready) return;
     this.#ready = beginning;
+    const input = { ...this.#input(conversation, "", use), max_tokens: 0 };
+    const body = { params: use.model ? { model: use.model } : {}, input };
     try {
       await post("/v1/call", await signedCall("llm.chat", "2.0", body));
     } catch (error) {
