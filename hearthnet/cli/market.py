@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hearthnet.bus import Bus
     from hearthnet.home import Home
 
-_DAY: Final = 86_400
 _STEP: Final = 50
 
 
@@ -30,7 +29,7 @@ for _one in (market_posts.list_posts, market_posts.search, market_posts.update, 
 
 
 @command.command("post")
-@click.option("--category", type=click.Choice(["offer", "request", "info", "emergency"]), default="offer")
+@click.option("--category", type=click.Choice(market_posts.CATEGORIES), default="offer")
 @click.option("--title", required=True, help="One line that says what it is about.")
 @click.option("--body", required=True, help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; may be given more than once.")
@@ -65,7 +64,7 @@ def post(
     from hearthnet.bus import find_contract
 
     given: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
-    given |= {"ttl_seconds": days * _DAY, **({"tags": list(tags)} if tags else {})}
+    given |= {"ttl_seconds": days * market_posts.DAY, **({"tags": list(tags)} if tags else {})}
     request = {"params": {}, "input": given}
     find_contract("market.post@1.0").check_request(request)
     told = asyncio.run(_sent_or_kept(home, request, within * 3600))

@@ -12,13 +12,13 @@ from hearthnet.cli.options import home_option, json_option
 if TYPE_CHECKING:
     from hearthnet.home import Home
 
-_DAY: Final = 86_400
-_CATEGORIES: Final = ("offer", "request", "info", "emergency")
+DAY: Final = 86_400
+CATEGORIES: Final = ("offer", "request", "info", "emergency")
 _REASONS: Final = ("fulfilled", "withdrawn", "user_request", "stale")
 
 
 @click.command("list")
-@click.option("--category", type=click.Choice(_CATEGORIES))
+@click.option("--category", type=click.Choice(CATEGORIES))
 @click.option("--tag", "tags", multiple=True, help="Only posts with this tag, or with all of several.")
 @click.option("--since", type=int, metavar="LAMPORT", help="What changed and what ended since that place.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
@@ -61,7 +61,7 @@ def search(query: str, k: int, home: Home, json: bool) -> None:
 
 @click.command("update")
 @click.argument("event_id")
-@click.option("--category", type=click.Choice(_CATEGORIES))
+@click.option("--category", type=click.Choice(CATEGORIES))
 @click.option("--title", help="One line that says what it is about.")
 @click.option("--body", help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="All its tags from now on; may be given more than once.")
@@ -81,7 +81,7 @@ def update(
     """Change a post of yours; what is not named stays as it is."""
     named = {"category": category, "title": title, "body": body, "tags": list(tags) or None}
     fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    fields |= {"ttl_seconds": days * _DAY} if days else {}
+    fields |= {"ttl_seconds": days * DAY} if days else {}
     if not fields:
         raise click.UsageError("say what is to be different, such as --body TEXT")
     _changed(home, "update", {"event_id": event_id, "fields": fields}, f"changed: {event_id}", json)

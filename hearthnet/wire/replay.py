@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 WINDOW_MS: Final = 60_000
 MOST_IDS: Final = 16_384
-"""Of one sender; 2 MB. Even at 10,000 frames a second that is more than a second and a half."""
+"""Of one sender; 2.4 MB. Even at 10,000 frames a second that is more than a second and a half."""
 STRANGERS: Final = ""
 """The one sender that all are whom nobody knows: keys cost nothing, and each would have room of its own."""
 Verdict = Literal["fresh", "stale", "replayed", "crowded"]
