@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,40 @@ from hearthnet_llm.frames import Done, Frame, Thinking, Token, ToolCall
 from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Target
+from tests.conformance.exchanges import write
 from tests.conformance.providers.__main__ import Totals, main, run
 from tests.conformance.providers.compare import differences
 from tests.conformance.providers.differences import MOST, Differ, allowed
 from tests.conformance.providers.recording import Recording, recordings
 from tests.conformance.providers.wires import facts
-from tests.helpers.leaving import leave_out
+from tests.helpers.leaving import RECORDINGS
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT.parent / "shared" / "data" / "providers"
 WIRES = ("anthropic", "bedrock-anthropic", "bedrock-converse", "gemini", "ollama", "openai")
 
 
-@cache
-def everything() -> tuple[Totals, list[str]]:
-    """The totals of the recorded exchanges and what was said of failing cases."""
+def of_folder(folder: Path) -> Totals:
+    """The totals of the exchanges in `folder`, all of which must pass."""
     said: list[str] = []
-    return run(FOLDER, said.append), said
+    totals = run(folder, said.append)
+    failed = [line for line in said if ": request refused: " not in line]
+    assert not failed, "\n".join(failed)
+    assert all(counts["passed"] == counts["cases"] for counts in totals.values())
+    return totals
 
 
 @pytest.mark.req("LLM-20", "LLM-10")
 def test_every_recorded_exchange_passes() -> None:
-    if not FOLDER.is_dir():
-        leave_out("the recorded exchanges are not beside this checkout")
-    totals, said = everything()
-    failed = [line for line in said if ": request refused: " not in line]
-    assert not failed, "\n".join(failed)
-    assert all(counts["passed"] == counts["cases"] for counts in totals.values())
+    totals = of_folder(RECORDINGS)
     assert sum(counts["cases"] for counts in totals.values()) > 700
+
+
+@pytest.mark.req("LLM-20", "LLM-10")
+def test_every_written_exchange_of_each_wire_passes(tmp_path: Path) -> None:
+    totals = of_folder(write(tmp_path))
+    assert totals.keys() >= set(WIRES) | {"azure"}
+    assert all(totals[wire]["cases"] >= 5 for wire in WIRES)
+    assert sum(counts["requests_absent"] for counts in totals.values()) == 0
 
 
 ANSWER = [

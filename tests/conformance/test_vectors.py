@@ -1,4 +1,7 @@
-"""This implementation against the vectors (wire.md; README.md beside this file)."""
+"""This implementation against the vectors.
+
+See: docs/protocol/vectors.md.
+"""
 
 from __future__ import annotations
 

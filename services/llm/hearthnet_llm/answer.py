@@ -4,33 +4,52 @@ answer.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
-from hearthnet_llm.frames import Cited, Done, Frame, Served, Thought, Token, ToolCall, ToolPath
+from hearthnet_llm.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolPath,
+)
 from hearthnet_llm.parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import Message
 from hearthnet_llm.threads.spoken import Spoken
 
+EMPTY: Final = "answer_empty"
+
 
 class Answer:
-    """Feed it each frame in order. `calls` False: of a text that is only continued, without tools."""
+    """Feed it each frame in order. `calls` False: of a text that is only continued, without tools.
+    `expected`: a model that says nothing has not done what it was asked.
+    """
 
-    def __init__(self, profile: Profile, *, calls: bool = True) -> None:
-        self._model = profile.model
+    def __init__(self, profile: Profile, *, calls: bool = True, expected: bool = False) -> None:
+        self.profile = profile
+        """The model's whose answer it is."""
         self._with_calls = calls
+        self._expected = expected
         self._texts: list[str] = []
         self._calls: list[ToolCall] = []
         self._thoughts: list[ThinkingPart] = []
         self._citations: list[Citation] = []
         self._served: list[ServerPart] = []
+        self._thought = False
         self._done: Done | None = None
         self._spoken = Spoken()
         self.thread_length: int | None = None
 
     def by(self, profile: Profile) -> None:
         """Whose answer it is from now on; nothing has been said yet."""
-        self._model = profile.model
+        self.profile = profile
 
     def feed(self, frame: Frame) -> None:
         """Adds one frame."""
@@ -40,6 +59,8 @@ class Answer:
                 self._texts.append(text)
             case ToolCall():
                 self._calls.append(frame)
+            case Thinking():
+                self._thought = True
             case Thought(part):
                 self._thoughts.append(part)
             case Cited(citation):
@@ -52,9 +73,36 @@ class Answer:
                 pass
 
     @property
+    def is_done(self) -> bool:
+        """Whether the answer has come to its end."""
+        return self._done is not None
+
+    @property
     def text(self) -> str:
         """The text so far."""
         return "".join(self._texts)
+
+    @property
+    def empty(self) -> Notice | None:
+        """A notice, where the model ended, or was cut off, before it said or called anything."""
+        done = self._done
+        if done is None or self.text.strip() or self._calls or self._served:
+            return None
+        if done.stop_reason == "max_tokens":
+            thought = " by thinking" if self._thought else ""
+            return Notice(
+                EMPTY,
+                f"{self.profile.model} used up its {done.tokens_out} tokens{thought} before it said "
+                "anything; ask again with a larger max_tokens, with less thinking, or another model",
+            )
+        if done.stop_reason != "end" or not self._expected:
+            return None
+        only = "only thought" if self._thought else "said nothing"
+        return Notice(
+            EMPTY,
+            f"{self.profile.model} ended without an answer: it {only}; ask again in other words, or ask "
+            "another model",
+        )
 
     @property
     def tool_path(self) -> ToolPath:
@@ -82,10 +130,17 @@ class Answer:
         parts["thread_length"] = self.thread_length
         told = {name: count for name, count in parts.items() if count is not None and self._with_calls}
         return {
-            "model": self._model,
+            "model": self.profile.model,
             "tokens_in": done.tokens_in,
             "tokens_out": done.tokens_out,
             "stop_reason": done.stop_reason,
             **told,
             **path,
         }
+
+
+def is_expected(messages: Sequence[Message]) -> bool:
+    """Whether something must be said to `messages`: not to results of tools, which may be all there is to do,
+    with or without the note of a limit behind them, and not where an answer is continued.
+    """
+    return messages[-1].role == "user" and not any(message.role == "tool" for message in messages[-2:])

@@ -1,5 +1,6 @@
-"""The port that every model stands behind (tools.md; style.md 19: one suite runs against each
-implementation).
+"""The port that every model stands behind.
+
+See: docs/models.md.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Backend(Protocol):
     """One model.
 
     Both methods give frames up to exactly one `Done`, or raise `HearthNetError`. Closing the generator
-    stops the work and frees what it held within 200 ms (capabilities.md, "Cancellation").
+    stops the work and frees what it held within 200 ms (docs/protocol/streams.md#cancel).
     """
 
     @property

@@ -1,4 +1,4 @@
-"""A model whose only call never became whole is asked once more, with the reason (tools.md, "One turn" 3).
+"""A model whose only call never became whole is asked once more, with the reason.
 
     nothing but a broken call           asked again; what it has cost is counted with the answer
     thoughts, or parts that the vendor  the error stands: two attempts in one message would not be taken back
@@ -6,6 +6,8 @@
     broken once more                    the error stands
 
 What it said before its call is not shown twice: of the words of the second attempt, those beside a call go.
+
+See: docs/tools.md#models-without-tool-calls.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, Message, Named, Tool, ToolChoice
 from hearthnet_llm.vendors.catalog import Listed
 
-_TOKENS: Final = 1024
+_TOKENS: Final = 8192
+"""Of a model that thinks before it calls, too."""
 _TOOL: Final = Tool(
     "take_note",
     "Takes a note.",

@@ -1,5 +1,4 @@
-"""Whether a conversation can be asked at all: order, calls and their results, tool choice (capabilities.md,
-llm.chat).
+"""Whether a conversation can be asked at all: order, calls and their results, tool choice.
 
 Rules, in the order in which they are checked; the first that is broken is named with its path:
 
@@ -10,6 +9,8 @@ Rules, in the order in which they are checked; the first that is broken is named
 5. The last message leaves something to say: it is a user's or a tool's, or the beginning of the answer where
    the model takes one.
 6. The tools are few enough, their names differ, and a demanded tool is among them.
+
+See: docs/capabilities.md#llmchat20.
 """
 
 from __future__ import annotations

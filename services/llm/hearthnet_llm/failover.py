@@ -1,8 +1,10 @@
-"""Which models can do what is asked, in order, and what happens when one of them fails (tools.md).
+"""Which models can do what is asked, in order, and what happens when one of them fails.
 
 named, images, context, tools    who cannot do it is passed over, without being blamed
 failed before the first word     the next one is asked; a notice says so
 failed after it                  the stream ends with that error
+
+See: docs/models.md#what-is-offered-and-when.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What comes from a model: a closed union, in the order in which it happens (tools.md, "One turn" 2).
+"""What comes from a model: a closed union, in the order in which it happens.
 
 Any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`, `Notice` and
 `Progress`, then exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `Thinking`, deltas
 and progress are for display. A `Thought` and what is `Served` are complete too: some vendors want them back
 with the next turn. A failure is no frame but a `HearthNetError`.
+
+See: docs/capabilities.md#llmchat20.
 """
 
 from __future__ import annotations
@@ -105,6 +107,8 @@ class Done(msgspec.Struct, frozen=True):
 
 Shown = Token | Cited | Thinking | Thought | Served | ToolCallDelta | ToolCall | Notice | Progress
 Frame = Shown | Done
+Continued = Token | Thinking | Notice | Progress
+"""The frames of `llm.complete@1.0` before its last; a model of another wire may give more."""
 
 
 def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:

@@ -1,6 +1,8 @@
-"""What a model can do, as data (resolutions.md, "a model's languages and abilities").
+"""What a model can do, as data.
 
 Nothing is offered that a profile does not vouch for; whoever asks reads it in the offer's params.
+
+See: docs/models.md#what-is-offered-and-when.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
@@ -20,11 +21,15 @@ from hearthnet_llm.profile import Profile
 from hearthnet_llm.request import ChatRequest, CompleteRequest
 from hearthnet_llm.text_tools import asking as text_tools
 from hearthnet_llm.vendors import ollama, openai, wire
+from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import Listed
 from hearthnet_llm.vendors.estimate import weight
 from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
-from hearthnet_llm.window import Window
+from hearthnet_llm.window import Window, needed
+
+_BOUNDED: Final = ("anthropic", "bedrock-anthropic")
+"""Wires that demand a bound of the answer."""
 
 
 class Remote:
@@ -39,6 +44,7 @@ class Remote:
         self._window = Window(Listed(config.model))
         self._profile = profile_of(config, Listed(config.model))
         self._connection = connect(config)
+        self._answer: int | None = None
         self._busy = 0
         self._retired = False
 
@@ -51,6 +57,7 @@ class Remote:
         """Promises from now on what `told` says; whether that is something else than before."""
         if told.server:
             self._target = kinds.target(self.config, told.server)
+        self._answer = told.answer
         before, self._profile = self._profile, profile_of(self.config, self._window.learn(told))
         return before != self._profile
 
@@ -111,11 +118,17 @@ class Remote:
         return ollama.loading(self._sized(None)) if self._is_ollama else kinds.warming(self.config)
 
     def _sized(self, request: ChatRequest | None) -> Target:
-        """The target, with the context that the server is to keep for the request."""
-        if not self._is_ollama:
+        """The target, with the context that the server is to keep for the request, or with the length of the
+        answer, where the vendor wants to be told.
+        """
+        if self._is_ollama:
+            ctx = self._window.of(self._profile, self.config.ctx, request)
+            return msgspec.structs.replace(self._target, ctx=ctx)
+        if request is None or request.max_tokens is not None or self._wire_name not in _BOUNDED:
             return self._target
-        ctx = self._window.of(self._profile, self.config.ctx, request)
-        return msgspec.structs.replace(self._target, ctx=ctx)
+        most = sampling.longest(request, self._target.model, self._answer)
+        room = max(self._profile.ctx - needed(request), self._profile.ctx // 8)
+        return msgspec.structs.replace(self._target, answer=min(most, room))
 
     @property
     def _is_ollama(self) -> bool:

@@ -1,4 +1,7 @@
-"""What a model is asked: the input of llm.chat@2.0 and llm.complete@1.0 as types (capabilities.md, "llm")."""
+"""What a model is asked: the input of llm.chat@2.0 and llm.complete@1.0 as types.
+
+See: docs/capabilities.md#llmchat20, docs/capabilities.md#llmcomplete10.
+"""
 
 from __future__ import annotations
 
@@ -225,18 +228,8 @@ class ModelParams(msgspec.Struct, frozen=True):
     modalities: list[Literal["text", "vision"]] | None = None
 
 
-class Sampling(msgspec.Struct, frozen=True):
-    """How tokens are drawn and where the text ends. `max_tokens` counts what is generated."""
-
-    max_tokens: int
-    temperature: float
-    top_p: float
-    stop: list[str]
-    seed: int | None
-
-
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The input of llm.chat@2.0. None: not said; a service call has the contract's defaults filled in.
+    """The input of llm.chat@2.0. None: not said, and said to no vendor that does not demand it.
 
     `grammar` is the form of an answer that is no JSON. `thread_id` and `thread_length` are the service's
     (threads/); no model gets to see them. `task_tokens` are
@@ -275,30 +268,14 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cache_ttl: str | None = None
     stream: bool | None = None
 
-    @property
-    def sampling(self) -> Sampling:
-        """How the answer is drawn, with the contract's defaults."""
-        return Sampling(
-            1024 if self.max_tokens is None else self.max_tokens,
-            0.7 if self.temperature is None else self.temperature,
-            0.95 if self.top_p is None else self.top_p,
-            self.stop or [],
-            self.seed,
-        )
-
 
 class CompleteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of llm.complete@1.0."""
+    """The input of llm.complete@1.0. None: not said."""
 
     prompt: str
-    max_tokens: int = 256
-    temperature: float = 0.7
-    top_p: float = 0.95
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
     stop: list[str] = []
     seed: int | None = None
     stream: bool = True
-
-    @property
-    def sampling(self) -> Sampling:
-        """How the text is drawn."""
-        return Sampling(self.max_tokens, self.temperature, self.top_p, self.stop, self.seed)

@@ -111,10 +111,10 @@ class Scripted:
         tokens_in = of_rest(request) + sum(of_message(message) for message in request.messages)
         if said.thinking:
             yield Thinking(said.thinking)
-        stopper, spoken = Stopper(request.sampling.stop), of_text(said.thinking)
+        stopper, spoken = Stopper(request.stop or []), of_text(said.thinking)
         ended: StopReason = "end"
         for word in _WORD.findall(said.text):
-            if spoken >= request.sampling.max_tokens:
+            if request.max_tokens is not None and spoken >= request.max_tokens:
                 ended = "max_tokens"
                 break
             spoken += of_text(word)

@@ -1,10 +1,12 @@
-"""The llm service (capabilities.md, "llm"): one offer per model, streamed or in one piece.
+"""The llm service: one offer per model, streamed or in one piece.
 
 Models behind URLs are offered while their servers are there, and taken from the settings while the node runs
 (pool.py, settings.py). The model in the box is offered once its file was found right, and loaded after that:
 at once where it is alone, else when somebody asks it (builtin/loading.py). Where the file is missing, damaged
 or cannot be loaded the service says so in its note, goes on without it, and looks every 2 s whether that has
 changed.
+
+See: docs/models.md#what-is-offered-and-when.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -24,8 +27,8 @@ from hearthnet.config import LlmConfig
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.service.tasks import end
-from hearthnet_llm import checking
-from hearthnet_llm.answer import Answer
+from hearthnet_llm import checking, spans
+from hearthnet_llm.answer import Answer, is_expected
 from hearthnet_llm.backend import Backend, FrameStream
 from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.loading import Loading
@@ -34,7 +37,7 @@ from hearthnet_llm.checking import Wish
 from hearthnet_llm.context.keeping import Contexts
 from hearthnet_llm.conversation import check
 from hearthnet_llm.failover import Failover, able, named
-from hearthnet_llm.frames import Done, to_event
+from hearthnet_llm.frames import Continued, Done, Frame, to_event
 from hearthnet_llm.memory import Memory
 from hearthnet_llm.pool import Pool
 from hearthnet_llm.prewarm import warmed
@@ -143,8 +146,9 @@ class LlmService(Service):
         with turn.places():
             backends = able(self._named(call.params), call.params, turn.request)
             check(turn.request, backends[0].profile)
-            answer = Answer(backends[0].profile)
-            await relay(call, stream, answer, self._frames(backends, answer, turn.request))
+            answer = Answer(backends[0].profile, expected=is_expected(turn.request.messages))
+            with spans.answered("chat", answer, turn.request):
+                await relay(call, stream, answer, self._frames(backends, answer, turn.request))
         if turn.request.max_tokens == 0:
             return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:
@@ -158,7 +162,8 @@ class LlmService(Service):
         backends = able(self._named(call.params), call.params, None)
         answer = Answer(backends[0].profile, calls=False)
         frames = self._failover(backends, answer).first(lambda backend: backend.complete(call.input))
-        await relay(call, stream, answer, frames)
+        with spans.answered("text_completion", answer, call.input):
+            await relay(call, stream, answer, _continued(frames))
         return Reply(output={"text": answer.text}, meta=answer.meta())
 
     @capability("llm.tools.call@1.0")
@@ -264,8 +269,23 @@ def _offers(profile: Profile) -> list[Offer]:
     ]
 
 
+async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
+    """Frames of a text that is continued: sealed thoughts, and calls that nobody can answer, are
+    dropped where a conversation had to be made of the text.
+    """
+    async with aclosing(frames) as work:
+        async for frame in work:
+            if isinstance(frame, Done):
+                called = frame.stop_reason == "tool_calls"
+                yield msgspec.structs.replace(frame, stop_reason="end") if called else frame
+            elif isinstance(frame, Continued):
+                yield frame
+
+
 async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:
-    """Hands each frame on as it comes. A caller who cancels hears `done` with stop reason cancelled."""
+    """Hands each frame on as it comes, with a notice where nothing is in the answer. A caller who cancels
+    hears `done` with stop reason cancelled.
+    """
     started = time.monotonic()
     try:
         async with aclosing(frames) as work:
@@ -273,6 +293,8 @@ async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: Fr
                 answer.feed(frame)
                 if not isinstance(frame, Done):
                     await stream.send(*to_event(frame))
+                elif answer.empty is not None and call.input.max_tokens != 0:
+                    await stream.send(*to_event(answer.empty))
     except asyncio.CancelledError:
         if call.remaining() > 0:
             await stream.end("done", {**answer.meta(), "ms": int((time.monotonic() - started) * 1000)})

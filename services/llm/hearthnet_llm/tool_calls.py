@@ -1,8 +1,10 @@
-"""llm.tools.call: one call of a capability, made for somebody else (capabilities.md; docs/decisions/0072).
+"""llm.tools.call: one call of a capability, made for somebody else.
 
 What it may do is what its caller may. Nothing is ever sent under this node's bare key for another node, and
 under a token both this capability and its target must be covered (trust/authority.py). How deep calls are
 nested is counted in the header, by the bus.
+
+See: docs/tools.md#calls-that-another-makes, docs/decisions/0072.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tool that one vendor does not take goes alone; the others stay (pains.md 20).
+"""A tool that one vendor does not take goes alone; the others stay.
 
 Schemas are valid JSON Schema when they come here, and vendors take different parts of it. Which one a tool is
 refused by is only known when its server has said so:
@@ -10,6 +10,8 @@ Bedrock      toolConfig.tools.1.member.toolSpec.inputSchema...     counted from 
 
 Where an answer that is none names one declared tool, it is asked for again without it, and a notice says so.
 A tool that is demanded is missed by nobody but its caller: that is an error.
+
+See: docs/protocol/failures.md#vendor-limits.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from hearthnet_llm.vendors.catalog import Listed
 FIRST: Final = 8192
 _SLACK: Final = 1.6
 """Tokens are estimated; a model may count as many more (context/keeping.py)."""
+_ANSWER: Final = 2048
+"""Tokens that are expected of an answer whose length nobody has bounded."""
 
 
 class Window:
@@ -46,11 +48,12 @@ class Window:
 def _step(request: ChatRequest | None) -> int:
     """The first of 8192, 16384, ... that holds prompt and answer."""
     size = FIRST
-    while request is not None and size < _needed(request):
+    while request is not None and size < needed(request) + (request.max_tokens or _ANSWER):
         size *= 2
     return size
 
 
-def _needed(request: ChatRequest) -> float:
+def needed(request: ChatRequest) -> int:
+    """Tokens that the prompt may take at most."""
     prompt = counting.of_rest(request) + sum(counting.of_message(one) for one in request.messages)
-    return prompt * _SLACK + request.sampling.max_tokens
+    return round(prompt * _SLACK)

@@ -130,7 +130,7 @@ REQUESTS: dict[str, Json] = {
     },
     "thoughts bound": {
         **talk("?"),
-        "thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+        "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     },
     "thoughts shown as updates": {**talk("?"), "thinking": {"type": "adaptive", "display": "updates"}},
     "thoughts between calls": {**talk("?"), "thinking": {"type": "between_tools"}},

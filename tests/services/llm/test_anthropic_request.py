@@ -142,10 +142,15 @@ def test_thinking_leaves_out_the_sampling_that_the_vendor_then_refuses(
     assert made.get("temperature") == temperature
 
 
-def test_the_contracts_top_p_is_not_sent_beside_a_temperature() -> None:
-    made = anthropic.encode(changed(top_p=0.95), TARGET).body
-    assert (made["temperature"], "top_p" in made) == (0.5, False)
-    assert body(top_p=0.5)["top_p"] == 0.5
+@pytest.mark.parametrize(
+    ("model", "both"),
+    [("claude-sonnet-4-0", True), ("claude-haiku-4-5", False), ("anthropic.claude-opus-4-6-v1", False)],
+)
+def test_top_p_beside_a_temperature_goes_where_it_is_taken(model: str, both: bool) -> None:
+    made = anthropic.encode(changed(top_p=0.9), Target(model)).body
+    assert (made["temperature"], made.get("top_p")) == (0.5, 0.9 if both else None)
+    alone = anthropic.encode(changed(temperature=None, top_p=0.9), Target(model)).body
+    assert alone["top_p"] == 0.9
 
 
 @pytest.mark.parametrize(
@@ -169,8 +174,33 @@ def test_a_temperature_goes_only_to_models_that_take_one(model: str, takes: bool
     assert ("temperature" in inference) == takes
 
 
-def test_a_demanded_number_of_tokens_is_always_there() -> None:
-    assert anthropic.encode(changed(max_tokens=None), TARGET).body["max_tokens"] == 1024
+@pytest.mark.req("LLM-145")
+@pytest.mark.parametrize(
+    ("model", "told", "most"),
+    [
+        ("claude-3-haiku-20240307", None, 4096),
+        ("anthropic.claude-3-5-sonnet-20241022-v2:0", None, 8192),
+        ("claude-opus-4-20250514", None, 32_000),
+        ("claude-opus-4-1@20250805", None, 32_000),
+        ("claude-opus-4-5", None, 64_000),
+        ("claude-opus-4-8", None, 128_000),
+        ("claude-next", None, 64_000),
+        ("qwen3-8b", None, 8192),
+        ("claude-opus-4-8", 50_000, 50_000),
+    ],
+)
+def test_max_tokens_unnamed_is_as_many_as_the_model_has(model: str, told: int | None, most: int) -> None:
+    asked = changed(max_tokens=None)
+    assert anthropic.encode(asked, Target(model, answer=told)).body["max_tokens"] == most
+    asked_of_aws = bedrock_anthropic.encode(asked, Target(model, answer=told))
+    assert asked_of_aws.body["max_tokens"] == min(most, 16_384)
+
+
+@pytest.mark.req("LLM-145")
+def test_max_tokens_unnamed_is_more_than_the_thinking_budget() -> None:
+    asked = changed(max_tokens=None, thinking=Think("on", budget_tokens=20_000))
+    for target in (Target("claude-3-5-haiku"), Target("claude-3-7-sonnet", answer=9000)):
+        assert anthropic.encode(asked, target).body["max_tokens"] == 21_024
 
 
 def test_thoughts_go_back_with_their_proof_and_those_of_others_do_not() -> None:
@@ -213,12 +243,17 @@ def test_cache_hints_documents_and_own_tools_have_their_places() -> None:
 
 
 def test_sources_that_only_another_vendor_names_stay_behind() -> None:
-    said = TextPart("x", citations=[Citation("file", title="T"), Citation("web", url="u", reference="r")])
+    found = Citation("web", quoted="w", url="u", reference="r")
+    said = TextPart("x", citations=[Citation("file", title="T"), found])
     asked = changed(messages=[Message("user", "?"), Message("assistant", [said]), Message("user", "!")])
     cited = anthropic.encode(asked, TARGET).body["messages"][1]["content"][0]["citations"]
-    assert cited == [{"type": "web_search_result_location", "url": "u", "encrypted_index": "r"}]
+    kind = "web_search_result_location"
+    assert cited == [{"type": kind, "cited_text": "w", "url": "u", "encrypted_index": "r", "title": None}]
     there = converse.encode(asked, Target("m")).body["messages"][1]["content"][0]["citationsContent"]
-    assert there["citations"] == [{"title": "T"}, {"location": {"web": {"url": "u"}}}]
+    assert there["citations"] == [
+        {"title": "T"},
+        {"sourceContent": [{"text": "w"}], "location": {"web": {"url": "u"}}},
+    ]
 
 
 def test_calls_among_text_keep_their_places() -> None:

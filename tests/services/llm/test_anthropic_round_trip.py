@@ -23,7 +23,13 @@ CHARS = {
     "start_char_index": 0,
     "end_char_index": 2,
 }
-PAGES = {"type": "page_location", "document_index": 0, "start_page_number": 1, "end_page_number": 2}
+PAGES = {
+    "type": "page_location",
+    "cited_text": "p",
+    "document_index": 0,
+    "start_page_number": 1,
+    "end_page_number": 2,
+}
 FOUND = {"type": "web_search_result", "title": "t", "url": "u", "encrypted_content": "e", "page_age": None}
 CITED = {
     "type": "web_search_result_location",

@@ -322,7 +322,7 @@ ASKED: Final[dict[str, Sent]] = {
     },
     "bedrock converse": {
         "outputConfig.textFormat.structure.jsonSchema.name": "answer",
-        "inferenceConfig": {"maxTokens": 50, "temperature": 0.5, "topP": 0.95, "stopSequences": ["END"]},
+        "inferenceConfig": {"maxTokens": 50, "temperature": 0.5, "stopSequences": ["END"]},
     },
 }
 

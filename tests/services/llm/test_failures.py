@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_a_key_that_is_not_named() -> None:
         ({"type": "rate_limit_error"}, "rate_limited"),
         ({"type": "authentication_error"}, "unauthorized"),
         ({"type": "invalid_request_error"}, "bad_request"),
-        ({"code": "context_length_exceeded", "message": "too long"}, "internal_error"),
+        ({"code": "context_length_exceeded", "message": "too long"}, "bad_request"),
         ({"code": 12, "message": "odd"}, "internal_error"),
         ("overloaded", "internal_error"),
         (["what"], "internal_error"),
@@ -94,6 +95,84 @@ def test_an_error_inside_an_answer_has_the_code_it_names(error: Any, code: str) 
     assert failed.code == code
     assert failed.message.startswith("mine: the server reported in mid-answer: ")
     assert (failed.retry_after_ms is not None) == (code in ("rate_limited", "capacity_exceeded"))
+
+
+OVERLONG: Any = [
+    (400, {"error": {"code": "context_length_exceeded", "message": "Please reduce the length."}}),
+    (
+        400,
+        {
+            "error": {
+                "message": "This model's maximum context length is 8192 tokens. However, you requested 9000"
+            }
+        },
+    ),
+    (400, {"error": {"type": "exceed_context_size_error", "message": "request (5 tokens) is too large"}}),
+    (400, {"error": {"message": "the request exceeds the available context size, try increasing it"}}),
+    (500, {"error": {"code": 500, "message": "context size exceeded"}}),
+    (
+        400,
+        {"object": "error", "message": "The decoder prompt (9) is longer than the maximum model length of 8"},
+    ),
+    (400, {"type": "error", "error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}}),
+    (400, {"error": {"message": "input length and `max_tokens` exceed context limit: 19 + 2 > 20"}}),
+    (400, {"error": {"message": "Your input exceeds the context window of this model."}}),
+    (
+        400,
+        {
+            "error": {
+                "message": "The input token count (12) exceeds the maximum number of tokens allowed (10)."
+            }
+        },
+    ),
+    (400, {"message": "Input is too long for requested model."}),
+    (400, {"error": "the input length exceeds the context length"}),
+    (400, {"error": "This model's maximum prompt length is 131072 but the request contains 150000 tokens."}),
+    (400, {"message": "Prompt contains 4 tokens, too large for model with 3 maximum context length"}),
+    (422, {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9"}),
+    (
+        400,
+        {
+            "error": "Trying to keep the first 9 tokens when context the overflows. However, the model is "
+            "loaded with context length of only 8 tokens, which is not enough."
+        },
+    ),
+]
+OTHERWISE: Any = [
+    (
+        400,
+        {
+            "error": {
+                "message": "max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens"
+            }
+        },
+    ),
+    (
+        400,
+        {"error": {"message": "string too long. Expected a string with maximum length 64", "param": "user"}},
+    ),
+    (400, {"error": {"message": "Invalid schema for function 'context': exceeds 100 properties"}}),
+    (429, {"error": {"message": "Request too large: too many tokens per minute"}}),
+    (401, {"error": {"message": "your key may not use the maximum context length"}}),
+]
+
+
+@pytest.mark.req("LLM-79")
+@pytest.mark.parametrize(("status", "page"), OVERLONG)
+def test_overlong_context_is_known_by_the_vendors_words(status: int, page: Any) -> None:
+    failed = failures.of_status("mine", status, {}, json.dumps(page).encode(), "")
+    assert (failed.code, failed.details["rule"]) == ("bad_request", "context_length")
+    assert failed.details["status"] == status
+    assert "shorten the messages" in failed.message
+    if isinstance(page.get("error"), dict):
+        assert failures.inside("mine", page["error"]).details["rule"] == "context_length"
+
+
+@pytest.mark.req("LLM-79")
+@pytest.mark.parametrize(("status", "page"), OTHERWISE)
+def test_other_refusals_are_no_overlong_context(status: int, page: Any) -> None:
+    failed = failures.of_status("mine", status, {}, json.dumps(page).encode(), "")
+    assert "rule" not in failed.details
 
 
 @pytest.mark.req("LLM-11")

@@ -1,4 +1,7 @@
-"""Requests on OpenAI's wire, word for word, out and in (seed 003, the mapping table)."""
+"""Requests on OpenAI's wire, word for word, out and in.
+
+See: docs/vendors.md#what-is-asked-and-how-it-is-spelled.
+"""
 
 from __future__ import annotations
 
@@ -366,6 +369,7 @@ def test_every_spelling_has_a_test() -> None:
         ("usage", "none"),
         ("ids", "left_out"),
         ("ids", "empty"),
+        ("extras", "left_out"), ("schema_name", "asked"),
     }  # fmt: skip
     defaults = {(choice, values[0]) for choice, values in SPELLINGS.items()}
     known = tried | elsewhere | defaults | test_openai_shapes.spelt()
@@ -451,12 +455,13 @@ def test_a_text_to_continue() -> None:
     made = openai.encode_complete(CompleteRequest(prompt="Once", seed=1), Target("m", "http://box/v1"))
     assert made.url == "http://box/v1/completions"
     assert made.body == {
-        "model": "m", "prompt": "Once", "stream": True, "max_tokens": 256, "temperature": 0.7, "top_p": 0.95,
-        "seed": 1, "stream_options": {"include_usage": True},
+        "model": "m", "prompt": "Once", "stream": True, "max_tokens": 256, "seed": 1,
+        "stream_options": {"include_usage": True},
     }  # fmt: skip
     chat = openai.encode_complete(CompleteRequest(prompt="Once"), Target("m", "http://box/v1", "groq"))
     assert chat.url == "http://box/v1/chat/completions"
     assert chat.body["messages"] == [{"role": "user", "content": "Once"}]
+    assert "max_tokens" not in chat.body, "a model that only chats may think first"
 
 
 @pytest.mark.req("LLM-9")

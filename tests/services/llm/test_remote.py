@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
 from hearthnet_llm.remote import Remote
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.services.llm.conftest import KEY
 from tests.services.llm.tools import demand
@@ -99,9 +99,9 @@ async def test_closing_ends_the_connection_within_200_ms(endpoint: Any, key: str
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         stream = backend.stream(request)
         await anext(stream)
-        started = time.monotonic()
+        watch = Stopwatch()
         await stream.aclose()
-        assert time.monotonic() - started < 0.2
+        assert watch.seconds() < 0.2
 
 
 @pytest.mark.asyncio
@@ -306,11 +306,11 @@ async def test_closing_hangs_up_on_a_server_that_is_silent() -> None:
         assert await anext(stream) == Token("Hi")
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
-        started = time.monotonic()
+        watch = Stopwatch()
         waiting.cancel()
         await asyncio.wait([waiting])
-        await asyncio.wait_for(gone.wait(), 1)
-        assert time.monotonic() - started < 0.2
+        await asyncio.wait_for(gone.wait(), 30)
+        assert watch.seconds() < 0.2
 
 
 @pytest.mark.asyncio

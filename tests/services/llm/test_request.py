@@ -46,10 +46,12 @@ def test_the_fields_and_defaults_are_the_contracts(
             assert getattr(bare, field) in (None, part["default"])
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "temperature", "top_p"])
-def test_what_is_not_said_is_drawn_as_the_contract_has_it(name: str) -> None:
-    schema = contracts().get("llm.chat@2.0").request_schema["properties"]["input"]["properties"]
-    assert getattr(ChatRequest(messages=[]).sampling, name) == schema[name]["default"]
+@pytest.mark.req("LLM-145")
+@pytest.mark.parametrize(("name", "kind", "least"), CASES)
+def test_contract_fills_in_no_sampling(name: str, kind: type[msgspec.Struct], least: dict[str, Any]) -> None:
+    filled = contracts().get(name).with_defaults({"params": {}, "input": least})["input"]
+    made = msgspec.convert(filled, kind)
+    assert [getattr(made, field) for field in ("max_tokens", "temperature", "top_p")] == [None] * 3
 
 
 def test_params_are_the_contracts() -> None:

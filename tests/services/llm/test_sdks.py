@@ -175,6 +175,9 @@ def test_the_sdk_reads_converses_stream_as_it_is_read_here() -> None:
         for event in events
         if "toolUse" in event.get("contentBlockStart", {}).get("start", {})
     ]
+    assert text
+    assert thought
+    assert names
     here = read_here(test_bedrock_answer.FRAMES)
     assert here[:2] == (text, thought)
     assert [name for name, _ in here[2]] == [name for name in names if name != "nova_code_interpreter"]

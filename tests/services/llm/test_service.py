@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import threading
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.frames import Frame, Token
 from tests.helpers.mesh import Mesh
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.services.llm.model_server import ModelServer
 from tests.services.llm.tools import SCHEMAS
@@ -131,10 +131,10 @@ async def test_cancelling_frees_the_model_at_once(mesh: Mesh) -> None:
         engine = llm._boxed.engine
         assert engine is not None
         assert engine.busy == 1
-        started = time.monotonic()
+        watch = Stopwatch(mesh.server.process.pid, threads=True)
         await stream.cancel()
-        await wait_for(lambda: engine.busy == 0)
-        assert time.monotonic() - started < 0.4
+        await wait_for(lambda: engine.busy == 0, 30)
+        assert watch.seconds() < 0.2
 
 
 @pytest.mark.asyncio
@@ -241,11 +241,11 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
-    started = time.monotonic()
+    watch = Stopwatch(mesh.server.process.pid)
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
         try:
             names = [offer.params["model"] for offer in await bus.offers("llm.chat")]
-            assert time.monotonic() - started < 2
+            assert watch.seconds() < 1
             assert sorted(names) == ["far", BUILT_IN.model]
             waiting = asyncio.create_task(streamed(bus, CHAT, ask(model=BUILT_IN.model)))
             assert (await bus.call(CHAT, ask())).body["meta"]["model"] == "far"
@@ -270,11 +270,11 @@ async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
-    started = time.monotonic()
+    watch = Stopwatch(mesh.server.process.pid)
     async with running(mesh) as (llm, bus):
         try:
             assert [offer.params["model"] for offer in await bus.offers("llm.chat")] == [BUILT_IN.model]
-            assert time.monotonic() - started < 2
+            assert watch.seconds() < 1
             await wait_for(begun.is_set)  # nobody has asked for it
             waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
             whole = asyncio.create_task(bus.call(CHAT, ask()))

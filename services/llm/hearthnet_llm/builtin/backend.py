@@ -19,11 +19,17 @@ from hearthnet_llm.builtin.reading import Reading
 from hearthnet_llm.builtin.text import Text
 from hearthnet_llm.frames import Frame, Notice, Progress, Token, ToolCall
 from hearthnet_llm.profile import Profile
-from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Sampling, Tool
+from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Tool
 from hearthnet_llm.vendors.reading import ungrammatical
 
 CALL_ID: Final = "call_1"
 _ONE_LINE: Final = ("\n",)
+_MOST_ANSWERED: Final = 1024
+_MOST_CONTINUED: Final = 256
+"""Tokens where the caller bounds nothing. A model so small may never come to an end by itself."""
+_TEMPERATURE: Final = 0.7
+_TOP_P: Final = 0.95
+_SEEDS: Final = 1 << 32
 
 
 class BuiltinBackend:
@@ -45,7 +51,7 @@ class BuiltinBackend:
 
     async def complete(self, request: CompleteRequest) -> AsyncGenerator[Frame, None]:
         """As `Backend.complete`."""
-        body = {"prompt": request.prompt, **_drawing(request.sampling)}
+        body = {"prompt": request.prompt, **_drawing(request, _MOST_CONTINUED)}
         text = Text(request.stop)
         async with aclosing(self._engine.complete(body)) as chunks:
             async for frame in _heard(chunks, text):
@@ -64,16 +70,16 @@ class BuiltinBackend:
                 f"{self._profile.model} calls a tool only when one is demanded by name",
             )
         shown = prompt(request.messages, NOTES_BUDGET)
-        body: Chunk = {"messages": shown.turns, **_drawing(request.sampling)}
+        body: Chunk = {"messages": shown.turns, **_drawing(request, _MOST_ANSWERED)}
         if request.response_schema is not None:
             body["grammar"] = grammar.of_json(bounded(request.response_schema.schema or {}, WIDEST))
         elif shown.sentences and self._profile.quotes:
             body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
         # After a result with nothing to quote, what so small a model says beyond one line is noise.
-        brief = request.messages[-1].role == "tool" and not shown.sentences and not request.sampling.stop
+        brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
         if brief:
-            body["timings_per_token"] = True
-        text = Text(_ONE_LINE if brief else request.sampling.stop)
+            body |= {"timings_per_token": True, **({} if request.temperature else {"temperature": 0})}
+        text = Text(_ONE_LINE if brief else request.stop or ())
         async with aclosing(self._engine.chat(body)) as chunks:
             async for frame in _heard(chunks, text):
                 yield frame
@@ -85,9 +91,15 @@ class BuiltinBackend:
         while not calling.over:
             ask = calling.ask()
             seed = (request.seed or 0) + ask.attempt
-            drawing = _drawing(Sampling(request.sampling.max_tokens, ask.temperature, 1.0, [], seed))
             text = Text()
-            body = {"messages": ask.turns, "grammar": ask.grammar, **drawing}
+            body = {
+                "messages": ask.turns,
+                "grammar": ask.grammar,
+                **_drawing(request, _MOST_ANSWERED),
+                "temperature": ask.temperature,
+                "top_p": 1.0,
+                "seed": seed % _SEEDS,
+            }
             async with aclosing(self._engine.chat(body)) as chunks:
                 async for frame in _heard(chunks, text):
                     if isinstance(frame, Progress):
@@ -104,7 +116,8 @@ class BuiltinBackend:
                 "ask a larger model",
             )
         yield Notice(
-            "tool_call_incomplete", f"no call of {tool.name} fits into {request.sampling.max_tokens} tokens"
+            "tool_call_incomplete",
+            f"no call of {tool.name} fits into {request.max_tokens or _MOST_ANSWERED} tokens",
         )
         yield text.done("grammar", "max_tokens")
 
@@ -129,15 +142,17 @@ async def _heard(
             return
 
 
-def _drawing(sampling: Sampling) -> dict[str, Any]:
-    """Sampling as the engine wants it. Stop sequences are found here: it does not say which end it met."""
+def _drawing(request: ChatRequest | CompleteRequest, most: int) -> dict[str, Any]:
+    """Sampling as the engine wants it, `most` tokens where none are named. Stop sequences are found here: it
+    does not say which end it met.
+    """
     drawing: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "timings_per_token": bool(sampling.stop),
+        "max_tokens": most if request.max_tokens is None else request.max_tokens,
+        "temperature": _TEMPERATURE if request.temperature is None else request.temperature,
+        "top_p": _TOP_P if request.top_p is None else request.top_p,
+        "timings_per_token": bool(request.stop),
     }
-    return drawing if sampling.seed is None else {**drawing, "seed": sampling.seed % (1 << 32)}
+    return drawing if request.seed is None else {**drawing, "seed": request.seed % _SEEDS}
 
 
 def _demanded(request: ChatRequest) -> Tool | None:

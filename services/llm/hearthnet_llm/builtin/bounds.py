@@ -48,9 +48,9 @@ def bounded(schema: Mapping[str, Any], bounds: Bounds) -> Schema:
 
 def fields(schema: Mapping[str, Any]) -> list[str]:
     """The fields that a call gives: the required ones in order of declaration, all where none is required."""
-    declared = schema.get("properties", {})
+    declared = [name for name, inner in schema.get("properties", {}).items() if inner is not False]
     required = schema.get("required", [])
-    return [name for name in declared if name in required] if required else list(declared)
+    return [name for name in declared if name in required] if required else declared
 
 
 class _Bounding:
@@ -71,7 +71,8 @@ class _Bounding:
                 return {key: schema[key]}
         for key in _COMBINED:
             if key in schema:
-                return {"anyOf": [self.of(option, depth + 1) for option in schema[key]]}
+                options = [option for option in schema[key] if option is not False] or [True]
+                return {"anyOf": [self.of(option, depth + 1) for option in options]}
         if isinstance(schema.get("allOf"), list) and schema["allOf"]:
             return self.of(_merged(schema), depth)
         return self._typed(schema, depth)
@@ -101,7 +102,8 @@ class _Bounding:
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> Schema:
         least = int(schema.get("minItems", 0))
-        most = max(least, min(int(schema.get("maxItems", self._bounds.items)), self._bounds.items))
+        most = 0 if schema.get("items") is False else int(schema.get("maxItems", self._bounds.items))
+        most = max(least, min(most, self._bounds.items))
         return {
             "type": "array",
             "items": self.of(schema.get("items", {}), depth + 1),
@@ -153,7 +155,8 @@ def _merged(schema: Mapping[str, Any]) -> Schema:
     for part in schema["allOf"]:
         for key, value in part.items() if isinstance(part, Mapping) else ():
             if isinstance(value, dict):
-                merged[key] = {**merged.get(key, {}), **value}
+                before = merged.get(key)  # `true` where it is a schema that allows anything
+                merged[key] = {**(before if isinstance(before, dict) else {}), **value}
             elif key == "required":
                 merged[key] = [*merged.get(key, []), *value]
             else:

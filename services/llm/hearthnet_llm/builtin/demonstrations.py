@@ -33,8 +33,13 @@ class Demonstrations(msgspec.Struct, frozen=True):
         """Whether a tool with `schema` has all the fields as texts or choices, and demands no others."""
         declared = schema.get("properties", {})
         return set(schema.get("required", [])) <= set(self.fields) and all(
-            name in declared and declared[name].get("type", "string") == "string" for name in self.fields
+            name in declared and _may_be_text(declared[name]) for name in self.fields
         )
+
+
+def _may_be_text(schema: Any) -> bool:
+    """Whether a field takes text; `true` is the schema of anything."""
+    return schema.get("type", "string") == "string" if isinstance(schema, dict) else bool(schema)
 
 
 def _asked(said: str, query: str) -> Demonstration:

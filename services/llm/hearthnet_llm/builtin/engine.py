@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hearthnet.errors import HearthNetError
+from hearthnet.errors import CONTEXT_LENGTH, HearthNetError
 from hearthnet.models import llama
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _failure(error: Any, ctx: int) -> HearthNetError:
         return HearthNetError(
             "bad_request",
             f"the context is too long: {needed} tokens, the model takes {ctx}; shorten the messages",
-            details={"path": "/input/messages", "tokens": needed, "limit": ctx},
+            details={"path": "/input/messages", "rule": CONTEXT_LENGTH, "tokens": needed, "limit": ctx},
         )
     code = "bad_request" if fields.get("code") == 400 else "internal_error"
     return HearthNetError(code, f"llama.cpp: {fields.get('message', 'unknown failure')}")

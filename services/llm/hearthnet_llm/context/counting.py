@@ -33,6 +33,9 @@ MESSAGE: Final = 4
 IMAGE: Final = 1600
 MEDIA: Final = 3000
 _CALL: Final = 8
+_ANSWER: Final = 1024
+_LONG_ANSWER: Final = 8192
+"""Tokens of an answer whose length nobody has bounded: an eighth of the context, between these."""
 
 
 def of_text(text: str | None) -> int:
@@ -65,6 +68,12 @@ def of_rest(request: ChatRequest) -> int:
     )
     schema = request.response_schema
     return tools + (of_json(schema.schema) if schema is not None else 0)
+
+
+def of_answer(request: ChatRequest, ctx: int) -> int:
+    """The tokens that are kept for the answer, at most half of the context of `ctx` tokens."""
+    unbounded = min(max(_ANSWER, ctx // 8), _LONG_ANSWER)
+    return min(unbounded if request.max_tokens is None else request.max_tokens, ctx // 2)
 
 
 def _of_part(part: Part) -> int:

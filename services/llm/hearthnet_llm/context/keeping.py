@@ -14,7 +14,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet_llm.backend import Backend
 from hearthnet_llm.context.budget import fitted
 from hearthnet_llm.context.counting import of_message, of_rest
-from hearthnet_llm.context.summary import asked, beginnings
+from hearthnet_llm.context.summary import LEAST, Written, asked, beginnings, parts
 from hearthnet_llm.frames import Done, Frame, Progress, Token
 from hearthnet_llm.request import ChatRequest, Message
 
@@ -34,7 +34,7 @@ class Contexts:
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
-        self._summaries: dict[tuple[str, str], str] = {}
+        self._summaries: dict[tuple[str, str], Written] = {}
         """By model, and by the digest of the messages that each is of."""
 
     async def stream(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
@@ -45,9 +45,14 @@ class Contexts:
         if profile.ctx_known:
             ratio = self._ratios.get(profile.model, 1.0)
             fitting = fitted(request, profile, ratio)
-            if fitting.left_out and profile.summarises:
-                yield Progress(STAGE, 0, len(fitting.left_out))
-                written = await self._written(backend, fitting.left_out, fitting.most_summary)
+            if profile.summarises and fitting.left_out and fitting.most_summary >= LEAST:
+                written = Written()
+                async with aclosing(self._written(backend, fitting.left_out, fitting.most_summary)) as steps:
+                    async for step in steps:
+                        if isinstance(step, Progress):
+                            yield step
+                        else:
+                            written = step
                 fitting = fitted(request, profile, ratio, written)
             request = fitting.request
             if fitting.notice is not None:
@@ -58,32 +63,46 @@ class Contexts:
                     self._learn(profile.model, request, frame.tokens_in)
                 yield frame
 
-    async def _written(self, backend: Backend, left_out: Sequence[Message], most_tokens: int) -> str:
-        """The model's summary of `left_out`; empty where it gives none.
+    async def _written(
+        self, backend: Backend, left_out: Sequence[Message], most_tokens: int
+    ) -> AsyncGenerator[Progress | Written, None]:
+        """How far it is, and then the model's summary of `left_out`; an empty one where it gives none.
 
         One that was written before for the beginning of it serves again, until several more messages have
-        been left out; then the next one goes on from there.
+        been left out; then the next one goes on from there. What is too long for one request takes several.
         """
         model = backend.profile.model
         digests = _digests(left_out)
         known = next((n for n in range(len(digests), 0, -1) if (model, digests[n - 1]) in self._summaries), 0)
-        earlier = self._summaries[model, digests[known - 1]] if known else ""
-        fresh = left_out[known:]
-        if known and len(fresh) <= _FRESH:
-            return "\n".join([earlier, *beginnings(fresh, most_tokens // 3)])
+        written = self._summaries[model, digests[known - 1]] if known else Written()
+        if not known or len(left_out) - known > _FRESH:
+            found, skipped = parts(left_out[known:], backend.profile.ctx // 2)
+            silent, before = written.silent + skipped, known
+            for part in found:
+                yield Progress(STAGE, known, len(left_out))
+                text = await self._summary(
+                    backend, asked(written.text, part.lines, most_tokens, backend.profile.ctx)
+                )
+                if not text:
+                    break
+                written, known = Written(text, silent=silent), before + part.end
+                self._keep(model, digests[known - 1], written)
+        lines, silent = beginnings(left_out[known:], most_tokens // 3)
+        yield Written(written.text, tuple(lines), written.silent + silent)
+
+    async def _summary(self, backend: Backend, request: ChatRequest) -> str:
         try:
-            request = asked(earlier, fresh, most_tokens, backend.profile.ctx * 2 // 3)
             async with aclosing(backend.stream(request)) as frames:
                 said = [frame.text async for frame in frames if isinstance(frame, Token)]
         except HearthNetError as error:
-            _log.warning("%s wrote no summary: %s", model, error)
-            return earlier
-        text = " ".join("".join(said).split())
-        if text:
-            if len(self._summaries) >= _KEPT:
-                self._summaries.clear()
-            self._summaries[model, digests[-1]] = text
-        return text or earlier
+            _log.warning("%s wrote no summary: %s", backend.profile.model, error)
+            return ""
+        return " ".join("".join(said).split())
+
+    def _keep(self, model: str, digest: str, written: Written) -> None:
+        if len(self._summaries) >= _KEPT:
+            self._summaries.clear()
+        self._summaries[model, digest] = written
 
     def _learn(self, model: str, request: ChatRequest, counted: int) -> None:
         """Takes the tokens that were counted into account; of images nobody here knows what they cost."""

@@ -1,4 +1,7 @@
-"""All images of a request, fetched and made to fit its target (tools.md, seed 003, "images normalised")."""
+"""All media of a request: images fetched and made to fit its target, others with their media type.
+
+See: docs/vendors.md#images.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import msgspec
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.media.image import MOST_BYTES, fitted
 from hearthnet_llm.media.limits import Limits
-from hearthnet_llm.parts import ImagePart, Part
+from hearthnet_llm.media.sniffed import sniffed
+from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
 from hearthnet_llm.request import ChatRequest, Message
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -25,11 +29,15 @@ async def unknown(cid: str) -> bytes:
 
 
 async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRequest:
-    """The request with its images in it, as bytes within `limits`.
+    """The request with its images in it, as bytes within `limits`, and the media type of what else is in it.
 
-    Raises `bad_request` for too many images, for one that cannot be read, and for one behind a URL that the
-    vendor does not fetch: nothing is fetched from the internet for a caller here.
+    Raises `bad_request` for a medium of unknown type, for too many images, for one that cannot be read, and
+    for one behind a URL that the vendor does not fetch: nothing is fetched from the internet for a caller
+    here.
     """
+    named = [_named(place, one) for place, one in enumerate(request.messages)]
+    if named != request.messages:
+        request = msgspec.structs.replace(request, messages=named)
     count = sum(isinstance(part, ImagePart) for message in request.messages for part in _parts(message))
     if not count:
         return request
@@ -41,6 +49,29 @@ async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRe
     within = msgspec.structs.replace(limits, most_bytes=share)
     messages = [await _message(place, one, within, fetch) for place, one in enumerate(request.messages)]
     return msgspec.structs.replace(request, messages=messages)
+
+
+def _named(place: int, message: Message) -> Message:
+    """The message with the media type of each recording, film and document in it, which vendors demand."""
+    parts = [
+        _sniffed(part, f"/input/messages/{place}/content/{number}")
+        for number, part in enumerate(_parts(message))
+    ]
+    return message if parts == _parts(message) else msgspec.structs.replace(message, content=parts)
+
+
+def _sniffed(part: Part, path: str) -> Part:
+    if not isinstance(part, AudioPart | VideoPart | DocumentPart):
+        return part
+    if part.data is None or part.media_type is not None:
+        return part
+    family = str(part.__struct_config__.tag)
+    kind = sniffed(part.data, family)
+    if kind is None:
+        raise _refusal(
+            f"{path}/media_type", f"say what the {family} is, such as application/pdf or audio/mp3"
+        )
+    return msgspec.structs.replace(part, media_type=kind)
 
 
 async def _message(place: int, message: Message, limits: Limits, fetch: Fetch) -> Message:

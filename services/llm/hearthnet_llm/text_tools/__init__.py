@@ -1,5 +1,6 @@
-"""Tools for a model that has none: declared in its prompt, called in its text (tools.md, "Without native
-tools").
+"""Tools for a model that has none: declared in its prompt, called in its text.
 
 `prompt` writes, `parser` reads, `asking` does both for one answer.
+
+See: docs/tools.md#models-without-tool-calls.
 """

@@ -1,1 +1,4 @@
-"""Transcripts kept for whoever sends only what is new (tools.md, "Conversations")."""
+"""Transcripts kept for whoever sends only what is new.
+
+See: docs/models.md#conversations.
+"""

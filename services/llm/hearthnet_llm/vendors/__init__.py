@@ -1,7 +1,9 @@
-"""Every vendor's wire, translated both ways without I/O (docs/vendors.md, seed 003).
+"""Every vendor's wire, translated both ways without I/O.
 
 One module or package per wire, each with the functions of `vendors.wire.Wire`; what differs between vendors
 of one wire is data (`vendors.profiles`). Modules are imported when they are first asked for.
+
+See: docs/vendors.md.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import msgspec
 from hearthnet_llm.request import ChatRequest
 from hearthnet_llm.vendors import bedrock_paths
 from hearthnet_llm.vendors.anthropic import request as messages
+from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.anthropic.answer import Content
 from hearthnet_llm.vendors.aws_pieces import AwsPieces
 from hearthnet_llm.vendors.pieces import Decoding
@@ -23,12 +24,15 @@ from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}
 _ACTIONS: Final = ("invoke", "invoke-with-response-stream")
 _VERSION: Final = "bedrock-2023-05-31"
+_MOST_UNASKED: Final = 16_384
+"""Tokens of an answer where the caller names none: AWS takes as many from the account's quota beforehand."""
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """POST /model/{id}/invoke, or its streaming sister."""
     path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
-    body = messages.write(request, target)
+    answer = min(sampling.longest(request, target.model, target.answer), _MOST_UNASKED)
+    body = messages.write(request, msgspec.structs.replace(target, answer=answer))
     version = target.api_version or _VERSION
     return HttpRequest("POST", target.base + path, {"anthropic_version": version, **body})
 

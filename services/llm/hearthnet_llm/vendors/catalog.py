@@ -7,7 +7,7 @@ tools. What it does not tell stays None; nobody guesses here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +29,7 @@ class Listing(msgspec.Struct, frozen=True):
 class Listed(msgspec.Struct, frozen=True):
     """One model as its server describes it; `ctx` in tokens. None: not told. `most`: `ctx` is what the model
     can have at most, and what it gets is for each request to say. `server`: which program serves it, as the
-    name of a profile.
+    name of a profile. `answer`: most tokens of an answer.
     """
 
     name: str
@@ -38,10 +38,11 @@ class Listed(msgspec.Struct, frozen=True):
     vision: bool | None = None
     most: bool = False
     server: str | None = None
+    answer: int | None = None
 
     def refined(self, better: Listed) -> Listed:
         """This, with what `better` tells."""
-        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server"))
+        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server", "answer"))
         most = self.most if better.ctx is None else better.most
         fields: dict[str, Any] = {field: value for field, value in told if value is not None}
         return msgspec.structs.replace(self, most=most, **fields)
@@ -59,6 +60,8 @@ _CTX: Final = (
     "n_ctx_train",
 )
 """What the length of the context is called; what is in use comes before what would be possible."""
+_ANSWER: Final = ("max_output_tokens", "max_completion_tokens", "outputTokenLimit", "max_tokens")
+"""What the length of the longest answer is called."""
 _OWNERS: Final = {
     "llamacpp": "llamacpp",
     "vllm": "vllm",
@@ -124,19 +127,27 @@ def _model(item: Json) -> Listed:
         _able(item, _TOOLS),
         _able(item, _VISION),
         server=_OWNERS.get(str(item.get("owned_by"))),
+        answer=next(_counts(item, _ANSWER), None),
     )
 
 
-def _ctx(item: Json) -> int | None:
+def _counts(item: Json, words: tuple[str, ...]) -> Iterator[int]:
+    """The counts that stand under one of the words, in their order."""
     places = [item, *(inner for key in _INSIDE if isinstance(inner := item.get(key), Mapping))]
-    for key in _CTX:
+    for key in words:
         for place in places:
             count = _count(place.get(key))
             if count is not None:
-                return count
+                yield count
+
+
+def _ctx(item: Json) -> int | None:
+    told = next(_counts(item, _CTX), None)
+    if told is not None:
+        return told
     offered = item.get("providers")
-    counts = [_count(one.get("context_length")) for one in _mappings(offered)]
-    return min((count for count in counts if count is not None), default=None)
+    found = [_count(one.get("context_length")) for one in _mappings(offered)]
+    return min((count for count in found if count is not None), default=None)
 
 
 def _able(item: Json, words: tuple[str, ...]) -> bool | None:

@@ -1,5 +1,6 @@
-"""Tokens of a text whose backend does not count (capabilities.md, llm.chat): characters / 3.5, of Chinese,
-Japanese and Korean / 2.
+"""Tokens of a text whose backend does not count: characters / 3.5, of Chinese, Japanese and Korean / 2.
+
+See: docs/models.md#conversations.
 """
 
 from __future__ import annotations

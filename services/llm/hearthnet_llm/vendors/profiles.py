@@ -1,7 +1,9 @@
-"""How the vendors of one wire differ: data, never code (style.md 5).
+"""How the vendors of one wire differ: data, never code.
 
 A profile says which of a wire's spellings a vendor wants (`Wire.SPELLINGS`), by what header it takes its key,
 and at which hosts it is met. What a profile does not say is as the wire's own vendor has it.
+
+See: docs/vendors.md#what-is-asked-and-how-it-is-spelled.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _FIXED_SAMPLING: Final = (r"^(openai/)?(o\d|gpt-5)", {"sampling": "none"})
 
 _OPENAI: Final = Vendor(
     hosts=("api.openai.com",),
-    spelling={"max_tokens": "max_completion_tokens"},
+    spelling={"max_tokens": "max_completion_tokens", "extras": "left_out"},
     models=(_FIXED_SAMPLING,),
 )
 

@@ -24,7 +24,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     `base` is what the wire's own path is appended to. `vendor` names a profile of the wire. `spelling`
     chooses among a wire's `SPELLINGS`, where one vendor takes several names or forms for the same thing;
     absent: as the profile has it. `ctx`: tokens of context that the server is to keep, where each request
-    says it; None: as the server has it.
+    says it; None: as the server has it. `answer`: most tokens of an answer, for vendors that demand a bound
+    where the caller names none; None: by the model's name.
     """
 
     model: str
@@ -33,6 +34,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     api_version: str = ""
     spelling: dict[str, str] = {}
     ctx: int | None = None
+    answer: int | None = None
 
 
 class Heard(msgspec.Struct, frozen=True):

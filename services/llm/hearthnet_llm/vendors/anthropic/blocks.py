@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ from hearthnet_llm.vendors.wire import Json
 
 _RESULT: Final = "_tool_result"
 _MCP: Final = "mcp"
+
+_PDF: Final = "application/pdf"
+_PLAIN: Final = "text/plain"
 
 
 def write(part: Part, calls: dict[str, ToolCall]) -> Json:
@@ -151,9 +155,11 @@ def _source(part: ImagePart | DocumentPart) -> Json:
 
 def _document(part: DocumentPart) -> Json:
     if part.text is not None:
-        source: Json = {"type": "text", "media_type": part.media_type or "text/plain", "data": part.text}
+        source: Json = {"type": "text", "media_type": part.media_type or _PLAIN, "data": part.text}
     elif part.texts is not None:
         source = {"type": "content", "content": _texts(part.texts)}
+    elif part.data is not None and part.media_type != _PDF:
+        source = {"type": "text", "media_type": _PLAIN, "data": _as_text(part)}
     else:
         source = _source(part)
     cited = None if part.citations is None else {"enabled": part.citations}
@@ -162,6 +168,16 @@ def _document(part: DocumentPart) -> Json:
         "source": source,
         **without_nones(title=part.name, context=part.context, citations=cited),
     }
+
+
+def _as_text(part: DocumentPart) -> str:
+    """The text of a document that is no PDF."""
+    if (part.media_type or "").startswith("text/"):
+        try:
+            return base64.b64decode(part.data or "").decode()
+        except ValueError:
+            refuse("/input/messages", "a text document must be base64 of UTF-8")
+    refuse("/input/messages", f"Anthropic reads PDF and text, not {part.media_type or 'this document'}")
 
 
 def _read_document(block: Json) -> DocumentPart:

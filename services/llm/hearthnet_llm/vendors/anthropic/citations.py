@@ -33,18 +33,37 @@ _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
         },
     ),
 }
+_TITLES: Final = ("title", "document_title")
+"""Fields that are null where nothing is known, and never absent."""
+_PLACED: Final = ("cited_text", "document_index")
+_DEMANDED: Final[dict[str, tuple[str, ...]]] = {
+    "char_location": (*_PLACED, "start_char_index", "end_char_index"),
+    "page_location": (*_PLACED, "start_page_number", "end_page_number"),
+    "content_block_location": (*_PLACED, "start_block_index", "end_block_index"),
+    "web_search_result_location": ("cited_text", "url", "encrypted_index"),
+    "search_result_location": (
+        *("cited_text", "source", "search_result_index"),
+        *("start_block_index", "end_block_index"),
+    ),
+}
 _BY_TYPE: Final = {kind: (ours, fields) for ours, (kind, fields) in _KINDS.items()}
 
 
 def write(citations: list[Citation]) -> list[Json]:
-    """The native citations, without those of a kind that only other vendors have."""
-    return [_write(citation) for citation in citations if citation.kind in _KINDS]
+    """The native citations, without those of a kind that only other vendors have, or with less in them than
+    this vendor demands.
+    """
+    made = [_write(citation) for citation in citations if citation.kind in _KINDS]
+    return [native for native in made if all(name in native for name in _DEMANDED[native["type"]])]
 
 
 def _write(citation: Citation) -> Json:
     kind, fields = _KINDS[citation.kind]
     given = {native: getattr(citation, ours) for ours, native in fields.items()}
-    return {"type": kind, **{name: value for name, value in given.items() if value is not None}}
+    return {
+        "type": kind,
+        **{name: value for name, value in given.items() if value is not None or name in _TITLES},
+    }
 
 
 def read(native: Json) -> Citation:

@@ -1,6 +1,7 @@
 """Messages in both directions: turns of blocks, results of tools among what the user says.
 
-A thought is handed back only with a proof of this vendor; those of others are left out.
+A thought is handed back only with a proof of this vendor; those of others are left out, and an answer that
+said nothing, which this vendor refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import CallPart, Part, ThinkingPart
+from hearthnet_llm.parts import CallPart, Part, ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.request import Message
 from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.calls import plain_id
@@ -29,7 +30,8 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     if first:
         body["system"] = _write_system(messages[:first])
     sets = {call.id: call.toolset for message in messages for call in message.tool_calls}
-    body["messages"] = [_write_turn(turn, spelling, sets) for turn in turns(messages[first:])]
+    written = (_write_turn(turn, spelling, sets) for turn in turns(messages[first:]))
+    body["messages"] = [turn for turn in written if turn["content"] or turn["role"] != "assistant"]
     return body
 
 
@@ -78,7 +80,11 @@ def _is_plain(message: Message) -> bool:
 
 
 def _belongs_here(part: Part, unproved: bool) -> bool:
-    """Whether a part is none that only another vendor can make use of, or that nobody proves."""
+    """Whether a part is none that only another vendor can make use of, or that nobody proves. Calls of this
+    vendor's own tools have ids.
+    """
+    if isinstance(part, ServerCallPart | ServerResultPart):
+        return part.id is not None
     if not isinstance(part, ThinkingPart):
         return True
     proved = part.signature is not None or part.data is not None

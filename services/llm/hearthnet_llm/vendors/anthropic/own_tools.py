@@ -32,6 +32,14 @@ _PLACE: Final = ("city", "region", "country", "timezone")
 _ADVISOR: Final = "advisor"
 _MCP: Final = "mcp_toolset"
 """All tools of one MCP server that the vendor calls itself."""
+_USUAL: Final = {
+    "web_search": "20250305",
+    "web_fetch": "20250910",
+    "code_execution": "20250825",
+    "bash": "20250124",
+    "memory": "20250818",
+}
+"""The version of a tool where none is named: the first that is no beta, which all models with it take."""
 _SET: Final = "_toolset"
 """Ends the kind of a set of tools, which but for that of an MCP server has no name."""
 
@@ -48,7 +56,13 @@ def name(native: Json, where: str) -> str:
 
 def write(named: str, tool: ServerTool) -> Json:
     """The native tool."""
-    body: Json = {"type": f"{tool.kind}_{tool.version}" if tool.version else tool.kind}
+    version = tool.version or _USUAL.get(tool.kind)
+    if version is None and tool.kind != _MCP:
+        refuse(
+            "/input/tools",
+            f"Anthropic has no {tool.kind} without a version; without one it has {', '.join(_USUAL)}",
+        )
+    body: Json = {"type": f"{tool.kind}_{version}" if version else tool.kind}
     if tool.kind == _MCP:
         body["mcp_server_name"] = named
     elif not tool.kind.endswith(_SET):

@@ -34,8 +34,6 @@ _PATH: Final = "/messages"
 _BETA: Final = "?beta=true"
 _BEHAVIOR: Final = "prefix_mismatch_behavior"
 _VERSION: Final = "2023-06-01"
-_MAX_TOKENS: Final = 1024
-"""The contract's default, which this vendor wants to be told."""
 _MODES: Final[dict[str, str]] = {
     "on": "enabled",
     "auto": "adaptive",
@@ -74,7 +72,7 @@ def write(request: ChatRequest, target: Target) -> Json:
     spelling = target.spelling
     body: Json = {
         **messages.write(request.messages, spelling),
-        **_limit(request.max_tokens, spelling),
+        **_limit(request, target),
         **sampling.allowed(request, target.model, spelling.get("sampling", "auto"), target.api_version),
         **without_nones(stop_sequences=request.stop, service_tier=request.service_tier),
         **_tools(request, spelling),
@@ -135,10 +133,12 @@ def _is_allowed(tool: Tool, choice: Named) -> bool:
     return tool.server is not None or tool.name in (choice.name, *choice.others)
 
 
-def _limit(most: int | None, spelling: Mapping[str, str]) -> Json:
-    if most is None and spelling.get("max_tokens") == "asked":
+def _limit(request: ChatRequest, target: Target) -> Json:
+    if request.max_tokens is not None:
+        return {"max_tokens": request.max_tokens}
+    if target.spelling.get("max_tokens") == "asked":
         return {}
-    return {"max_tokens": _MAX_TOKENS if most is None else most}
+    return {"max_tokens": sampling.longest(request, target.model, target.answer)}
 
 
 def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
@@ -146,9 +146,11 @@ def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
     mode = thinking.mode
     if mode == "on" and thinking.budget_tokens is None and spelling.get("no_budget") != "enabled":
         mode = "auto"
-    kind = None if mode is None else _MODES[mode]
+    if mode is None:
+        return {}
+    kind = _MODES[mode]
     budget = thinking.budget_tokens if mode == "on" else None
-    shown = None if thinking.show is None or mode is None else _SHOWN.get(thinking.show)
+    shown = None if thinking.show is None else _SHOWN.get(thinking.show)
     bound = None if thinking.mismatched is None else {_BEHAVIOR: _MISMATCHED[thinking.mismatched]}
     return without_nones(type=kind, budget_tokens=budget, display=shown, block_binding=bound)
 

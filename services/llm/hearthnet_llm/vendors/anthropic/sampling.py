@@ -1,9 +1,9 @@
-"""How tokens may be drawn: what each generation of Claude still lets a caller choose.
+"""How tokens may be drawn, and how many: what each generation of Claude still lets a caller choose.
 
 Since Opus 4.7 a temperature is refused, and so are top_p and top_k; models of 4.5 and 4.6 refuse temperature
 and top_p together; whichever thinks takes no temperature but 1; and from version 2026-10-21 of the API on
-none of them is taken at all. What the contract fills in by itself must not make a request fail, so it is left
-out here where it would. Other models behind a server of this wire take what is asked ("sent").
+none of them is taken at all. What would only make a request fail is left out here. Other models behind a
+server of this wire take what is asked ("sent").
 """
 
 from __future__ import annotations
@@ -21,8 +21,19 @@ _EARLIER: Final = re.compile(r"claude-(v?[123]|instant|[a-z]+-4([-.][0-6](?!\d)|
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d$")
 _NONE_SINCE: Final = "2026-10-21"
 """The version of the API that takes none of them."""
-_TOP_P: Final = 0.95
-"""The contract's default."""
+_ONE_OF_TWO: Final = re.compile(r"claude-[a-z]+-4[-.][56]")
+"""Models that take a temperature or top_p, and not both."""
+_LONGEST: Final = (
+    (re.compile(r"claude-(v?[12]|instant|3-(opus|sonnet|haiku))"), 4096),
+    (re.compile(r"claude-3[-.]5"), 8192),
+    (re.compile(r"claude-opus-4([-.][01](?!\d)|-20\d{6}|$|[@:])"), 32_000),
+    (re.compile(r"claude-[a-z]+-4[-.][6-9]"), 128_000),
+    (re.compile("claude"), 64_000),
+)
+"""Most tokens of an answer, where no list of models tells it (Anthropic, "Models overview")."""
+_LONGEST_OTHER: Final = 8192
+_BESIDE_THOUGHTS: Final = 1024
+"""Tokens of an answer beside the budget of its thoughts, which must be smaller than both together."""
 
 
 def allowed(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
@@ -35,6 +46,15 @@ def allowed(request: ChatRequest, model: str, choice: str, version: str = "") ->
         return {}
     if request.thinking is not None and request.thinking.mode in ("on", "auto"):
         return {"temperature": 1} if request.temperature == 1 else {}
-    if "temperature" in asked and asked.get("top_p") == _TOP_P:
-        del asked["top_p"]
+    if "temperature" in asked and _ONE_OF_TWO.search(model):
+        asked.pop("top_p", None)
     return asked
+
+
+def longest(request: ChatRequest, model: str, told: int | None) -> int:
+    """`max_tokens` for a request that names none, which this vendor demands: as many as the model can give.
+    `told`: what its server says of that.
+    """
+    most = told or next((most for name, most in _LONGEST if name.search(model)), _LONGEST_OTHER)
+    budget = None if request.thinking is None else request.thinking.budget_tokens
+    return max(most, 0 if budget is None else budget + _BESIDE_THOUGHTS)

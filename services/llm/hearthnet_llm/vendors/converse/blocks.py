@@ -33,6 +33,7 @@ from hearthnet_llm.request import Tool
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.converse import citations, media
 from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
 
 SERVED: Final = "server_tool_use"
@@ -54,6 +55,13 @@ def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = 
     if writer is None:
         refuse("/input/messages", f"Bedrock takes no {part.__struct_config__.tag}")
     return [writer(part), *cached(getattr(part, "cache", None))]
+
+
+def write_result(part: Part) -> list[Json]:
+    """The block of a part of a tool's result; none for one that has its place in what the user says alone."""
+    if isinstance(part, JsonPart):
+        return [{"json": part.value}]
+    return [] if isinstance(part, ToolReferencePart) else write(part, {})[:1]
 
 
 def cached(cache: CacheHint | None) -> list[Json]:
@@ -213,7 +221,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     AudioPart: media.write,
     ThinkingPart: _thinking,
     RefusalPart: lambda part: {"text": part.text},
-    JsonPart: lambda part: {"json": part.value},
+    JsonPart: lambda part: {"text": as_text(part.value)},
     SearchResultPart: _search_result,
     ServerCallPart: _server_call,
     ServerResultPart: _served,

@@ -1,6 +1,7 @@
 """Messages in both directions: turns of blocks, results of tools among what the user says.
 
-A thought is handed back only if it is this vendor's; those of others are left out.
+A thought is handed back only if it is this vendor's; those of others are left out, and an answer that said
+nothing, which this vendor refuses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import CallPart, Part, TextPart, ThinkingPart
+from hearthnet_llm.parts import CallPart, Part, ServerCallPart, ServerResultPart, TextPart, ThinkingPart
 from hearthnet_llm.request import Message
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.converse import blocks
@@ -26,7 +27,8 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     """The fields `messages` and, where there is such a message, `system`."""
     system = [message for message in messages if _stands_apart(message)]
     rest = [message for message in messages if not _stands_apart(message)]
-    body: Json = {"messages": [_write_turn(turn, spelling) for turn in turns(rest)]}
+    written = (_write_turn(turn, spelling) for turn in turns(rest))
+    body: Json = {"messages": [one for one in written if one["content"] or one["role"] != "assistant"]}
     if system:
         body["system"] = [block for message in system for block in _write_parts(message, spelling)]
     return body
@@ -53,6 +55,8 @@ def _write_parts(message: Message, spelling: Mapping[str, str]) -> list[Json]:
 
 
 def _belongs_here(part: Part) -> bool:
+    if isinstance(part, ServerCallPart | ServerResultPart):
+        return part.id is not None
     return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
 
 
@@ -61,7 +65,7 @@ def _write_result(message: Message) -> list[Json]:
     parts: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
     result: Json = {
         "toolUseId": plain_id(str(message.tool_call_id)),
-        "content": [blocks.write(part, {})[0] for part in parts],
+        "content": [block for part in parts for block in blocks.write_result(part)],
     }
     if message.is_error is not None:
         result["status"] = blocks.STATUS[message.is_error]

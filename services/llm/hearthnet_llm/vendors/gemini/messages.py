@@ -12,7 +12,15 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import CallPart, JsonPart, Part, TextPart, ThinkingPart
+from hearthnet_llm.parts import (
+    CallPart,
+    JsonPart,
+    Part,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+)
 from hearthnet_llm.request import Message
 from hearthnet_llm.vendors.calls import is_made_up
 from hearthnet_llm.vendors.gemini import parts
@@ -41,6 +49,13 @@ def thought_choices() -> dict[str, tuple[str, ...]]:
     return {f"{one}{signed}": ("when_so", "always") for one in choices for signed in ("", ".signed")}
 
 
+def _belongs_here(part: Part) -> bool:
+    """Whether a part is none that only another vendor can make use of."""
+    if isinstance(part, ServerCallPart | ServerResultPart):
+        return parts.is_own(part)
+    return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
+
+
 def _choice(speaker: str, part: Json) -> str:
     kind = next((kind for kind in KINDS if kind in part), "")
     return f"thought.{speaker}.{kind}" + (".signed" if part.get("thoughtSignature") else "")
@@ -67,7 +82,8 @@ class Writer:
         """The fields `contents` and, where there is such a message, `systemInstruction`."""
         system = [message for message in self._messages if message.role == "system"]
         rest = [message for message in self._messages if message.role != "system"]
-        contents = [self._content(turn) for turn in turns(rest)]
+        written = (self._content(turn) for turn in turns(rest))
+        contents = [one for one in written if one.get("role") != "model" or one.get("parts", True)]
         body: Json = {"contents": self._listed(contents, "contents")}
         if system:
             role = self._spelling.get("system_role", "none")
@@ -111,7 +127,7 @@ class Writer:
             if isinstance(part, CallPart):
                 made.append(self._call(calls[part.id], UNSIGNED if mark else None))
                 mark = False
-            elif not isinstance(part, ThinkingPart) or part.format in (None, FORMAT):
+            elif _belongs_here(part):
                 made.append(self._part(part))
         return made
 

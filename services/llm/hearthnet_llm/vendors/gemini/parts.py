@@ -26,6 +26,10 @@ CODE: Final = "code_execution"
 """The vendor's interpreter, whose calls and results have kinds of their own."""
 UNNAMED: Final = "unnamed_tool"
 """What a tool of the vendor's is called here whose calls do not say which it is."""
+_TYPES: Final = (
+    *("google_search_web", "google_search_image", "url_context", "google_maps", "file_search"),
+    "media_processing",
+)
 _LEVEL: Final = "MEDIA_RESOLUTION_"
 _DETAILS: Final = ("low", "medium", "high", "ultra_high")
 _AS_IT_LIKES: Final = "auto"
@@ -142,6 +146,12 @@ def _served(part: ServerResultPart) -> Json:
     if part.name == CODE:
         return {"codeExecutionResult": {**named, **_of(part.result)}}
     return {"toolResponse": {**named, **_typed(part.name), **without_nones(response=part.result)}}
+
+
+def is_own(part: ServerCallPart | ServerResultPart) -> bool:
+    """Whether it is of a tool of this vendor's."""
+    foreign = isinstance(part, ServerResultPart) and not isinstance(part.result, dict | None)
+    return part.name in (CODE, UNNAMED, *_TYPES) and not foreign
 
 
 def _typed(name: str) -> Json:

@@ -171,9 +171,11 @@ def _whole(value: Any) -> Any:
 
 
 def _thinking(thinking: Thinking) -> Json:
-    budget = {"off": 0, "auto": _AS_NEEDED}.get(str(thinking.mode), thinking.budget_tokens)
     shown = None if thinking.show is None else _SHOWN.get(thinking.show)
-    return without_nones(includeThoughts=shown, thinkingBudget=budget, thinkingLevel=thinking.effort)
+    if thinking.effort is not None and thinking.mode != "off":  # the vendor refuses both together
+        return without_nones(includeThoughts=shown, thinkingLevel=thinking.effort)
+    budget = {"off": 0, "auto": _AS_NEEDED}.get(str(thinking.mode), thinking.budget_tokens)
+    return without_nones(includeThoughts=shown, thinkingBudget=budget)
 
 
 def _read_thinking(generation: Json) -> Thinking | None:

@@ -34,7 +34,25 @@ def write(schema: Any, spelling: Mapping[str, str], prefix: str = "") -> Any:
     """The dialect's schema."""
     types = spelling.get(f"{prefix}types", TYPES[0])
     listed = spelling.get(f"{prefix}nullable") == "list"
-    return _mapped(schema, lambda inner: _write_type(inner, _WRITTEN[types], listed))
+    return _mapped(schema, lambda inner: _write_type(_without_booleans(inner), _WRITTEN[types], listed))
+
+
+def _without_booleans(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with objects for the schema `true` and nothing for `false`: the dialect has neither."""
+    made = dict(schema)
+    for name in _NAMED:
+        if isinstance(made.get(name), dict):
+            made[name] = {key: _object(inner) for key, inner in made[name].items() if inner is not False}
+    for name in _INNER:
+        if isinstance(made.get(name), list):
+            made[name] = [_object(inner) for inner in made[name] if inner is not False]
+    if isinstance(made.get("items"), bool):
+        made["items"] = {}
+    return made
+
+
+def _object(schema: Any) -> Any:
+    return {} if schema is True else schema
 
 
 def _write_type(schema: dict[str, Any], written: Callable[[str], Any], listed: bool) -> dict[str, Any]:

@@ -37,6 +37,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "results": ("named", "some"),
     "tool_type": ("function", "none"),
     "no_parameters": ("object", "absent"),
+    "strict": ("left_out", "sent"),
     "no_limit": ("absent", "-2", "-1", "0"),
 }
 _PATH: Final = "/api/chat"
@@ -138,7 +139,8 @@ def _tool(tool: Tool, spelling: Mapping[str, str]) -> Json:
     if tool.server is not None:
         refuse("/input/tools", f"Ollama runs no tools of its own; leave {tool.name} out")
     absent = tool.parameters_schema is None and spelling.get("no_parameters") == "absent"
-    about = without_nones(description=tool.description, strict=tool.strict)
+    strict = tool.strict if spelling.get("strict") == "sent" else None
+    about = without_nones(description=tool.description, strict=strict)
     function = {"name": tool.name, **about, **({} if absent else {"parameters": tool.schema})}
     return (
         {"function": function}
@@ -154,6 +156,8 @@ def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
         spelling["no_parameters"] = "absent"
     if native.get("type") is None:
         spelling["tool_type"] = "none"
+    if function.get("strict") is not None:
+        spelling["strict"] = "sent"
     return Tool(name, function.get("description"), function.get("parameters"), function.get("strict"))
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message
-from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, tools
+from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.parts import write_cache
 from hearthnet_llm.vendors.openai.parts_read import read_cache
@@ -20,6 +20,8 @@ __all__ = ["SPELLINGS", "as_chat", "decoder", "encode", "encode_complete", "read
 _CHAT: Final = "/chat/completions"
 _COMPLETE: Final = "/completions"
 _VERSION: Final = "?api-version="
+_CONTINUED: Final = 256
+"""Tokens of a text that is continued, where the caller names none: servers would stop after 16."""
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
@@ -32,6 +34,8 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     tools.write(request, choices, body)
     formats.write(request, choices, body)
     body |= write_cache(request.cache)
+    if choices["extras"] == "left_out":
+        body = strict.narrowed(body)
     return HttpRequest("POST", _url(target, "" if choices["path"] == "own" else _CHAT), body)
 
 
@@ -41,7 +45,8 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
     if choices["complete"] == "chat":
         return encode(as_chat(request), target)
     body: Json = {"model": target.model, "prompt": request.prompt}
-    fields.write(msgspec.structs.replace(request, stream=True), choices, body)
+    most = _CONTINUED if request.max_tokens is None else request.max_tokens
+    fields.write(msgspec.structs.replace(request, max_tokens=most, stream=True), choices, body)
     if not request.stop:
         body.pop("stop", None)
     fields.write_usage(choices, body)
@@ -63,7 +68,7 @@ def as_chat(request: CompleteRequest) -> ChatRequest:
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """The canonical request and its target."""
-    spelling: dict[str, str] = {}
+    spelling: dict[str, str] = {"extras": "sent"}
     made = {
         "messages": messages_read.read_messages(native.body.get("messages"), spelling),
         **fields.read(native.body, spelling),

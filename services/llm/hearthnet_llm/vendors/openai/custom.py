@@ -15,6 +15,8 @@ from hearthnet_llm.vendors.wire import Json
 
 KIND: Final = "custom"
 INPUT: Final = "input"
+_SYNTAX: Final = "lark"
+"""Of a grammar that does not say it, which OpenAI refuses."""
 
 
 def names(tools: list[Tool] | None) -> set[str]:
@@ -26,7 +28,7 @@ def write_tool(tool: Tool, form: TextForm) -> Json:
     """The native tool."""
     made = {"name": tool.name, **without_nones(description=tool.description)}
     if form.definition is not None:
-        grammar = without_nones(syntax=form.syntax, definition=form.definition)
+        grammar = {"syntax": form.syntax or _SYNTAX, "definition": form.definition}
         made["format"] = {"type": "grammar", "grammar": grammar}
     elif form.syntax is not None:
         made["format"] = {"type": form.syntax}

@@ -10,6 +10,8 @@ from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _FIELD: Final = "response_format"
+_NAME: Final = "response"
+"""The name of a schema that has none, which OpenAI refuses."""
 _BARE: Final[dict[str, tuple[str, ...]]] = {
     "bare": ("json_schema",),
     "guided_json": ("guided_json",),
@@ -42,12 +44,13 @@ def write(request: ChatRequest, choices: Choices, body: Json) -> None:
     elif form in _BARE:
         _put(body, _BARE[form], schema.schema)
     else:
-        body[_FIELD] = _format(schema, schema.schema, form)
+        name = schema.name or (_NAME if choices["schema_name"] == "always" else None)
+        body[_FIELD] = _format(schema, schema.schema, form, name)
     if request.grammar is not None:
         _write_grammar(request.grammar, choices, body)
 
 
-def _format(schema: ResponseSchema, given: Json, form: str) -> Json:
+def _format(schema: ResponseSchema, given: Json, form: str, name: str | None) -> Json:
     match form:
         case "json_object":
             return {"type": "json_object", "schema": given}
@@ -56,7 +59,7 @@ def _format(schema: ResponseSchema, given: Json, form: str) -> Json:
         case "value":
             return {"type": "json", "value": given}
         case _:
-            named = without_nones(name=schema.name, description=schema.description, strict=schema.strict)
+            named = without_nones(name=name, description=schema.description, strict=schema.strict)
             return {"type": "json_schema", "json_schema": {**named, "schema": given}}
 
 
@@ -108,6 +111,7 @@ def _read_format(body: Json, spelling: dict[str, str]) -> Json:
         case "json_schema":
             spelling["schema"] = "json_schema"
             given = fields(form["json_schema"], f"{_FIELD}.json_schema")
+            spelling["schema_name"] = "asked"
             known = {name: given.get(name) for name in ("name", "description", "strict", "schema")}
             return {"response_schema": without_nones(**known)}
         case "grammar" | "regex":

@@ -32,6 +32,8 @@ def write_messages(messages: list[Message], choices: Choices, texts: Set[str] = 
 def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) -> Json:
     role = choices["system"] if message.role == "system" else message.role
     body: Json = {"role": role, "content": write_content(message.content, choices)}
+    if body["content"] is None and message.role != "assistant" and choices["no_content"] != "null":
+        body["content"] = ""  # all of it was for other vendors
     body |= write_voice(message)
     sources_back.write(message, body, choices)
     if message.role == "tool":

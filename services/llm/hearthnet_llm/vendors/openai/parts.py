@@ -32,6 +32,16 @@ from hearthnet_llm.vendors.wire import Json
 _UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
 """What other vendors keep among the content and this wire knows nothing of: it is left out."""
 
+_SOUNDS: Final = {
+    "mpeg": "mp3",
+    "x-mp3": "mp3",
+    "mpeg3": "mp3",
+    "wave": "wav",
+    "x-wav": "wav",
+    "vnd.wave": "wav",
+}
+"""Names of formats that servers know by another one."""
+
 
 def write_content(content: str | list[Part] | None, choices: Choices) -> str | list[Json] | None:
     """The native content; thoughts only where the vendor keeps them among it."""
@@ -87,12 +97,20 @@ def _audio(part: AudioPart, choices: Choices) -> Json:
         return {"type": "audio_url", "audio_url": {"url": media.to_url(part)}}
     if choices["audio"] == "text":
         return {"type": "input_audio", "input_audio": media.to_url(part) or part.data}
-    sound = {"data": part.data, "format": (part.media_type or "").removeprefix("audio/")}
+    if part.data is None:
+        refuse("/input/messages", "a recording for this model must be given by value")
+    named = (part.media_type or "").removeprefix("audio/")
+    sound = {"data": part.data, "format": _SOUNDS.get(named, named)}
     return {"type": "input_audio", "input_audio": sound}
 
 
 def _video(part: VideoPart, _choices: Choices) -> Json:
-    return {"type": "video_url", "video_url": {"url": media.to_url(part), **without_nones(fps=part.fps)}}
+    url = media.to_url(part)
+    if url is None:
+        refuse(
+            "/input/messages", "a film for this model must be given by value, with its media_type, or by URL"
+        )
+    return {"type": "video_url", "video_url": {"url": url, **without_nones(fps=part.fps)}}
 
 
 def _document(part: DocumentPart, choices: Choices) -> Json:

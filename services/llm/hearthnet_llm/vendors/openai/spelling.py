@@ -83,6 +83,8 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "model": ("body", "path"),
     "path": ("chat", "own"),
     "complete": ("completions", "chat"),
+    "extras": ("sent", "left_out"),
+    "schema_name": ("always", "asked"),
 }
 """Each choice with its values; the first is the default."""
 

@@ -1,0 +1,120 @@
+"""What OpenAI itself and Azure take of a native request. Others pass over fields that they do not know; these
+two refuse the request (400), so what is only a hint is left out here, and what changes the question is
+refused.
+
+    fields that OpenAI has not (`top_k`, `thinking`, `cache_control`)    left out
+    empty lists, and what is said of tools without any                   left out
+    an assistant that said nothing                                       an empty text
+    an image or a file in a tool's result                                shown by the user after the results
+    a film, a recording that is neither WAV nor MP3, a foreign tool      `bad_request`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hearthnet_llm.vendors.reading import refuse
+from hearthnet_llm.vendors.wire import Json
+
+_FIELDS: Final = frozenset(
+    {
+        "model", "messages", "stream", "stream_options", "max_completion_tokens", "max_tokens", "temperature",
+        "top_p", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs", "seed",
+        "stop", "parallel_tool_calls", "verbosity", "service_tier", "prompt_cache_key",
+        "prompt_cache_retention", "reasoning_effort", "tools", "tool_choice", "response_format",
+        "web_search_options",
+    }
+)  # fmt: skip
+_OF_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
+_MESSAGE: Final = {
+    "system": ("role", "content", "name"),
+    "developer": ("role", "content", "name"),
+    "user": ("role", "content", "name"),
+    "tool": ("role", "content", "tool_call_id"),
+    "assistant": ("role", "content", "name", "refusal", "audio", "tool_calls"),
+}
+_PARTS: Final = {
+    "text": "text",
+    "image_url": "image_url",
+    "input_audio": "input_audio",
+    "file": "file",
+    "refusal": "refusal",
+}
+"""The kinds of parts, and the field of each."""
+_SOUNDS: Final = ("wav", "mp3")
+_TOOLS: Final = ("function", "custom")
+_SHOWN: Final = "What the tool gave back is shown in the user's message after this."
+_UNNAMED: Final = "document.pdf"
+_AT: Final = "/input/messages"
+
+
+def narrowed(body: Json) -> Json:
+    """The native request as OpenAI takes it. Raises `bad_request` for what it has not."""
+    made = {name: value for name, value in body.items() if name in _FIELDS and value != []}
+    if "tools" in made:
+        made["tools"] = [_tool(tool) for tool in made["tools"]]
+    else:
+        made = {name: value for name, value in made.items() if name not in _OF_TOOLS}
+    made["messages"] = list(_messages(body["messages"]))
+    return made
+
+
+def _tool(tool: Json) -> Json:
+    kind = tool["type"]
+    if kind not in _TOOLS:
+        refuse("/input/tools", f"OpenAI runs no tool {kind} in a chat; leave it out, or ask another model")
+    return {"type": kind, kind: tool[kind]}
+
+
+def _messages(messages: Iterable[Json]) -> Iterable[Json]:
+    """The messages; what tools have shown stands behind the results of one turn."""
+    shown: list[Json] = []
+    for message in messages:
+        if message["role"] != "tool" and shown:
+            yield {"role": "user", "content": shown}
+            shown = []
+        made = {name: message[name] for name in _MESSAGE[message["role"]] if name in message}
+        if isinstance(made.get("content"), list):
+            made["content"] = [_part(part) for part in made["content"]]
+        if message["role"] == "tool":
+            shown += _take_shown(made)
+        if not made.get("content"):
+            made["content"] = None if _says_otherwise(made) else ""
+        yield made
+    if shown:
+        yield {"role": "user", "content": shown}
+
+
+def _take_shown(made: Json) -> list[Json]:
+    """Takes what is no text out of a result, and gives it."""
+    content = made.get("content")
+    if not isinstance(content, list):
+        return []
+    shown = [part for part in content if part["type"] != "text"]
+    made["content"] = [part for part in content if part["type"] == "text"]
+    if shown and not made["content"]:
+        made["content"] = _SHOWN
+    return shown
+
+
+def _says_otherwise(message: Json) -> bool:
+    return any(message.get(name) for name in ("tool_calls", "refusal", "audio"))
+
+
+def _part(part: Json) -> Json:
+    kind = part["type"]
+    field = _PARTS.get(kind)
+    if field is None:
+        refuse(_AT, f"OpenAI takes no {kind.removesuffix('_url')} in a message")
+    if kind == "input_audio" and part[field]["format"] not in _SOUNDS:
+        refuse(_AT, "OpenAI takes recordings as WAV or MP3 alone; say so in media_type")
+    if kind == "file" and "file_data" in part[field]:
+        return {"type": kind, field: _file(part[field])}
+    return {"type": kind, field: part[field]}
+
+
+def _file(file: Json) -> Json:
+    if not str(file["file_data"]).startswith("data:"):
+        refuse(_AT, "OpenAI takes a document by value or as a file id, and fetches none")
+    return {"filename": _UNNAMED, **file}

@@ -1,0 +1,71 @@
+"""Tools whose schemas have `true` or `false` for a subschema, on their way to every kind of model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+
+from hearthnet_llm.builtin.bounds import bounded
+from hearthnet_llm.builtin.calling import WIDEST, Calling
+from hearthnet_llm.request import Message, Tool
+from hearthnet_llm.text_tools import prompt
+from hearthnet_llm.vendors.gemini import schema as dialect
+from hearthnet_llm.vendors.wire import Target
+from tests.helpers.schemas import OBJECTS
+from tests.services.llm.asking import changed, sent
+
+pytestmark = pytest.mark.req("CONTRACT-11")
+ASKED = [Message(role="user", content="Where do otters live?")]
+WIRES = ("openai", "anthropic", "gemini", "bedrock-converse", "ollama")
+
+
+def tool(schema: dict[str, Any]) -> Tool:
+    return Tool("odd", "A tool.", schema)
+
+
+@given(OBJECTS)
+def test_builtin_grammar_has_every_boolean_subschema(schema: dict[str, Any]) -> None:
+    jsonschema_rs.validator_for(bounded(schema, WIDEST))
+    assert Calling(tool(schema), ASKED).ask().grammar
+
+
+@settings(max_examples=25)
+@given(OBJECTS)
+def test_every_wire_carries_every_boolean_subschema(schema: dict[str, Any]) -> None:
+    for wire in WIRES:
+        assert sent(wire, Target("some-model", ""), changed(tools=[tool(schema)])).body
+    assert '"odd"' in str(prompt.asked(changed(tools=[tool(schema)])).messages)
+
+
+@given(OBJECTS)
+def test_gemini_dialect_has_no_boolean_subschema(schema: dict[str, Any]) -> None:
+    def look(place: Any) -> None:
+        assert isinstance(place, dict)
+        for name in ("properties", "$defs"):
+            for inner in place.get(name, {}).values():
+                look(inner)
+        for name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            for inner in place.get(name, []):
+                look(inner)
+        if "items" in place:
+            look(place["items"])
+
+    look(dialect.write(schema, {}))
+
+
+def test_builtin_fields_leave_out_what_may_not_be_there() -> None:
+    schema = {"type": "object", "properties": {"old": False, "query": True, "list": {"items": False}}}
+    made = bounded({**schema, "required": ["query", "list"]}, WIDEST)["properties"]
+    assert made["query"]["type"] == "string"
+    assert made["list"]["maxItems"] == 0
+    attempts = Calling(tool({**schema, "required": ["query"]}), ASKED)
+    assert "otters" in json.dumps(attempts.ask().grammar)
+    assert attempts.judge('{"query":"otters"}', ended=True) == {"query": "otters"}
+    either = {"anyOf": [False, {"type": "null"}]}
+    assert bounded({"properties": {"a": either}}, WIDEST)["properties"]["a"] == {"anyOf": [{"type": "null"}]}
+    merged = {"type": "array", "items": True, "allOf": [{"items": {"type": "null"}}]}
+    assert bounded({"properties": {"a": merged}}, WIDEST)["properties"]["a"]["items"] == {"type": "null"}
