@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, Final
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -25,7 +24,7 @@ from hearthnet.config import Config
 from hearthnet.gateway.book import ClientBook
 from hearthnet.gateway.clients import Clients
 from hearthnet.gateway.errors import HANDLERS
-from hearthnet.gateway.guard import Guard
+from hearthnet.gateway.guard import Guard, origin_pattern
 from hearthnet.gateway.limits import Limits
 from hearthnet.gateway.links import LinkBook
 from hearthnet.gateway.own_offers import OwnOffers
@@ -34,7 +33,7 @@ from hearthnet.home import Home
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
 """The page is the last: it takes what no other part does."""
-_MCP: Final = ("mcp-protocol-version", "mcp-session-id")
+_EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-should-retry")
 _PACKAGE: Final = "hearthnet.gateway"
 
 
@@ -69,18 +68,24 @@ def build(gateway: Gateway) -> ASGIApp:
     routes: list[BaseRoute] = []
     for part in parts():
         routes.extend(part.routes(gateway))
-    middleware = [_elsewhere(gateway.config.gateway.origins)] if gateway.config.gateway.origins else []
-    return Guard(Starlette(routes=routes, exception_handlers=HANDLERS, middleware=middleware), gateway)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=HANDLERS)
+    origins = gateway.config.gateway.origins
+    return Guard(_readable_from(app, origins) if origins else app, gateway)
 
 
-def _elsewhere(origins: tuple[str, ...]) -> Middleware:
-    """Lets pages of other origins read the answers, with a key and never with a cookie."""
-    return Middleware(
-        CORSMiddleware,
-        allow_origins=origins,
+def _readable_from(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
+    """`app`, whose answers pages of `origins` may read: with a key and never with a cookie.
+
+    Any header is allowed: each client library sends its own, and only Authorization says who the client is.
+    It goes around the whole application, so that a page can read what is said of an error too.
+    """
+    return CORSMiddleware(
+        app,
+        allow_origin_regex=origin_pattern(origins),
         allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["authorization", "content-type", "last-event-id", *_MCP],
-        expose_headers=["mcp-session-id", "retry-after"],
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=_EXPOSED,
         max_age=600,
     )
 

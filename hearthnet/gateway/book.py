@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -66,12 +67,13 @@ class ClientBook:
         scope: Scope | None = None,
         made_by: Literal["link", "owner"] = "owner",
         life_ms: int = LIFE_MS,
+        check: Callable[[Entry], None] | None = None,
     ) -> tuple[Entry, str]:
         """A new client, and its secret (43 characters), which is nowhere else. Without a `principal` it is a
-        guest of its own.
+        guest of its own. `check` may refuse it before there is one.
 
         Raises `bad_request` for a name that cannot be shown, a principal or a key that is none,
-        `capacity_exceeded` for one client too many.
+        `capacity_exceeded` for one client too many, and what `check` raises.
         """
         check_client(name, key)
         client = ids.new_instance()
@@ -93,6 +95,8 @@ class ClientBook:
             created_at=now,
             expires_at=now + life_ms,
         )
+        if check is not None:
+            check(entry)
         self._write(entry)
         return entry, secret
 

@@ -2,6 +2,7 @@
 
 GET  /v1/capabilities     names, versions, schemas, who offers them
 POST /v1/call             an answer in JSON, or server-sent events where the client accepts those
+POST /v1/call/NAME        the same for one capability, of whose call this is the body; for who signs nothing
 GET  /openapi.json        all of this for programs
 """
 
@@ -25,7 +26,7 @@ from hearthnet.gateway.capabilities import described
 from hearthnet.gateway.effects import approved, with_client_id
 from hearthnet.gateway.errors import known
 from hearthnet.gateway.follow_up import FollowUp, FollowUps
-from hearthnet.gateway.sse import MEDIA_TYPE, ClientGoneError, EventStream, Primed, encode, while_there
+from hearthnet.gateway.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
 from hearthnet.gateway.tool_list import is_readying, is_run
 from hearthnet.gateway.turns import Frames, collected, stream_frames
 from hearthnet.trust.approval import Approval
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS: Final = 5.0
 """So long an answer in events waits for its first one, so that what fails at once has a status."""
-CLIENT_GONE: Final = 499
 _LONGEST_MS: Final = 600_000
+_NAME: Final = "capability"
+"""In a path: what is called, `name` or `name@major.minor`."""
 _Kind = TypeVar("_Kind")
 
 
@@ -76,6 +78,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     return [
         Route("/v1/capabilities", calls.capabilities, methods=["GET"]),
         Route("/v1/call", calls.call, methods=["POST"]),
+        Route(f"/v1/call/{{{_NAME}}}", calls.call, methods=["POST"]),
         Route("/openapi.json", calls.description, methods=["GET"]),
     ]
 
@@ -103,15 +106,14 @@ class Calls:
     async def call(self, request: Request) -> Response:
         """One call, or the next turn of a run."""
         given = await read_object(request)
+        if (name := request.path_params.get(_NAME)) is not None:
+            given = {"capability": name, "body": given}
         client = await self._client(request, given)
         given = await self._learned(given)
         if wants_events(request):
             return await self._events(request, client, given)
         with self._gateway.limits.held(client.id):
-            try:
-                answer = await while_there(request.receive, self._answer(client, given))
-            except ClientGoneError:
-                return Response(status_code=CLIENT_GONE)
+            answer = await while_there(request.receive, self._answer(client, given))
         return JSONResponse(answer)
 
     async def _client(self, request: Request, given: dict[str, Any]) -> Client:
@@ -119,6 +121,10 @@ class Calls:
         clients = self._gateway.clients
         shown = "authorization" in request.headers or clients.cookie in request.cookies
         client = await clients.from_request(request) if shown else None
+        if client is not None and client.key and _NAME in request.path_params:
+            raise HearthNetError(
+                "unauthorized", "this client signs its calls; send the signed call to /v1/call"
+            )
         if client is None or "run" not in given:
             client = clients.from_envelope(given, client)
         return client
@@ -138,7 +144,7 @@ class Calls:
         contract = asked.contract
         if is_run(contract, asked.body):
             return await self._follow_ups.begin(client, asked.body)
-        if contract.stream_schema is not None and "stream" not in _settings(contract):
+        if contract.stream_schema is not None and not _may_answer_whole(contract):
             before, last = await collected(self._stream(client, contract, asked))
             frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
             return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
@@ -208,32 +214,43 @@ class Calls:
         yield {"event": "done", "data": answer["meta"], "seq": 2}
 
     async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
-        pieces = self._pieces(client, await self._frames(client, given))
-        try:
-            primed = await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS))
-        except ClientGoneError:
-            return Response(status_code=CLIENT_GONE)
-        return EventStream(primed)
+        events = _Events()
+        pieces = self._pieces(client, await self._frames(client, given), events)
+        primed = Primed.of(pieces, FIRST_SECONDS, events.failed)
+        return EventStream(await while_there(request.receive, primed))
 
-    async def _pieces(self, client: Client, frames: Frames) -> AsyncGenerator[bytes, None]:
-        """The frames as events. What fails before the first of them is raised, later it is an event.
-
-        That a model is asked is no answer yet: it goes out with what follows.
-        """
-        seq, held = 0, b""
+    async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
+        """The frames as events; raises what ends them badly."""
         with self._gateway.limits.held(client.id):
-            try:
-                async with aclosing(frames):
-                    async for frame in frames:
-                        seq = frame["seq"]
-                        held += encode(frame["event"], frame["data"], seq)
-                        if frame["event"] != "iteration" or seq > 1:
-                            yield held
-                            held = b""
-            except Exception as error:
-                if held or not seq:
-                    raise
-                yield encode("error", known(error).to_body(), seq + 1)
+            async with aclosing(frames):
+                async for frame in frames:
+                    if piece := events.piece(frame):
+                        yield piece
+
+
+class _Events:
+    """Frames as server-sent events.
+
+    The first `iteration` waits for what follows: an error of the model right after it still has a status.
+    """
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._held = b""
+
+    def piece(self, frame: dict[str, Any]) -> bytes:
+        """What is sent for one frame."""
+        self._seq = frame["seq"]
+        self._held += encode(frame["event"], frame["data"], self._seq)
+        return b"" if frame["event"] == "iteration" and self._seq == 1 else self._taken()
+
+    def failed(self, error: Exception) -> bytes:
+        """The event that ends the answer with `error`, and what waited for it."""
+        return self._taken() + encode("error", known(error).to_body(), self._seq + 1)
+
+    def _taken(self) -> bytes:
+        held, self._held = self._held, b""
+        return held
 
 
 def wants_events(request: Request) -> bool:
@@ -265,6 +282,7 @@ def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _settings(contract: Contract) -> dict[str, Any]:
-    found: dict[str, Any] = contract.request_schema["properties"]["input"]["properties"]
-    return found
+def _may_answer_whole(contract: Contract) -> bool:
+    """Return whether `input.stream` says if a capability streams; that of a foreign tool is an argument."""
+    fields = contract.request_schema["properties"]["input"].get("properties", {})
+    return "stream" in fields and not is_told(contract.name)

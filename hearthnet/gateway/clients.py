@@ -2,6 +2,7 @@
 
     a client of the book    cookie `hearthnet_client`, or `Authorization: Bearer hnk_...`
     a session from elsewhere `Authorization: Bearer hntoken://...`, made for this node as a gateway
+                             over a socket also as `token` of the first frame: pages can set no headers there
     an own key               a signed call with a grant or run token made for this node
 
 The gateway never acts with the node's bare key: what it calls, it calls under the client's token, and the
@@ -24,10 +25,10 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import SECRET_PREFIX, ClientBook, Entry, split_secret
 from hearthnet.gateway.envelope import check_envelope
 from hearthnet.gateway.limits import Limits, address_of
-from hearthnet.gateway.links import OWNER
 from hearthnet.times import now_ms
+from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import RANK
-from hearthnet.trust.token import SCHEME, Claims, Scope, check_use, mint
+from hearthnet.trust.token import OWNER, SCHEME, Claims, Scope, check_use, mint
 from hearthnet.wire.replay import ReplayWindow
 
 TOKEN_SECONDS: Final = 3600
@@ -44,6 +45,8 @@ class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for an own key. `key` is
     whose signature counts for approvals, empty where the gateway gives them. `expires_at` is in Unix ms.
     `bearer` is the token that it showed, where it is not of the book; it belongs into no log and no answer.
+    `is_owner`: a page with a key of its own that the node's owner opened by a link. It sees and decides what
+    waits for the owner at the command line (docs/decisions/0164); no program's key and no token makes one.
     """
 
     id: str
@@ -53,6 +56,7 @@ class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     scope: Scope
     expires_at: int
     bearer: str = ""
+    is_owner: bool = False
 
     def __repr__(self) -> str:
         return f"Client({self.id}, {self.principal})"
@@ -75,14 +79,15 @@ class Clients:
         self.more_capabilities: Callable[[], Iterable[str]] = tuple
         """What the owner's own pages may call beside what there are contracts for."""
 
-    async def from_request(self, connection: HTTPConnection) -> Client:
-        """The client that sent a request, by its cookie or its Authorization header.
+    async def from_request(self, connection: HTTPConnection, shown: str = "") -> Client:
+        """The client that sent a request, by its cookie or its Authorization header; where it has neither, by
+        `shown`, a key or session token that came in another place.
 
         Raises `unauthorized`, `token_expired`, `token_revoked` and what else speaks against a token, and
         `rate_limited` for a client that asks too often, or an address that came with too many wrong keys.
         """
         try:
-            client = self._shown_by(connection)
+            client = self._shown_by(connection, shown)
         except HearthNetError:
             # Who shows the right key is heard all the same: others at its address are not its fault.
             self.limits.wrong(address_of(connection))
@@ -90,7 +95,20 @@ class Clients:
         self.limits.request(client.id)
         return client
 
-    def _shown_by(self, connection: HTTPConnection) -> Client:
+    def is_bearer(self, shown: str) -> bool:
+        """Whether `shown` alone says who the client is: a key, or the token of a session.
+
+        The token of a member counts only with a call that its key has signed. What is no token is taken for
+        one, so that `from_request` refuses it and counts it against its address.
+        """
+        if not (shown.startswith(SCHEME) and shown.isascii()):
+            return bool(shown)
+        try:
+            return self._peer.tokens.claims(shown).kind == "session"
+        except HearthNetError:
+            return True
+
+    def _shown_by(self, connection: HTTPConnection, elsewhere: str) -> Client:
         header = connection.headers.get("authorization", "")
         if header:
             kind, _, shown = header.partition(" ")
@@ -99,6 +117,8 @@ class Clients:
             return self._from_bearer(shown.strip())
         cookie = connection.cookies.get(self.cookie)
         if not cookie:
+            if elsewhere:
+                return self._from_bearer(elsewhere)
             raise HearthNetError("unauthorized", _NOBODY)
         return self.of(self.book.prove(*split_secret(cookie)))
 
@@ -128,6 +148,7 @@ class Clients:
             key=entry.key,
             scope=self.scope_of(entry),
             expires_at=entry.expires_at,
+            is_owner=entry.made_by == "link" and entry.principal == OWNER and bool(entry.key),
         )
 
     def with_key(self, principal: str, key: str) -> Client | None:
@@ -192,16 +213,7 @@ class Clients:
         if len(self._minted) > 2 * len(self.book.ids()):
             known = set(self.book.ids())
             self._minted = {name: held for name, held in self._minted.items() if name in known}
-        return mint(
-            self._peer.identity,
-            subject=self._peer.node_id,
-            audience=self._peer.community,
-            scope=self.scope_of(entry),
-            now_ms=now,
-            ttl_seconds=TOKEN_SECONDS,
-            principal=entry.principal,
-            cnf=entry.key,
-        )
+        return session_token(self._peer.identity, self._peer.community, entry, self.scope_of(entry), now)
 
     def _from_bearer(self, shown: str) -> Client:
         if shown.startswith(SECRET_PREFIX):
@@ -211,6 +223,11 @@ class Clients:
         claims = self._proved(shown)
         if claims.kind != "session":
             raise HearthNetError("unauthorized", "this token counts only with a call that its key has signed")
+        # Every provider of a client's call has seen the token that the gateway made for it.
+        if claims.iss == self._peer.node_id and claims.issued_via is None:
+            raise HearthNetError(
+                "unauthorized", "the gateway calls by this token itself; show the key that you were given"
+            )
         key = claims.cnf.key if claims.cnf is not None else ""
         return self._guest(shown, claims, f"{claims.iss}/{claims.principal}", key, claims.principal)
 
@@ -247,6 +264,36 @@ class Clients:
         if issuer.revoked or RANK.get(issuer.level, 0) < RANK["member"]:
             raise HearthNetError("unauthorized", "the token's issuer is no member of this community")
         return claims
+
+
+def session_token(identity: Identity, community: str, entry: Entry, scope: Scope, now: int) -> str:
+    """A token under which `identity`, as a gateway, calls for a client of its book. Raises as `mint`."""
+    return mint(
+        identity,
+        subject=identity.node_id,
+        audience=community,
+        scope=scope,
+        now_ms=now,
+        ttl_seconds=TOKEN_SECONDS,
+        principal=entry.principal,
+        cnf=entry.key,
+    )
+
+
+def check_room(identity: Identity, community: str, entry: Entry) -> None:
+    """Raises `bad_request` for a client whose tokens would be too large, before there is one."""
+    count = len(entry.scope.capabilities)
+    scope = entry.scope if count else msgspec.structs.replace(entry.scope, capabilities=everything())
+    try:
+        session_token(identity, community, entry, scope, entry.created_at)
+    except HearthNetError as error:
+        if error.code != "payload_too_large":
+            raise
+        raise HearthNetError(
+            "bad_request",
+            f"{count} capabilities have no room in a token: {error.message}. Leave --scope out for all "
+            "that a guest may call, name a whole MCP server as experimental.mcp.NAME.*, or add two clients",
+        ) from error
 
 
 def everything() -> tuple[str, ...]:

@@ -90,12 +90,18 @@ class _Door:
         return answer
 
     async def close(self, request: Request) -> Response:
-        """Ends the client's own session: it is no client any more, here and everywhere."""
+        """Ends the session of a page: it is no client any more, here and everywhere. A key is no session."""
         gateway = self._gateway
         client = await gateway.clients.from_request(request)
         if client.bearer:
             raise HearthNetError(
                 "bad_request", "a token ends by its own time, or where its issuer revokes it"
+            )
+        if "authorization" in request.headers:
+            raise HearthNetError(
+                "bad_request",
+                "a key is no session, and nothing was removed; the owner of this node takes it back with: "
+                f"hearthnet clients remove {client.id}",
             )
         gateway.clients.book.remove(client.id)
         gateway.clients.forget(client.id)

@@ -1,7 +1,9 @@
-"""A client's own call of something with an effect, without a model (wire.md, "Approvals").
+"""A client's own call of something with an effect, without a model.
 
 Whoever has no key of its own approves by asking: the gateway says so in its name. Whoever has one signs
 exactly the body that is sent; the gateway can only hand it what there is to sign.
+
+See: docs/protocol/gateway.md#effects.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ async def approved(
 ) -> Approval | dict[str, Any]:
     """The approval that goes with the call, or what the client has to sign first (`Pending` and `approval`).
 
-    Raises what is wrong with `signed`, and `not_found` where an effect on one node is offered by several.
+    Raises what is wrong with `signed`, and as `provider_of` where it is not settled which home is meant.
     """
     peer, name = bus.peer, contract.name
     asked = _asked(contract, body)

@@ -1,4 +1,8 @@
-"""What a client hears of an error: one table from wire codes to HTTP, one form of the body."""
+"""What a client hears of an error: one table from wire codes to HTTP, and two forms of the body.
+
+Paths under `/v1` that are not the gateway's own are OpenAI's, and so is the form of their errors; also where
+there is nothing at such a path, since only OpenAI's clients ask there.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.openai.errors import error_body
+from hearthnet.gateway.sse import ClientGoneError
 
 _log = logging.getLogger(__name__)
 
@@ -45,18 +51,32 @@ STATUS: Final[dict[str, int]] = {
     "timeout": 504,
 }
 """Total over the wire codes."""
+CLIENT_GONE: Final = 499
+_OPENAIS: Final = "/v1"
+_OWN: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
+_FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
+"""What asking again does not mend, though its status may say so to those who do not read the rest."""
 _CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
 
 
-def response(error: HearthNetError, status: int = 0) -> JSONResponse:
-    """The answer that tells a client of `error`."""
+def is_openais(path: str) -> bool:
+    """Whether `path` is of OpenAI's API."""
+    return _is_at(path, _OPENAIS) and not any(_is_at(path, own) for own in _OWN)
+
+
+def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
+    """The answer that tells a client of `error`, in the form that is spoken at `path`."""
     headers = {}
     if error.retry_after_ms is not None:
         headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
     status = status or STATUS[error.code]
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(error.to_body(), status, headers)
+    if not is_openais(path):
+        return JSONResponse(error.to_body(), status, headers)
+    if error.code in _FINAL:
+        headers["x-should-retry"] = "false"
+    return JSONResponse(error_body(error), status, headers)
 
 
 def known(error: Exception) -> HearthNetError:
@@ -70,9 +90,9 @@ def known(error: Exception) -> HearthNetError:
     return HearthNetError("internal_error", f"the gateway failed; its log has more under {number}")
 
 
-async def on_error(_connection: HTTPConnection, error: Exception) -> JSONResponse:
+async def on_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """For what a handler raises."""
-    return response(known(error))
+    return response(known(error), connection.scope["path"])
 
 
 async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
@@ -80,7 +100,10 @@ async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONRes
     status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
     headers = getattr(error, "headers", None) or {}
     said = f"{_phrase(status)}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
-    answer = response(HearthNetError(_CODES.get(status, "bad_request"), said), status)
+    path = connection.scope["path"]
+    if status == HTTPStatus.NOT_FOUND and is_openais(path):
+        said += "; of OpenAI's API there are /v1/models and /v1/chat/completions"
+    answer = response(HearthNetError(_CODES.get(status, "bad_request"), said), path, status)
     answer.headers.update(headers)
     return answer
 
@@ -92,13 +115,18 @@ def _phrase(status: int) -> str:
 
 
 async def on_gone(_connection: HTTPConnection, _error: Exception) -> Response:
-    """The client has gone in the middle of its request: nobody reads this."""
-    return Response(status_code=HTTPStatus.BAD_REQUEST)
+    """The client has gone: nobody reads this."""
+    return Response(status_code=CLIENT_GONE)
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
 
 
 HANDLERS: Final[dict[Any, Any]] = {
     HTTPException: on_http_error,
     HearthNetError: on_error,
     ClientDisconnect: on_gone,
+    ClientGoneError: on_gone,
     Exception: on_error,
 }

@@ -1,4 +1,4 @@
-"""The follow-up flow: a run for a client without a socket (tools.md, "One turn" 6; docs/gateway.md, "HTTP").
+"""The follow-up flow: a run for a client without a socket.
 
     {"capability": "llm.chat", "body": ...}      -> {"requires_follow_up": true, "run", "pending", "wanted"}
     {"run", "decisions": {...}, "answers": {}}   -> the same again, or the answer
@@ -6,6 +6,8 @@
 Each turn ends as soon as it needs the client, and is saved before it says so. A follow-up may be sent again,
 also to another process: decisions stand once they are written down, an answer counts where its call still
 waits.
+
+See: docs/protocol/gateway.md#follow-ups, docs/gateway.md.
 """
 
 from __future__ import annotations

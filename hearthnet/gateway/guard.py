@@ -2,7 +2,8 @@
 
 1. Host: a name of this computer, or an address. A page whose name was made to point here (DNS rebinding)
    comes under its own name.
-2. Origin: where a browser says from which page it asks, that is our own page, or one of the settings.
+2. Origin: where a browser says from which page it asks, that is our own page, or one of the settings, whose
+   cookies are passed over: a browser adds them to a WebSocket that any page opens.
 3. A cookie alone changes nothing unless the browser says that our own page asks.
 4. The body has a limit, known or not.
 
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -26,11 +28,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway import errors
 from hearthnet.gateway.limits import MOST_BODY_BYTES, MOST_WITH_IMAGES, WITH_IMAGES
+from hearthnet.gateway.server_span import READING, server_span
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
 
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -54,17 +56,16 @@ class Guard:
         self._app = app
         self._gateway = gateway
         settings = gateway.config.gateway
-        self._origins = frozenset(settings.origins)
+        self._origins = re.compile(origin_pattern(settings.origins))
         self._names = _own_names() | {name.lower() for name in (*settings.names, settings.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request or one WebSocket."""
-        receiving = _Limited(receive)
+        receiving = _Limited(scope, receive)
         sending = _Answer(send)
         try:
             self._check(HTTPConnection(scope))
-            receiving.check(scope)
-            with self._traced(scope):
+            with server_span(self._gateway.bus.peer.traces, scope, lambda: sending.status):
                 await self._app(scope, receiving, sending)
         except Exception as error:
             if sending.ended:
@@ -82,15 +83,15 @@ class Guard:
                 f"this is not {host[:100]!r}; open it by its address, or add the name to [gateway] names",
             )
         origin = connection.headers.get("origin")
-        own = origin is not None and urlsplit(origin).netloc.lower() == host.lower()
-        if origin is not None and not own and origin not in self._origins:
-            raise HearthNetError(
-                "unauthorized", f"pages from {origin[:100]!r} may not ask here; see [gateway] origins"
-            )
-        by_cookie = "authorization" not in connection.headers and "cookie" in connection.headers
-        changes = connection.scope["type"] == "websocket" or connection.scope["method"] not in _SAFE
-        if by_cookie and changes and not own:
-            raise HearthNetError("unauthorized", "a cookie counts only for what this gateway's own page asks")
+        if origin is None:
+            _check_cookie(connection)
+        elif not _is_of(origin, host):
+            if self._origins.fullmatch(origin) is None:
+                raise HearthNetError(
+                    "unauthorized", f"pages from {origin[:100]!r} may not ask here; see [gateway] origins"
+                )
+            headers = connection.scope["headers"]
+            connection.scope["headers"] = [one for one in headers if one[0] != b"cookie"]
 
     def _is_ours(self, host: str) -> bool:
         try:
@@ -102,14 +103,26 @@ class Guard:
             return True
         return name in self._names
 
-    @contextlib.contextmanager
-    def _traced(self, scope: Scope) -> Iterator[None]:
-        """What is asked of the mesh for a request is one trace, found under the path that was asked."""
-        if scope["type"] == "http" and scope["method"] in _SAFE:
-            yield
-            return
-        with self._gateway.bus.peer.traces.run(f"gateway {scope['path'][:100]}", ""):
-            yield
+
+def origin_pattern(origins: Iterable[str]) -> str:
+    """A regular expression for the origins of the settings, to be matched in full."""
+    return "|".join(re.escape(origin).replace(r"\*", ".*") for origin in origins) or r"(?!)"
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Whether `origin` is of a page that came from `host`; in front of us may be somebody who speaks TLS."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+
+
+def _check_cookie(connection: HTTPConnection) -> None:
+    """Nothing is changed for a cookie alone where no browser says which page asks."""
+    by_cookie = "authorization" not in connection.headers and "cookie" in connection.headers
+    if by_cookie and (connection.scope["type"] == "websocket" or connection.scope["method"] not in READING):
+        raise HearthNetError("unauthorized", "a cookie counts only for what this gateway's own page asks")
 
 
 def _check_once(scope: Scope) -> None:
@@ -121,24 +134,23 @@ def _check_once(scope: Scope) -> None:
 
 
 class _Limited:
-    """A request's body, which ends with an error where it goes on for too long."""
+    """A request's body, which ends with an error where it goes on for too long.
 
-    def __init__(self, receive: Receive) -> None:
+    One that says its length may hold images; where that is too much, nothing of it is read. The error comes
+    from inside the application, which knows the form of its path's errors.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        said = Headers(scope=scope).get("content-length", "0")
         self._receive = receive
         self._bytes = 0
-        self._most = MOST_BODY_BYTES
-
-    def check(self, scope: Scope) -> None:
-        """Refuses a body that says itself that it is too large; one that says its length may hold images."""
-        said = Headers(scope=scope).get("content-length", "0")
-        if scope["type"] != "http" or not said.isdigit() or int(said) <= MOST_BODY_BYTES:
-            return
-        if scope["path"] == WITH_IMAGES:
-            self._most = MOST_WITH_IMAGES
-        if int(said) > self._most:
-            raise _too_large(self._most)
+        self._said = int(said) if scope["type"] == "http" and said.isdigit() else 0
+        images = scope["path"] == WITH_IMAGES and self._said > MOST_BODY_BYTES
+        self._most = MOST_WITH_IMAGES if images else MOST_BODY_BYTES
 
     async def __call__(self) -> Message:
+        if self._said > self._most:
+            raise _too_large(self._most)
         message = await self._receive()
         if message["type"] == "http.request":
             self._bytes += len(message.get("body", b""))
@@ -153,9 +165,11 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.begun = self.ended = False
+        self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.status = message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
@@ -170,7 +184,7 @@ def _too_large(most: int) -> HearthNetError:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetError) -> None:
     """Tells the client; a WebSocket that is not open yet is answered as a request would be."""
-    await errors.response(error)(scope, receive, send)
+    await errors.response(error, scope["path"])(scope, receive, send)
 
 
 def _own_names() -> set[str]:

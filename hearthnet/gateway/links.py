@@ -19,10 +19,10 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.book import hash_of
 from hearthnet.home import Home
 from hearthnet.times import now_ms
+from hearthnet.trust.token import OWNER
 from hearthnet.types import Count
 
 LIFE_MS: Final = 600_000
-OWNER: Final = "owner"
 _FILE: Final = re.compile("[0-9a-f]{64}")
 _CODE_BYTES: Final = 24
 _NO_LINK: Final = "this link is not, or no longer, valid; print a new one with: hearthnet link"

@@ -28,13 +28,13 @@ class Listed:
         """`clock` gives milliseconds since the epoch."""
         self._store = store
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], _List] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
 
     async def get(
         self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
     ) -> list[dict[str, Any]]:
         """The client's list, from `make` where what is kept may be true no longer; not to be changed."""
-        name, mark, now = (client.principal, client.key), await self._store.mark(), self._clock()
+        name, mark, now = _name(client), await self._store.mark(), self._clock()
         kept = self._kept.get(name)
         if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
             return kept.runs
@@ -46,3 +46,8 @@ class Listed:
         if len(self._kept) > _MOST:
             self._kept.popitem(last=False)
         return runs
+
+
+def _name(client: Client) -> tuple[str, str, bool]:
+    """What a list depends on: whose runs there are, and which key is to sign."""
+    return client.principal, client.key, client.is_owner

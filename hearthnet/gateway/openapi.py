@@ -1,7 +1,7 @@
 """The gateway's description for programs: OpenAPI 3.1, whose schemas are JSON Schema 2020-12.
 
-Made from the contracts, so that it says what they say. A capability is not a path of its own: it is what
-`POST /v1/call` names, and each has its schemas under `components`.
+Made from the contracts, so that it says what they say. Each capability that one request can carry is a path
+of its own, from which generators make a typed function (docs/decisions/0141).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from hearthnet import __version__
+from hearthnet.contracts import Contract
 from hearthnet.gateway.errors import STATUS
-from hearthnet.gateway.openapi_schemas import TEXT, Schema, schemas
+from hearthnet.gateway.openapi_schemas import CHAT, TEXT, Schema, callable_here, component, ref, schemas
 
 _RUN: Final[Schema] = {"in": "path", "name": "run", "required": True, "schema": TEXT}
-_OPENAI_ERROR: Final[Schema] = {
-    "anyOf": [{"$ref": "#/components/schemas/OpenAIError"}, {"$ref": "#/components/schemas/Error"}]
-}
+_OPENAI_ERROR: Final[Schema] = ref("OpenAIError")
+_ANY_ANSWER: Final[Schema] = {"oneOf": [ref("Answer"), ref("Waits")]}
+_DEFAULT: Final[Schema] = {"default": {"$ref": "#/components/responses/Error"}}
 
 
 @cache
@@ -49,9 +50,7 @@ def description() -> dict[str, Any]:
                 },
             },
             "schemas": schemas(),
-            "responses": {
-                "Error": _json("What is wrong, and what to do", {"$ref": "#/components/schemas/Error"})
-            },
+            "responses": {"Error": _json("What is wrong, and what to do", ref("Error"))},
         },
     }
 
@@ -62,6 +61,8 @@ def _paths() -> dict[str, Any]:
     return {
         "/v1/capabilities": {"get": _get("calls", "What this client may call", "Capabilities", [named])},
         "/v1/call": {"post": _call()},
+        "/v1/call/{capability}": {"post": _call_of_any()},
+        **{f"/v1/call/{contract.id}": {"post": _call_of(contract)} for contract in callable_here()},
         "/v1/runs": {"get": _get("runs", "This client's runs of the last day", "Runs")},
         "/v1/runs/{run}": {"get": _get("runs", "One run with its conversation", "Run", [_RUN])},
         "/v1/runs/{run}/decisions": {"post": _of_run("Decide about a call", "decide", "Said", "Taken")},
@@ -76,7 +77,7 @@ def _paths() -> dict[str, Any]:
 
 
 def _get(tag: str, summary: str, schema: str, parameters: list[Schema] | None = None) -> dict[str, Any]:
-    found = _json(summary, {"$ref": f"#/components/schemas/{schema}"})
+    found = _json(summary, ref(schema))
     operation = {
         "tags": [tag],
         "summary": summary,
@@ -108,39 +109,63 @@ def _of_run(summary: str, name: str, takes: str, gives: str) -> dict[str, Any]:
         "summary": summary,
         "operationId": f"{name}Run",
         "parameters": [_RUN],
-        "responses": {"200": _json(summary, {"$ref": f"#/components/schemas/{gives}"}), **_errors()},
+        "responses": {"200": _json(summary, ref(gives)), **_errors()},
     }
     if takes:
-        body = {"schema": {"$ref": f"#/components/schemas/{takes}"}}
+        body = {"schema": ref(takes)}
         operation["requestBody"] = {"required": True, "content": {"application/json": body}}
     return operation
 
 
 def _call() -> dict[str, Any]:
-    body = {"oneOf": [{"$ref": "#/components/schemas/Call"}, {"$ref": "#/components/schemas/FollowUp"}]}
-    answer = {"oneOf": [{"$ref": "#/components/schemas/Answer"}, {"$ref": "#/components/schemas/Waits"}]}
-    return {
-        "tags": ["calls"],
-        "summary": "Call a capability, or go on with a run",
-        "description": "With `Accept: text/event-stream` the answer is events: `id` is the number of a frame,"
-        " `event` its name, `data` its JSON. The last one is `done`, `suspended` or `error`.",
-        "operationId": "call",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _answers(answer), **_errors()},
-    }
+    body = {"oneOf": [ref("Call"), ref("FollowUp")]}
+    operation = _posted("calls", "Call a capability, or go on with a run", "call", body, _ANY_ANSWER)
+    operation["description"] = (
+        "With `Accept: text/event-stream` the answer is events: `id` is the number of a frame, `event` its"
+        " name, `data` its JSON. The last one is `done`, `suspended` or `error`."
+    )
+    operation["responses"] |= _errors()
+    return operation
+
+
+def _call_of_any() -> dict[str, Any]:
+    """For capabilities that came with no installation too: tools of MCP servers, of other homes."""
+    summary = "Call a capability that is listed in /v1/capabilities"
+    operation = _posted("calls", summary, "callAny", ref("Body"), _ANY_ANSWER)
+    operation["parameters"] = [{"in": "path", "name": "capability", "required": True, "schema": TEXT}]
+    return operation | {"responses": operation["responses"] | _DEFAULT}
+
+
+def _call_of(contract: Contract) -> dict[str, Any]:
+    """A call of what `contract` describes; a chat with tools is a run, which may have to wait."""
+    answer = ref(component(contract, "Response"))
+    if contract.name == CHAT:
+        answer = {"anyOf": [answer, *_ANY_ANSWER["oneOf"]]}
+    name, body = f"call{component(contract, '')}", ref(component(contract, "Request"))
+    operation = _posted("calls", contract.summary, name, body, answer)
+    return operation | {"responses": operation["responses"] | _DEFAULT}
 
 
 def _completion() -> dict[str, Any]:
-    body = {"$ref": "#/components/schemas/ChatCompletionRequest"}
+    operation = _posted(
+        "openai",
+        "A chat completion in OpenAI's form",
+        "createChatCompletion",
+        ref("ChatCompletionRequest"),
+        ref("ChatCompletion"),
+    )
+    operation["responses"]["default"] = _json("The error in OpenAI's form", _OPENAI_ERROR)
+    return operation
+
+
+def _posted(tag: str, summary: str, name: str, body: Schema, answer: Schema) -> dict[str, Any]:
+    """A POST of `body` that is answered with `answer`, or with events."""
     return {
-        "tags": ["openai"],
-        "summary": "A chat completion in OpenAI's form",
-        "operationId": "createChatCompletion",
+        "tags": [tag],
+        "summary": summary,
+        "operationId": name,
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {
-            "200": _answers({"$ref": "#/components/schemas/ChatCompletion"}),
-            "default": _json("The error in OpenAI's form", _OPENAI_ERROR),
-        },
+        "responses": {"200": _answers(answer)},
     }
 
 
@@ -161,7 +186,7 @@ def _errors() -> dict[str, Any]:
     return {
         str(status): {
             "description": f"{HTTPStatus(status).phrase}: {', '.join(sorted(names))}",
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            "content": {"application/json": {"schema": ref("Error")}},
         }
         for status, names in sorted(codes.items())
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from typing import Any, Final
 
 from hearthnet.contracts import Contract, contracts
@@ -9,6 +11,7 @@ from hearthnet.errors import CODES
 from hearthnet.trust.authority import SELF, UNDELEGABLE
 
 Schema = dict[str, Any]
+CHAT: Final = "llm.chat"
 TEXT: Final[Schema] = {"type": "string"}
 _OBJECT: Final[Schema] = {"type": "object"}
 _FLAG: Final[Schema] = {"type": "boolean"}
@@ -20,18 +23,68 @@ def _closed(required: tuple[str, ...], **properties: Schema) -> Schema:
 
 
 def _list_of(schema: str) -> Schema:
-    return {"type": "array", "items": {"$ref": f"#/components/schemas/{schema}"}}
+    return {"type": "array", "items": ref(schema)}
 
 
 def schemas() -> dict[str, Any]:
-    """All of them by name; for each capability a guest may call, those of its contract."""
-    callable_here = [one for one in contracts() if _for_guests(one)]
+    """All of them by name; for each capability of `callable_here` those of its contract."""
     found: dict[str, Any] = {}
-    for contract in callable_here:
-        name = contract.id.replace("@", "-")
-        found[f"{name}.request"] = {**contract.request_schema, "description": contract.summary}
-        found[f"{name}.response"] = contract.response_schema
-    return {**_calls([one.id for one in callable_here]), **_runs(), **_openai(), **_door(), **found}
+    for contract in callable_here():
+        found[component(contract, "Request")] = _with_items(_request(contract))
+        found[component(contract, "Response")] = _with_items(_response(contract))
+    return {**_calls([one.id for one in callable_here()]), **_runs(), **_openai(), **_door(), **found}
+
+
+def callable_here() -> list[Contract]:
+    """What a guest may call with one request: nothing that takes input while it answers."""
+    return [one for one in contracts() if _for_guests(one) and not (one.side_effects and one.stream_schema)]
+
+
+def component(contract: Contract, part: str) -> str:
+    """The name of a schema of `contract`, such as `RagQueryV1Request`; `part` is `Request` or `Response`.
+
+    Letters and digits alone: what generators make of anything else differs from one to the next.
+    """
+    words = [word.capitalize() for word in re.split(r"[._]", contract.name)]
+    return f"{''.join(words)}V{contract.major}{part}"
+
+
+def _request(contract: Contract) -> Schema:
+    """The contract's, without what the gateway fills in, and for a chat with tools as a run takes them."""
+    schema = copy.deepcopy(contract.request_schema)
+    given = schema["properties"]["input"]
+    if contract.idempotent == "client_id" and "client_id" in given.get("required", ()):
+        given["required"].remove("client_id")
+    if contract.name == CHAT:
+        given["properties"]["tools"] = {"type": "array", "items": ref("Tool")}
+    return {**schema, "description": contract.summary}
+
+
+def _response(contract: Contract) -> Schema:
+    """The contract's; of what only streams, its frames collected."""
+    if (
+        contract.stream_schema is None
+        or "stream" in contract.request_schema["properties"]["input"]["properties"]
+    ):
+        return contract.response_schema
+    frame = _closed(("event", "data"), event=TEXT, data=_OBJECT)
+    output = _closed(("frames", "final"), frames={"type": "array", "items": frame}, final=_OBJECT)
+    return _closed(("output", "meta"), output=output, meta=_OBJECT)
+
+
+def _with_items(schema: Any) -> Any:
+    """`schema`, whose lists of anything say so: without `items` generators leave the whole of it out."""
+    if isinstance(schema, list):
+        return [_with_items(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: _with_items(value) for name, value in schema.items()}
+    return {"items": {}, **inner} if schema.get("type") == "array" else inner
+
+
+def ref(schema: str) -> Schema:
+    """A reference to one of `schemas`."""
+    return {"$ref": f"#/components/schemas/{schema}"}
 
 
 def _for_guests(contract: Contract) -> bool:
@@ -65,12 +118,14 @@ def _calls(names: list[str]) -> dict[str, Schema]:
         stream_schema={"type": ["object", "null"]},
         offers=_list_of("Offer"),
     )
-    body = {"type": "object", "required": ["params", "input"], "description": "As its request schema says"}
+    body = _closed(("params", "input"), params=_OBJECT, input=_OBJECT) | {
+        "description": "As its request schema says"
+    }
     call = _closed(
         ("capability", "body"),
         capability={"type": "string", "examples": names, "description": "name or name@major.minor"},
         version={"type": "string", "description": "major.minor; the newest where it is left out"},
-        body=body,
+        body=ref("Body"),
         timeout_ms={"type": "integer", "minimum": 1, "maximum": 600_000},
         request_id={"type": "string", "description": "A ULID; the same one again has no second effect"},
         approval={"type": "object", "description": "What was handed out to be signed, with its signature"},
@@ -81,7 +136,7 @@ def _calls(names: list[str]) -> dict[str, Schema]:
         **{"from": TEXT},
     )
     answer = _closed(("output", "meta"), output={}, meta=_OBJECT, provider=TEXT, run=TEXT)
-    answer["properties"]["requires_follow_up"] = {"const": False}
+    answer["properties"]["requires_follow_up"] = _FLAG
     error = _closed(
         ("error", "message"),
         error={"enum": sorted(CODES)},
@@ -94,6 +149,7 @@ def _calls(names: list[str]) -> dict[str, Schema]:
         "Offer": offer,
         "Capability": capability,
         "Capabilities": _closed(("capabilities",), capabilities=_list_of("Capability")),
+        "Body": body,
         "Call": call,
         "Answer": answer,
         "Error": error,
@@ -138,6 +194,8 @@ def _runs() -> dict[str, Schema]:
         expires_at=_TIME,
         problem=TEXT,
         untrusted=_FLAG,
+        provider={"type": "string", "description": "The node that an effect on a single home is for"},
+        home={"type": "string", "description": "The name of that home"},
         approval={"type": ["object", "null"], "description": "To be signed, where the client has a key"},
     )
     wanted = _closed(
@@ -168,7 +226,15 @@ def _runs() -> dict[str, Schema]:
     )
     said["additionalProperties"] = changed["additionalProperties"] = False
     kept = {"Run": run, "Runs": _closed(("runs",), runs=_list_of("Run"))}
-    told = {"FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
+    named = {"type": "string", "description": "A built-in tool, or a capability as it is"}
+    tools = {
+        "Tool": {"anyOf": [named, ref("ToolUse"), ref("OwnTool")]},
+        "ToolUse": _closed(("use",), use=TEXT, params=_OBJECT),
+        "OwnTool": _closed(
+            ("name",), name=TEXT, description=TEXT, parameters_schema=_OBJECT, side_effects=_FLAG
+        ),
+    }
+    told = {**tools, "FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
     return {**told, **kept, "Said": said, "Changed": changed, "Taken": taken}
 
 

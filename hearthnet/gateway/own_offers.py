@@ -7,6 +7,7 @@ from typing import Final
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
+from hearthnet.trust.token import whole_server
 
 PREFIX: Final = "experimental."
 MOST_BYTES: Final = 560
@@ -22,7 +23,10 @@ class OwnOffers:
         self._names: tuple[str, ...] = ()
 
     def __call__(self) -> tuple[str, ...]:
-        """The names, in order, as many as there is room for in a token; none where no node runs."""
+        """The names, in order, as many as there is room for in a token; none where no node runs.
+
+        A server of MCP stands for all its tools.
+        """
         try:
             status = self._home.state.stat()
         except OSError:
@@ -39,8 +43,14 @@ class OwnOffers:
             return ()
         lines = [line for service in services for line in service.offers if line.startswith(PREFIX)]
         found, left = [], MOST_BYTES
-        for name in sorted({line.partition("@")[0] for line in lines}):
+        for name in sorted({_entry(line.partition("@")[0]) for line in lines}):
             left -= len(name) + 3  # quotes and comma
             if left >= 0:
                 found.append(name)
         return tuple(found)
+
+
+def _entry(name: str) -> str:
+    """The entry of a scope for a capability: its whole server, where there is one."""
+    whole = f"{name.rpartition('.')[0]}.*"
+    return name if whole_server(whole) is None else whole

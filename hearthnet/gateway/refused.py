@@ -1,7 +1,9 @@
-"""A yes that was none, on record (pains.md 2): forged, altered, for another call, too late, of somebody else.
+"""A yes that was none, on record: forged, altered, for another call, too late, of somebody else.
 
 The first few of a client have an entry of the audit log each, a flood of them is counted
 (hearthnet/service/refusals.py; docs/decisions/0074).
+
+See: docs/protocol/approvals.md#refusals-on-record.
 """
 
 from __future__ import annotations

@@ -73,13 +73,16 @@ class GatewayRun:
         """The run's id."""
         return self._run.run
 
-    async def drive(self) -> Outcome:
-        """Runs to the end, or until it is suspended; raises as `ToolRun.drive`. Called once."""
-        try:
-            return await self._run.drive()
-        finally:
-            self._over.set()
-            self._ended()
+    def drive(self) -> asyncio.Task[Outcome]:
+        """Runs to the end, or until it is suspended; the task raises as `ToolRun.drive`. Called once."""
+        task = asyncio.create_task(self._run.drive(), name=f"run {self.run}")
+        # Not in the task: cancelled before its first step, it would count among the client's runs for ever.
+        task.add_done_callback(self._driven)
+        return task
+
+    def _driven(self, _task: asyncio.Task[Outcome]) -> None:
+        self._over.set()
+        self._ended()
 
     async def over(self) -> None:
         """Returns when it is driven no more."""

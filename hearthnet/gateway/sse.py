@@ -35,16 +35,22 @@ class Pieces(Protocol):
 
 
 class Primed:
-    """Pieces of which the first was asked for already, so that what goes wrong before it has a status."""
+    """Pieces of which the first was requested in advance, so that an error before it has a status of its own.
 
-    def __init__(self, source: Pieces) -> None:
+    Once the head of the answer is out there is no status left: an error then becomes the last piece.
+    """
+
+    def __init__(self, source: Pieces, failed: Callable[[Exception], bytes]) -> None:
+        """`failed` gives the piece that reports an error."""
         self._source = source
+        self._failed = failed
+        self._over = False
         self._first: asyncio.Future[bytes] | None = None
 
     @classmethod
-    async def of(cls, source: Pieces, patience: float) -> Primed:
+    async def of(cls, source: Pieces, patience: float, failed: Callable[[Exception], bytes]) -> Primed:
         """Waits up to `patience` seconds for the first piece; raises what `source` raises before it."""
-        primed = cls(source)
+        primed = cls(source, failed)
         primed._first = asyncio.ensure_future(source.__anext__())
         try:
             await asyncio.wait((primed._first,), timeout=patience)
@@ -56,6 +62,17 @@ class Primed:
         return primed
 
     async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            return await self._next()
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            self._over = True
+            return self._failed(error)
+
+    async def _next(self) -> bytes:
         first, self._first = self._first, None
         if first is None:
             return await self._source.__anext__()

@@ -45,7 +45,7 @@ async def run_frames(opening: Callable[[Listener], Awaitable[GatewayRun]]) -> Fr
     """The frames of a run, from `iteration` to `done` or `suspended`; raises what the run raises."""
     waiting: asyncio.Queue[Frame] = asyncio.Queue(_MOST_WAITING)
     run = await opening(waiting.put)
-    driving = asyncio.ensure_future(run.drive())
+    driving = run.drive()
     taking: asyncio.Future[Frame] | None = None
     try:
         while not (driving.done() and waiting.empty()):

@@ -33,7 +33,8 @@ class Voters:
     def voter(self, client: Client) -> Voter:
         """The client as it decides."""
         peer = self._bus.peer
-        return Voter(client.principal, client.key, peer.identity.node_id, peer.community, self._bus)
+        own = peer.identity.node_id
+        return Voter(client.principal, client.key, own, peer.community, self._bus, is_owner=client.is_owner)
 
     def acting(self, client: Client) -> ActingFor:
         """The client as runs act for it.
@@ -46,7 +47,7 @@ class Voters:
         def token(approver: str) -> str:
             return self._clients.token(self._with_key(client.principal, approver) if approver else client)
 
-        return ActingFor(client.principal, client.key, client.scope, token)
+        return ActingFor(client.principal, client.key, client.scope, token, is_owner=client.is_owner)
 
     def remember(self, client: Client) -> None:
         """Notes that the client is there; one with a token from elsewhere is known by nothing else."""

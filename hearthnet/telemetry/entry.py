@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 Side = Literal["caller", "provider", "run"]
+Kind = Literal["internal", "server", "client"]
 NO_SPAN: Final = "0" * 16
 """The span above the first step of a trace."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """What a span says besides its call, by OpenTelemetry's conventions.
+
+    Of a provider's entry it describes the span of the method. `name` is empty where it is the capability's;
+    `links` are the `traceparent` of spans that it belongs to and does not lie under.
+    """
+
+    name: str = ""
+    kind: Kind = "internal"
+    attributes: dict[str, Any] = {}
+    links: tuple[str, ...] = ()
+
+
+class Tracer(Protocol):
+    """Makes the steps of a process, and keeps those that ended."""
+
+    def step(self, name: str, run: str, above: str, detail: Detail) -> Entry: ...
+    def fail(self, entry: Entry, error: BaseException) -> None: ...
+    def end(self, entry: Entry) -> None: ...
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -23,7 +45,8 @@ class Entry(msgspec.Struct, gc=False):
     worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
     `until` is the loop time at which its caller gives up, while what it calls has to end by then; else 0.
     `hops` is how deep in other calls lies what it calls; of a call that is made, 0. `path` is which of a few
-    ways its provider went, where there are several (`trace.went`).
+    ways its provider went, where there are several (`trace.went`). `tracer` is what makes the steps below it,
+    None once it has ended.
     """
 
     side: Side
@@ -47,6 +70,8 @@ class Entry(msgspec.Struct, gc=False):
     until: float = 0.0
     hops: int = 0
     path: str = ""
+    detail: Detail | None = None
+    tracer: Tracer | None = None
 
     @property
     def traceparent(self) -> str:

@@ -23,7 +23,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
+    Span,
     SpanContext,
     SpanKind,
     Status,
@@ -36,13 +38,16 @@ from opentelemetry.trace import (
 from hearthnet import __version__, ids
 from hearthnet.errors import MINE, HearthNetError
 from hearthnet.telemetry import names
-from hearthnet.telemetry.entry import Entry, Side
+from hearthnet.telemetry.conventions import Conventional
+from hearthnet.telemetry.entry import Detail, Entry, Side
 from hearthnet.telemetry.settings import Settings
 
 FLUSH_SECONDS: Final = 1.0
 """How long the end of a process waits for what is not sent yet: a node ends within 5 s, collector or not."""
 _MOST_METHODS: Final = 256
-_KINDS: Final = {"caller": SpanKind.CLIENT, "provider": SpanKind.SERVER, "run": SpanKind.INTERNAL}
+_KINDS: Final = {"caller": SpanKind.CLIENT, "provider": SpanKind.SERVER}
+_DETAILED: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_PLAIN: Final = Detail()
 _NO_FAULT: Final = frozenset({"", "cancelled"})
 Gauges = Mapping[Side, Callable[[], int]]
 
@@ -90,6 +95,7 @@ class Exporter:
         self._calls = meter.create_counter(names.CALLS, "{call}")
         self._paths = meter.create_counter(names.PATHS, "{call}")
         self._frames = meter.create_counter(names.STREAM_FRAMES, "{frame}")
+        self._conventional = Conventional(meter)
         self._tools: set[str] = set()
         self._shown = meter.create_counter(names.TOOLS_SHOWN, "{run}")
         self._called = meter.create_counter(names.TOOLS_CALLED, "{call}")
@@ -106,6 +112,9 @@ class Exporter:
         """Counts the entry, and makes its spans where its trace is exported."""
         if entry.side != "run":
             self._count(entry)
+        if entry.detail is not None:
+            took = entry.took_ns if entry.side == "run" else entry.handler_took_ns
+            self._conventional.count(entry.detail, _detailed(entry, entry.detail), took / 1e9)
         if self._tracer is not None and entry.sampled:
             self._span(self._tracer, entry)
 
@@ -153,24 +162,37 @@ class Exporter:
         ids = self._ids
         ids.trace, ids.span = int(entry.trace, 16), int(entry.span, 16)
         above = set_span_in_context(_remote(entry.trace, entry.parent)) if entry.parent else None
-        began = entry.epoch_ns + entry.began_ns
+        detail = (entry.detail or _PLAIN) if entry.side == "run" else _PLAIN
         span = tracer.start_span(
-            entry.capability, above, _KINDS[entry.side], self._attributes(entry), start_time=began
+            detail.name or entry.capability,
+            above,
+            _KINDS.get(entry.side) or _DETAILED[detail.kind],
+            self._attributes(entry),
+            links=[_link(one) for one in detail.links],
+            start_time=entry.epoch_ns + entry.began_ns,
         )
-        if _is_fault(entry):
-            span.set_status(Status(StatusCode.ERROR, entry.code))
-        span.end(began + entry.took_ns)
+        _end(span, entry, entry.began_ns + entry.took_ns, failed=_is_fault(entry))
         if entry.handler_began_ns:
-            entry.handler = entry.handler or f"{getrandbits(64) or 1:016x}"
-            ids.span = int(entry.handler, 16)
-            above = set_span_in_context(_remote(entry.trace, entry.span))
-            began = entry.epoch_ns + entry.handler_began_ns
-            inner = tracer.start_span(f"{entry.capability} handler", above, start_time=began)
-            inner.end(began + entry.handler_took_ns)
+            self._handler_span(tracer, entry)
+
+    def _handler_span(self, tracer: Tracer, entry: Entry) -> None:
+        """The span of a provider's method."""
+        entry.handler = entry.handler or f"{getrandbits(64) or 1:016x}"
+        self._ids.span = int(entry.handler, 16)
+        detail = entry.detail or _PLAIN
+        span = tracer.start_span(
+            detail.name or f"{entry.capability} handler",
+            set_span_in_context(_remote(entry.trace, entry.span)),
+            _DETAILED[detail.kind],
+            _detailed(entry, detail) if entry.detail is not None else None,
+            start_time=entry.epoch_ns + entry.handler_began_ns,
+        )
+        failed = entry.detail is not None and entry.code not in _NO_FAULT
+        _end(span, entry, entry.handler_began_ns + entry.handler_took_ns, failed=failed)
 
     def _attributes(self, entry: Entry) -> dict[str, Any]:
         if entry.side == "run":
-            return {names.RUN: entry.run}
+            return ({names.RUN: entry.run} if entry.run else {}) | _detailed(entry, entry.detail or _PLAIN)
         peer = names.PROVIDER if entry.side == "caller" else names.CALLER
         more = {
             peer: _short(entry.peer) if entry.peer else "",
@@ -194,9 +216,27 @@ def _bounded(name: str, known: set[str]) -> str:
     return name
 
 
+def _detailed(entry: Entry, detail: Detail) -> dict[str, Any]:
+    """The attributes of a step's detail, with how it failed where they do not say it more exactly."""
+    failed = {names.ERROR: entry.code} if entry.code not in _NO_FAULT else {}
+    return failed | detail.attributes
+
+
+def _end(span: Span, entry: Entry, at_ns: int, *, failed: bool) -> None:
+    if failed:
+        span.set_status(Status(StatusCode.ERROR, entry.code))
+    span.end(entry.epoch_ns + at_ns)
+
+
 def _is_fault(entry: Entry) -> bool:
     """A provider did nothing wrong where the caller did, and nobody where it was stopped."""
-    return entry.code not in _NO_FAULT and not (entry.side == "provider" and entry.code in MINE)
+    serves = entry.side == "provider" or (entry.detail is not None and entry.detail.kind == "server")
+    return entry.code not in _NO_FAULT and not (serves and entry.code in MINE)
+
+
+def _link(traceparent: str) -> Link:
+    context = _remote(traceparent[3:35], traceparent[36:52]).get_span_context()
+    return Link(context)
 
 
 def _remote(trace: str, span: str) -> NonRecordingSpan:

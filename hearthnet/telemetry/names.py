@@ -1,6 +1,7 @@
 """The names under which spans, metrics and their attributes appear.
 
-Where OpenTelemetry's conventions for remote calls have a name it is theirs, else it begins with `hearthnet.`.
+Where OpenTelemetry's conventions (for remote calls, HTTP, generative AI, MCP) have a name it is theirs, else
+it begins with `hearthnet.`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,54 @@ FRAMES: Final = "hearthnet.stream.frames"
 BYTES_IN: Final = "hearthnet.bytes_in"
 BYTES_OUT: Final = "hearthnet.bytes_out"
 
+# HTTP, at the gateway and towards servers of models
+HTTP_METHOD: Final = "http.request.method"
+HTTP_METHOD_ORIGINAL: Final = "http.request.method_original"
+HTTP_ROUTE: Final = "http.route"
+HTTP_STATUS: Final = "http.response.status_code"
+HTTP_VERSION: Final = "network.protocol.version"
+URL_FULL: Final = "url.full"
+URL_PATH: Final = "url.path"
+URL_SCHEME: Final = "url.scheme"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+CLIENT_ADDRESS: Final = "client.address"
+USER_AGENT: Final = "user_agent.original"
+
+# Generative AI: models, runs and their tools
+AI_OPERATION: Final = "gen_ai.operation.name"
+AI_PROVIDER: Final = "gen_ai.provider.name"
+AI_MODEL: Final = "gen_ai.request.model"
+AI_MOST_TOKENS: Final = "gen_ai.request.max_tokens"
+AI_TEMPERATURE: Final = "gen_ai.request.temperature"
+AI_TOP_P: Final = "gen_ai.request.top_p"
+AI_ANSWERED_BY: Final = "gen_ai.response.model"
+AI_FINISHED: Final = "gen_ai.response.finish_reasons"
+AI_TOKENS_IN: Final = "gen_ai.usage.input_tokens"
+AI_TOKENS_OUT: Final = "gen_ai.usage.output_tokens"
+AI_TOKENS_CACHED: Final = "gen_ai.usage.cache_read.input_tokens"
+AI_TOKENS_THINKING: Final = "gen_ai.usage.reasoning.output_tokens"
+AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+AI_TOOL: Final = "gen_ai.tool.name"
+AI_TOOL_TYPE: Final = "gen_ai.tool.type"
+AI_TOOL_CALL: Final = "gen_ai.tool.call.id"
+
+# MCP, in both directions
+MCP_METHOD: Final = "mcp.method.name"
+MCP_VERSION: Final = "mcp.protocol.version"
+MCP_SESSION: Final = "mcp.session.id"
+MCP_REQUEST: Final = "jsonrpc.request.id"
+MCP_TRANSPORT: Final = "network.transport"
+TOOL_ERROR: Final = "tool_error"
+"""The `error.type` of an MCP tool that answered, and failed."""
+
 # Metrics
+HTTP_SERVER_SECONDS: Final = "http.server.request.duration"
+HTTP_CLIENT_SECONDS: Final = "http.client.request.duration"
+AI_SECONDS: Final = "gen_ai.client.operation.duration"
+AI_TOKENS: Final = "gen_ai.client.token.usage"
+MCP_SERVER_SECONDS: Final = "mcp.server.operation.duration"
+MCP_CLIENT_SECONDS: Final = "mcp.client.operation.duration"
 CALLER_SECONDS: Final = "rpc.client.call.duration"
 PROVIDER_SECONDS: Final = "rpc.server.call.duration"
 CALLS: Final = "hearthnet.calls"

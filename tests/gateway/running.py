@@ -77,8 +77,15 @@ class House:
         """Another process of the gateway, or the same after a restart."""
         return GatewayRuns(self.bus, self.tokens, self.store, **{**self.options, **more})
 
-    def guest(self, name: str = "anna", *, own_key: bool = True, scope: Scope = EVERYTHING) -> Guest:
-        """A client of this gateway."""
+    def guest(
+        self,
+        name: str = "anna",
+        *,
+        own_key: bool = True,
+        scope: Scope = EVERYTHING,
+        is_owner: bool = False,
+    ) -> Guest:
+        """A client of this gateway; `is_owner`: a page that the node's owner opened by a link."""
         identity = Identity.generate() if own_key else None
         client = Client(
             id=name,
@@ -87,6 +94,7 @@ class House:
             key="" if identity is None else identity.node_id,
             scope=scope,
             expires_at=now_ms() + 3_600_000,
+            is_owner=is_owner,
         )
         self.tokens.known.append(client)
         return Guest(client, identity)
@@ -128,4 +136,4 @@ class Ear:
 
 def driving(run: GatewayRun) -> asyncio.Task[Outcome]:
     """The run, under way."""
-    return asyncio.create_task(run.drive())
+    return run.drive()

@@ -69,7 +69,7 @@ async def test_what_streams_is_collected_for_those_who_ask_for_json(shared: Hous
 async def test_frames_that_make_no_one_answer_are_collected(
     shared: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.gateway.calls._settings", lambda _contract: {})
+    monkeypatch.setattr("hearthnet.gateway.calls._may_answer_whole", lambda _contract: False)
     async with shared.http(shared.guest("llm.complete")) as http:
         body = {"params": ECHO, "input": {"prompt": "one two"}}
         answer = await http.post("/v1/call", json={"capability": "llm.complete", "body": body})
@@ -219,6 +219,17 @@ def sign(identity: Identity | None, unsigned: dict[str, Any]) -> dict[str, Any]:
     assert identity is not None
     approval = msgspec.convert({**unsigned, "signature": ""}, Approval)
     return signed.sign(approval, identity, PURPOSE).as_json()
+
+
+@pytest.mark.req("HTTP-40")
+async def test_client_with_a_key_signs_no_bare_body(shared: House) -> None:
+    async with shared.http(shared.guest("rag.query", key=True)) as http:
+        refused = await http.post("/v1/call/rag.query", json=QUERY["body"])
+    assert (refused.status_code, refused.json()["error"]) == (401, "unauthorized")
+    assert "/v1/call" in refused.json()["message"]
+    async with shared.http(shared.guest("rag.query")) as http:
+        events = await http.post("/v1/call/rag.query", json=QUERY["body"], headers={"Accept": MEDIA_TYPE})
+    assert "event: result" in events.text
 
 
 @pytest.mark.req("HTTP-7")

@@ -26,6 +26,7 @@ from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust import revocation
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope, decode, mint
+from hearthnet.types import parse_capability
 from tests.helpers.gateway import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -106,6 +107,33 @@ async def test_a_guest_of_a_neighbour_comes_with_a_token_for_this_node(shared: H
     reply = await shared.bus.call("rag.query", QUERY, token=shown)
     assert reply.output["chunks"]
     assert shared.workshop.calls[-1].principal == client.principal
+
+
+@pytest.mark.req("GATE-16")
+async def test_socket_takes_keys_and_session_tokens_in_its_frame(shared: House) -> None:
+    clients, guest, issuer = shared.gateway.clients, shared.guest(), neighbour(shared)
+    key = guest.bearer["Authorization"].removeprefix("Bearer ")
+    session, own = minted(shared, issuer, principal="bo"), minted(shared, issuer)
+    assert [clients.is_bearer(shown) for shown in (key, session, own, "", "sk-x")] == [1, 1, 0, 0, 1]
+    assert (await clients.from_request(asking(), key)).id == guest.entry.id
+    assert (await clients.from_request(asking(), session)).principal == f"{issuer.node_id}/bo"
+    with pytest.raises(HearthNetError, match="not known"):
+        await clients.from_request(asking(), f"hnk_{guest.entry.id}_{'A' * 43}")
+    other = shared.guest().bearer["Authorization"].removeprefix("Bearer ")
+    assert (await clients.from_request(asking(other), key)).id != guest.entry.id
+
+
+@pytest.mark.req("GATE-2", "SESS-4")
+async def test_token_of_a_client_lets_no_provider_in(shared: House) -> None:
+    """A neighbour whose model answered the owner's page has the token that the question came with."""
+    clients, guest = shared.gateway.clients, shared.guest()
+    client = await clients.from_request(asking(guest.bearer["Authorization"].removeprefix("Bearer ")))
+    assert "by this token itself" in await refused(shared, "unauthorized", clients.token(client))
+    with pytest.raises(HearthNetError, match="by this token itself"):
+        await clients.from_request(asking(), clients.token(client))
+    own = shared.bus.peer.identity
+    issued = minted(shared, own, principal="bo", issued_via="manual")
+    assert (await clients.from_request(asking(issued))).principal == f"{own.node_id}/bo"
 
 
 @pytest.mark.req("GATE-2", "GATE-14")
@@ -226,14 +254,18 @@ async def test_a_scope_without_names_is_all_that_a_guest_may_ever_call(shared: H
 async def test_the_owners_page_may_call_what_the_owner_added(shared: House) -> None:
     clients, owner, guest = shared.gateway.clients, shared.guest(principal="owner"), shared.guest()
     before = clients.token(shared.client(owner))
-    names = [f"experimental.mcp.everything.tool_number_{number:02}" for number in range(40)]
-    offers = (*(f"{name}@1.0" for name in names), "rag.query@1.0 corpus=system")
+    names = [f"experimental.mcp.everything-{number:02}.*" for number in range(40)]
+    tools = [name.replace("*", tool) for name in names for tool in ("one", "two")]
+    offers = (*(f"{tool}@1.0" for tool in tools), "experimental.odd@1.0", "rag.query@1.0 corpus=system")
     state = read_node_state(shared.mesh.home)
-    tools = ServiceState("mcp", 1, "ready", 0, None, offers, 0)
-    shared.mesh.home.state.write_bytes(msgspec.json.encode(msgspec.structs.replace(state, services=(tools,))))
-    scope = clients.scope_of(owner.entry).capabilities
-    assert names[0] in scope
-    assert names[39] not in scope  # there is no room for so many
+    service = ServiceState("mcp", 1, "ready", 0, None, offers, 0)
+    changed = msgspec.structs.replace(state, services=(service,))
+    shared.mesh.home.state.write_bytes(msgspec.json.encode(changed))
+    scope = clients.scope_of(owner.entry)
+    assert names[0] in scope.capabilities
+    assert tools[0] not in scope.capabilities
+    assert all(scope.covers(parse_capability(f"{tool}@1.0")) for tool in tools[:2])
+    assert names[39] not in scope.capabilities  # there is no room for so many
     token = clients.token(shared.client(owner))
     assert token != before
     assert token == clients.token(shared.client(owner))
@@ -402,8 +434,8 @@ async def test_the_commands_without_a_gateway(shared: House, capsys: pytest.Capt
     assert run(["clients", "remove", "twin", *away]) == 2
     assert "2 clients are called 'twin'" in capsys.readouterr().err
     tool = "experimental.mcp.clock.now"
-    assert run(["clients", "add", "agent", "--scope", tool, *away, "--json"]) == 0
-    assert tool in capsys.readouterr().out
+    assert run(["clients", "add", "agent", "--scope", tool, *away, "--json"]) == 3
+    assert "no node" in capsys.readouterr().err
     assert run(["clients"]) == 0
     assert "hearthnet clients add editor" in capsys.readouterr().out
 
@@ -416,4 +448,4 @@ async def test_what_is_called_for_a_request_is_one_trace(shared: House) -> None:
         await http.post("/v1/session", json={"code": "x"})
         await http.get("/v1/me")
     entries = [entry for _, entry in traces.after(before)]
-    assert [(entry.side, entry.capability) for entry in entries] == [("run", "gateway /v1/session")]
+    assert [(entry.side, entry.capability) for entry in entries] == [("run", "POST /v1/session")]

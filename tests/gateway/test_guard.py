@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -56,6 +57,16 @@ async def test_the_own_page_ends_its_session(shared: House) -> None:
         assert (await http.get("/v1/me")).status_code == 401
 
 
+@pytest.mark.req("GATE-17")
+async def test_key_outlives_the_end_of_a_session(shared: House) -> None:
+    guest = shared.guest()
+    async with shared.http(guest) as http:
+        refused = await http.delete("/v1/session")
+        assert (refused.status_code, refused.json()["error"]) == (400, "bad_request")
+        assert f"hearthnet clients remove {guest.entry.id}" in refused.json()["message"]
+        assert (await http.get("/v1/me")).status_code == 200
+
+
 @pytest.mark.req("GATE-9")
 async def test_a_body_has_a_limit_whether_it_says_its_size_or_not(shared: House) -> None:
     async def endless() -> AsyncIterator[bytes]:
@@ -86,7 +97,15 @@ async def test_every_answer_tells_a_browser_to_be_careful(shared: House) -> None
 async def test_what_there_is_not_is_said_in_the_same_words(shared: House) -> None:
     async with shared.http() as http:
         nowhere, wrong = await http.get("/v1/nowhere"), await http.put("/v1/session")
-    assert (nowhere.status_code, nowhere.json()["error"]) == (404, "not_found")
+        of_openai = await http.get("/v1/chat/completions")
+        own = await http.get("/nowhere")
+        of_run = await http.get("/v1/runs/x/nothing")
+    assert (nowhere.status_code, nowhere.json()["error"]["code"]) == (404, "not_found")
+    assert nowhere.json()["error"]["type"] == "not_found_error"
+    assert (of_openai.status_code, of_openai.headers["allow"]) == (405, "POST")
+    assert of_openai.json()["error"]["type"] == "invalid_request_error"
+    for answer in (own, of_run):
+        assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
     assert (wrong.status_code, wrong.json()["error"]) == (405, "bad_request")
     assert "POST" in wrong.headers["allow"]
 
@@ -110,10 +129,35 @@ async def test_a_page_of_the_settings_may_ask_with_a_key(tmp_path: Any) -> None:
             assert stolen.status_code == 401
 
 
+@pytest.mark.req("GATE-16")
+async def test_origins_of_other_schemes_are_allowed_one_or_all(tmp_path: Any) -> None:
+    origins = ["app://obsidian.md", "vscode-webview://*", "chrome-extension://*", "https://kitchen.example"]
+    async with open_house(tmp_path, f"[gateway]\nport = 0\norigins = {json.dumps(origins)}\n") as house:
+        guest = house.guest()
+        host = house.url.removeprefix("http://")
+        for origin, status in (
+            ("app://obsidian.md", 200),
+            ("vscode-webview://0a1b2c", 200),
+            ("chrome-extension://abcdefghijklmnop", 200),
+            ("app://other", 401),
+            (f"app://{host}", 401),
+            ("https://kitchen.example.evil.example", 401),
+            ("https://kitchenXexample", 401),
+            ("moz-extension://abc", 401),
+            ("vscode-webview:", 401),
+            ("http://[::1", 401),
+            ("null", 401),
+        ):
+            async with house.http(guest, headers={"origin": origin}) as http:
+                answer = await http.get("/v1/me")
+            assert answer.status_code == status, origin
+            assert answer.headers.get("access-control-allow-origin") == (origin if status == 200 else None)
+
+
 @pytest.mark.req("GATE-10")
 async def test_every_code_of_the_mesh_has_a_status() -> None:
     assert errors.STATUS.keys() == CODES
-    refused = errors.response(HearthNetError("rate_limited", "x", retry_after_ms=1500))
+    refused = errors.response(HearthNetError("rate_limited", "x", retry_after_ms=1500), "/v1/call")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
 
 

@@ -108,13 +108,8 @@ async def test_an_effect_happens_with_a_yes_to_exactly_what_was_shown(shared: Ho
 
 
 @pytest.mark.req("MCP-3")
-@pytest.mark.parametrize("mode", MODES)
-async def test_who_cannot_be_asked_is_told_where_to_say_yes(shared: House, mode: str) -> None:
+async def test_who_signs_itself_is_told_where_to_say_yes(shared: House) -> None:
     before = len(shared.workshop.posts)
-    async with connected(shared, shared.guest(POST), mode=mode) as client:
-        refused = await client.call_tool("market_post", ARTICLE)
-        assert refused.is_error
-        assert "the gateway's page" in said(refused)
     async with connected(shared, shared.guest(POST, key=True), elicitation_callback=Person()) as client:
         refused = await client.call_tool("market_post", ARTICLE)
         assert "approves with a key of its own" in said(refused)
@@ -197,8 +192,6 @@ async def test_errors_are_results_with_code_and_help(shared: House) -> None:
         for name, arguments, text in (
             ("rag_query", {}, "bad_request: rag.query@1.0: /params"),
             ("rag_query", {**BEES, "client_id": "y"}, "bad_request: rag.query@1.0 has no field"),
-            ("rag_quary", {"query": "x"}, "not_found: there is no tool 'rag_quary'; did you mean rag_query"),
-            ("market_post", ARTICLE, "not_found: there is no tool"),
             ("market_list", {}, "not_found: nobody"),
         ):
             result = await client.call_tool(name, arguments)

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.runs import MOST_AT_ONCE
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.types import Approve, Deny, Edit
 from hearthnet.trust.token import Scope
-from tests.gateway.running import POST, Ear, House, ask, driving
+from tests.gateway.running import ENDS, POST, Ear, House, ask, driving
 
 pytestmark = pytest.mark.asyncio
 
@@ -157,3 +158,18 @@ async def test_a_question_waits_while_its_client_listens_and_a_while_longer() ->
     assert [pending.tool_call_id for pending in outcome.pending] == ["p"]
     (listed,) = await house.runs.listing(anna.client)
     assert listed["state"] == "suspended"
+
+
+@pytest.mark.req("SESS-14")
+async def test_run_cancelled_before_its_first_step_is_not_counted() -> None:
+    house = House(MemoryRuns(), *([ENDS] * (MOST_AT_ONCE + 1)))
+    anna = house.guest()
+    for _ in range(MOST_AT_ONCE + 1):
+        run = house.runs.open(anna.client, ask(), Ear())
+        driven = run.drive()
+        driven.cancel()
+        await asyncio.wait({driven})
+        await asyncio.wait_for(run.over(), 30)
+    assert driven.cancelled()
+    with pytest.raises(HearthNetError, match="there is no run"):
+        await house.runs.cancel(anna.client, run.run)

@@ -6,14 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.clients import Client
 from hearthnet.gateway.listed import FRESH_MS
+from hearthnet.gateway.signing import Proposed, Signing
 from hearthnet.gateway.voters import Voters
 from hearthnet.times import now_ms
-from hearthnet.tools.builtin import builtin_tools
+from hearthnet.tools.acting import Voter
+from hearthnet.tools.builtin import builtin_tools, capability_tool
 from hearthnet.tools.desk import RunDesk
 from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook, new_entry
@@ -21,7 +24,7 @@ from hearthnet.tools.run_store import Kept as Saved
 from hearthnet.tools.run_store import MemoryRuns
 from hearthnet.tools.state import Limits
 from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import Approve, Deny, ToolCall
+from hearthnet.tools.types import Approve, Deny, Pending, ToolCall
 from hearthnet.trust.token import Scope
 from tests.gateway.running import ENDS, POST, WANTS, Ear, House, ask, driving
 from tests.tools.scripted import PROVIDER, calls, done, gives, says
@@ -171,26 +174,50 @@ async def test_a_run_that_called_nothing_is_cancelled_too() -> None:
         await house.runs.cancel(anna.client, run.run)
 
 
-@pytest.mark.req("SESS-10")
-async def test_where_no_approval_can_be_made_the_question_says_why_and_is_only_refused() -> None:
+@pytest.mark.req("SESS-10", "TOOL-90")
+async def test_an_effect_that_no_home_offers_is_refused_unasked() -> None:
     arguments = {"corpus": "mine", "doc_cid": ROW["doc_cid"]}
     ingest = [calls("rag.ingest", arguments, "i"), calls("look", {}, "k"), done("tool_calls")]
     house = House(MemoryRuns(), ingest, [says("Well."), done()])
     anna = house.guest(scope=Scope(("llm.chat", "rag.ingest")))
     own = {"name": "look", "description": "", "parameters_schema": {"type": "object"}, "side_effects": True}
-    run = house.runs.open(anna.client, ask("rag.ingest", own), Ear(), waits=False)
+    ear = Ear()
+    run = house.runs.open(anna.client, ask("rag.ingest", own), ear, waits=False)
     await run.drive()
+    (refused,) = ear.all("tool_result")
+    assert (refused["tool_call_id"], refused["status"]) == ("i", "refused")
+    assert refused["content"].startswith("not_found: nobody offers rag.ingest@1.0")
     (listed,) = await house.runs.listing(anna.client)
-    (ingesting, looking) = listed["pending"]
-    assert ingesting["approval"] is looking["approval"] is None
-    assert "offered by: nobody" in ingesting["approval_problem"]
+    (looking,) = listed["pending"]
+    assert looking["approval"] is None
     assert "approval_problem" not in looking
-    with pytest.raises(HearthNetError, match="offered by: nobody"):
-        await house.runs.decide(anna.client, run.run, "i", Approve(), shown=ingesting["arguments_digest"])
-    await house.runs.decide(anna.client, run.run, "i", Deny(), shown=None)
     shown = looking["arguments_digest"]
     said = await house.runs.decide(anna.client, run.run, "k", Approve(), shown=shown)
     assert (said["word"], said["approval"]) == ("approved", "")
+
+
+@pytest.mark.req("SESS-10")
+async def test_where_no_approval_can_be_made_the_question_says_why() -> None:
+    """As for a run that was saved before it was settled which home was meant."""
+    house = House(MemoryRuns())
+    anna = house.guest()
+    voter = Voter("p", anna.client.key, house.bus.peer.identity.node_id, house.bus.peer.community, house.bus)
+    signing = Signing(voter, Toolbox([capability_tool("rag.ingest@1.0", {})]), Proposed())
+    pending = Pending(
+        confirmation_id="c",
+        run="r",
+        tool_call_id="i",
+        name="rag.ingest",
+        capability="rag.ingest@1.0",
+        arguments={},
+        body={},
+        arguments_digest="blake3:" + "0" * 64,
+        client_id="",
+        expires_at=1,
+    )
+    shown = await signing.shown(msgspec.to_builtins(pending))
+    assert shown["approval"] is None
+    assert "nobody offers rag.ingest@1.0" in shown["approval_problem"]
 
 
 @pytest.mark.req("SESS-5")
@@ -204,18 +231,19 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     (listed,) = await house.runs.listing(anna.client)
     (asked,) = listed["pending"]
     about = asked["confirmation_id"]
-    assert await ballot.approved(run.run, about) is None
+    assert await ballot.decided(run.run, about) is None
     signed, shown = anna.sign(asked["approval"]), asked["arguments_digest"]
     await house.runs.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed)
-    kept = await ballot.approved(run.run, about)
+    kept = await ballot.decided(run.run, about)
     assert kept is not None
-    assert kept.id == signed["id"]
+    assert kept.signed_yes is not None
+    assert kept.signed_yes.id == signed["id"]
     data = store._said[run.run, about]
     store._said["other", about] = data
     for name, stored in ((("other", about), data), ((run.run, about), data.replace(b"market", b"mrrket"))):
         store._said[name] = stored
         with pytest.raises(HearthNetError, match="was altered"):
-            await ballot.approved(*name)
+            await ballot.decided(*name)
     again = await house.runs.open_saved(anna.client, run.run, Ear())
     with pytest.raises(HearthNetError, match="was altered"):
         await again.drive()

@@ -71,6 +71,11 @@ class Source:
             self.closed = True
 
 
+def failed(error: Exception) -> bytes:
+    """The last piece of an answer that an error ends."""
+    return f"failed: {error}".encode()
+
+
 @pytest.mark.req("HTTP-3")
 async def test_an_event_has_its_number_its_name_and_one_line_of_json() -> None:
     written = encode("token", {"text": "a\nb\u2028"}, 7)
@@ -141,13 +146,13 @@ async def test_work_for_a_client_that_hangs_up_is_cancelled_and_any_other_is_not
 async def test_what_fails_before_the_first_piece_is_raised_and_the_rest_comes_in_order() -> None:
     broken = Source(error=HearthNetError("not_found", "none"))
     with pytest.raises(HearthNetError, match="none"):
-        await Primed.of(broken.each(), 30)
+        await Primed.of(broken.each(), 30, failed)
     assert broken.closed
     nothing = Line()
-    await nothing.take(EventStream(await Primed.of(Source().each(), 30)))
+    await nothing.take(EventStream(await Primed.of(Source().each(), 30, failed)))
     assert nothing.body == b""
     line, source = Line(), Source(b"a", b"b", b"c")
-    await line.take(EventStream(await Primed.of(source.each(), 30)))
+    await line.take(EventStream(await Primed.of(source.each(), 30, failed)))
     assert line.body == b"abc"
 
 
@@ -159,13 +164,13 @@ async def test_a_slow_first_piece_is_not_waited_for_too_long_and_not_lost() -> N
         await begin.wait()
         yield b"late"
 
-    primed = await Primed.of(slow(), 0.01)
+    primed = await Primed.of(slow(), 0.01, failed)
     begin.set()
     line = Line()
     await line.take(EventStream(primed))
     assert line.body == b"late"
     source = Source(endless=True)
-    never_read = await Primed.of(source.each(), 0.01)
+    never_read = await Primed.of(source.each(), 0.01, failed)
     await never_read.aclose()
     assert source.closed
 
@@ -173,9 +178,27 @@ async def test_a_slow_first_piece_is_not_waited_for_too_long_and_not_lost() -> N
 @pytest.mark.req("HTTP-6")
 async def test_waiting_for_the_first_piece_can_be_cancelled() -> None:
     source = Source(endless=True)
-    waiting = asyncio.create_task(Primed.of(source.each(), 30))
+    waiting = asyncio.create_task(Primed.of(source.each(), 30, failed))
     await source.went_on.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert source.closed
+
+
+@pytest.mark.req("HTTP-38")
+@pytest.mark.parametrize("error", [HearthNetError("partition", "gone"), OSError("gone"), KeyError("gone")])
+@pytest.mark.parametrize("pieces", [(), (b"a", b"b")])
+async def test_error_after_the_head_is_the_last_piece(error: Exception, pieces: tuple[bytes, ...]) -> None:
+    begin = asyncio.Event()
+
+    async def late() -> AsyncGenerator[bytes, None]:
+        await begin.wait()
+        async for piece in Source(*pieces, error=error).each():
+            yield piece
+
+    line, primed = Line(), await Primed.of(late(), 0.01, failed)
+    begin.set()
+    await line.take(EventStream(primed))
+    assert line.body == b"".join(pieces) + failed(error)
+    assert line.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}

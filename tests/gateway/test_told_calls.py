@@ -53,3 +53,30 @@ async def test_tools_of_an_mcp_server_are_listed_and_called(shared: House, tmp_p
     assert nobody.json()["error"] == "not_found"
     assert [page["name"] for page in hidden] == ["rag.query"]
     assert refused.json()["error"] == "token_scope_insufficient"
+
+
+@pytest.mark.req("HTTP-36")
+async def test_tool_with_an_argument_called_stream_gets_it(shared: House, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    schema = {"type": "object", "properties": {"text": {"type": "string"}, "stream": {"type": "string"}}}
+    plain.lists(tool("echo", schema=schema), tool("write", schema=schema))
+    settings = shared.mesh.home.config_file.read_text()
+    body = {"params": {}, "input": {"text": "hello", "stream": "Isar"}}
+    try:
+        async with (
+            running(shared.mesh, settings, plain.toml(share=True, read_only=["echo"])),
+            shared.http(shared.guest(READ, EFFECT)) as http,
+        ):
+
+            async def offered() -> bool:
+                return len((await http.get("/v1/capabilities")).json()["capabilities"]) == 2
+
+            await wait_for(offered, SECONDS)
+            read = await http.post(f"/v1/call/{READ}", json=body)
+            effect = await http.post(f"/v1/call/{EFFECT}", json=body)
+    finally:
+        configure(shared.mesh.home, settings)
+    assert read.status_code == 200, read.text
+    (call,) = plain.heard("tools/call")
+    assert call["params"]["arguments"] == body["input"]
+    assert (effect.status_code, effect.json()["error"]) == (501, "not_implemented")

@@ -28,7 +28,10 @@ class Run:
         self._events = events
         self._error = error
 
-    async def drive(self) -> Outcome:
+    def drive(self) -> asyncio.Task[Outcome]:
+        return asyncio.create_task(self._drive())
+
+    async def _drive(self) -> Outcome:
         try:
             for seq, event in enumerate(self._events, start=1):
                 if self._hear is not None:

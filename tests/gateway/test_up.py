@@ -118,9 +118,9 @@ def test_a_gateway_that_is_killed_comes_back(shell: Shell) -> None:
 def test_the_trace_of_a_request_is_shown(shell: Shell) -> None:
     assert opened(f"{address(shell)}/#code=wrong").status_code == 401
     steps = shell.json("trace", "--json")
-    (step,) = [step for step in steps if step["capability"] == "gateway /v1/session"][-1:]
+    (step,) = [step for step in steps if step["capability"] == "POST /v1/session"][-1:]
     assert (step["service"], step["side"]) == ("gateway", "run")
-    assert "gateway /v1/session" in shell.run("trace", step["trace"]).stdout
+    assert "POST /v1/session" in shell.run("trace", step["trace"]).stdout
 
 
 @pytest.mark.req("GATE-6")

@@ -32,8 +32,8 @@ SCHEMA: Final[dict[str, Any]] = {
     "required": [FIELD],
 }
 CANNOT_ASK: Final = (
-    "needs a person's yes, and this MCP client cannot ask for one (elicitation): nothing was sent. Do it on "
-    "the gateway's page or with hearthnet ask, or use an MCP client that asks"
+    "needs a person's yes, and this MCP client cannot ask for one (elicitation by forms): nothing was sent. "
+    "Do it on the gateway's page or with hearthnet ask, or use an MCP client that asks"
 )
 
 

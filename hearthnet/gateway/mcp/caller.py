@@ -37,6 +37,8 @@ class Caller(Protocol):
     def id(self) -> str: ...
     @property
     def is_owner(self) -> bool: ...
+    @property
+    def chosen(self) -> bool: ...
     def covers(self, contract: Contract) -> bool: ...
     def token(self, contract: Contract) -> str: ...
     def held(self) -> AbstractContextManager[None]: ...
@@ -53,6 +55,11 @@ class ClientCaller:
         self._gateway = gateway
         self._client = client
         self.id = client.id
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody named what it may call."""
+        return bool(self._client.bearer or self._gateway.clients.book.find(self.id).scope.capabilities)
 
     def covers(self, contract: Contract) -> bool:
         """Whether its scope covers the contract."""
@@ -84,6 +91,7 @@ class OwnerCaller:
 
     id: Final = "owner"
     is_owner: Final = True
+    chosen: Final = False
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

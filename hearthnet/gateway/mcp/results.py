@@ -7,19 +7,29 @@ from typing import Any, Final
 
 from hearthnet.contracts import Contract, is_told
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.mcp.tools import promised
 
 _MEDIA: Final = ("image", "audio")
 
 
-def result(contract: Contract, output: Any, meta: dict[str, Any]) -> dict[str, Any]:
-    """A result: the output as a value and as text; of a foreign tool the parts as they were."""
+def result(
+    contract: Contract, output: Any, meta: dict[str, Any], *, any_output: bool = False
+) -> dict[str, Any]:
+    """A result: the output as a value and as text; of a foreign tool the parts as they were.
+
+    `any_output`: a result's value need not be an object.
+    """
     if is_told(contract.name) and isinstance(output, dict) and isinstance(output.get("content"), list):
         found = {
             "content": [_block(part) for part in output["content"]],
             "isError": output.get("is_error") is True,
         }
-        if isinstance(output.get("structured"), dict):
+        if isinstance(output.get("structured"), dict) or (any_output and "structured" in output):
             found["structuredContent"] = output["structured"]
+        elif promised(contract) is not None:
+            # Left out, for its size or since it does not fit; the parts say why. A result without the value
+            # that the list promises is none to clients, unless it is an error.
+            found["isError"] = True
     else:
         found = {"content": [_text(_json(output))], "isError": False}
         if isinstance(output, dict):

@@ -19,18 +19,20 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hearthnet import __version__, ids
 from hearthnet.bus import Bus, learning
 from hearthnet.canonical import digest
-from hearthnet.contracts import contracts, is_told
+from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.errors import known
-from hearthnet.gateway.mcp import asking, results
+from hearthnet.gateway.mcp import asking, lean, protocol_errors, results, span
 from hearthnet.gateway.mcp.caller import Caller
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
+from hearthnet.telemetry.entry import Entry
 from hearthnet.times import now_ms
 from hearthnet.tools.drain import drain
 from hearthnet.tools.names import unknown_tool
@@ -41,6 +43,7 @@ WATCH_SECONDS: Final = 2.0
 """How often it is looked what is offered, while somebody is there who may want to know."""
 ASK_SECONDS: Final = asking.LIFE_MS / 1000
 _CONFIRM: Final = "confirm"
+_LONGEST_WORDS: Final = 200
 _INSTRUCTIONS: Final = (
     "Tools of a HearthNet mesh: what the computers of a community can do. What has an effect is shown to a "
     "person first, and happens only with a yes."
@@ -115,9 +118,10 @@ class McpSide:
         # A session is made anew for each request; what lasts is behind it.
         self._connections.add(context.session._connection)
         await self._look()
-        tools = [tool for tool in self._tools(caller).values() if tool.contract.id in self._offered]
-        listed = [types.Tool.model_validate(tool.listed, by_name=False) for tool in tools]
-        return types.ListToolsResult(tools=listed)
+        names = self._offered if caller.chosen else self._offered - _unlisted()
+        tools = [tool for tool in self._tools(caller).values() if tool.contract.id in names]
+        listed = [tool.listed(any_output=_is_modern(context)) for tool in tools]
+        return types.ListToolsResult(tools=[types.Tool.model_validate(one, by_name=False) for one in listed])
 
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """What the caller may call, by name: all that is installed, and what is told and offered."""
@@ -127,6 +131,17 @@ class McpSide:
         return tools_of(contract for contract in every if caller.covers(contract))
 
     async def _call(self, context: _Context, params: types.CallToolRequestParams) -> _Answer:
+        with span.call_span(self._bus.peer.traces, context, params) as step:
+            try:
+                answer = await self._called(context, params, step)
+            except MCPError as error:
+                span.failed(step, str(error.code))
+                raise
+            if isinstance(answer, types.CallToolResult) and answer.is_error:
+                span.failed(step)
+            return answer
+
+    async def _called(self, context: _Context, params: types.CallToolRequestParams, step: Entry) -> _Answer:
         try:
             caller = self._caller_of(context)
             if not self._offered:
@@ -136,11 +151,14 @@ class McpSide:
                 (one for one in tools.values() if one.contract.name == params.name), None
             )
             if tool is None:
-                raise unknown_tool(params.name, tools)
+                raise protocol_errors.unknown_tool(unknown_tool(params.name, tools))
+            span.name(step, params.name)
             with caller.held():
                 return await self._answer(context, caller, tool, params)
+        except MCPError:
+            raise
         except Exception as error:
-            return _result(results.failed(known(error)))
+            return types.CallToolResult.model_validate(results.failed(known(error)), by_name=False)
 
     async def _answer(
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
@@ -162,8 +180,8 @@ class McpSide:
             key = client_id if tool.contract.idempotent == "client_id" else ""
             question = _question(asking.question(tool.contract, body, key))
             if not _can_ask(context):
-                raise HearthNetError("unauthorized", f"{tool.contract.id} {asking.CANNOT_ASK}")
-            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                raise protocol_errors.cannot_ask(tool.contract.id)
+            if _is_modern(context):
                 seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
                 return types.InputRequiredResult(input_requests=asked, request_state=seal)
@@ -180,7 +198,7 @@ class McpSide:
         approval = await caller.approval(contract, body) if asked else None
         if not tool.takes_progress:
             reply = await self._bus.call(contract.id, body, token=token, approval=approval)
-            return _result(results.result(contract, reply.output, reply.meta))
+            return _result(contract, reply.output, reply.meta, context)
         steps: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         telling = asyncio.create_task(_tell_progress(context.session, steps), name="mcp progress")
         try:
@@ -190,7 +208,7 @@ class McpSide:
         finally:
             telling.cancel()
             await asyncio.wait({telling})
-        return _result(results.result(contract, output, meta))
+        return _result(contract, output, meta, context)
 
 
 class _Server(Server[Any]):
@@ -224,7 +242,7 @@ async def _tell_progress(session: ServerSession, steps: asyncio.Queue[dict[str, 
 
 
 async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tuple[str, Any]:
-    """What the person says; `cancel` where nothing comes."""
+    """What the person says; `cancel` where nothing comes. Raises `unauthorized` where nobody is asked."""
     try:
         async with asyncio.timeout(ASK_SECONDS):
             reply = await context.session.elicit_form(
@@ -232,7 +250,18 @@ async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tu
             )
     except TimeoutError:
         return "cancel", None
+    except MCPError as error:
+        raise HearthNetError(
+            "unauthorized",
+            f"the MCP client did not ask the person ({_short(error.message)}); nothing was sent",
+        ) from error
     return reply.action, reply.content
+
+
+def _short(words: str) -> str:
+    """Words of a client as part of one line: bounded, without hidden characters."""
+    kept = "".join(letter if letter.isprintable() else " " for letter in words[: 2 * _LONGEST_WORDS])
+    return " ".join(kept.split())[:_LONGEST_WORDS] or "no reason"
 
 
 def _said(reply: Any) -> tuple[str, Any]:
@@ -241,14 +270,25 @@ def _said(reply: Any) -> tuple[str, Any]:
 
 
 def _can_ask(context: _Context) -> bool:
-    """Whether the client shows forms to a person."""
+    """Whether the client shows forms to a person; elicitation without a mode is by forms."""
     capabilities = context.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
+    modes = capabilities.elicitation if capabilities is not None else None
+    return modes is not None and (modes.form is not None or modes.url is None)
+
+
+def _is_modern(context: _Context) -> bool:
+    """Whether the client speaks the protocol of 2026-07-28 or a later one."""
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _unlisted() -> frozenset[str]:
+    return frozenset(contract.id for contract in contracts() if contract.name in lean.UNLISTED)
 
 
 def _question(message: str) -> types.ElicitRequestFormParams:
     return types.ElicitRequestFormParams(message=message, requested_schema=asking.SCHEMA)
 
 
-def _result(answer: dict[str, Any]) -> types.CallToolResult:
+def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:
+    answer = results.result(contract, output, meta, any_output=_is_modern(context))
     return types.CallToolResult.model_validate(answer, by_name=False)

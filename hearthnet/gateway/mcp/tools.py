@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hearthnet.contracts import Contract, is_told
+from hearthnet.contracts.flat import declared
 from hearthnet.errors import HearthNetError
 from hearthnet.gateway.capabilities import covered
+from hearthnet.gateway.mcp import lean
 from hearthnet.tools.names import NameMap
 from hearthnet.trust.token import Scope
 
@@ -25,13 +27,21 @@ class McpTool:
         self.name: Final = name
         self.contract: Final = contract
         self._hidden = _hidden(contract)
+        self._foreign = is_told(contract.name) and not declared(
+            contract.request_schema["properties"]["params"]
+        )
 
     def body(self, arguments: dict[str, Any], client_id: str) -> dict[str, Any]:
         """The complete `{params, input}` for a model's arguments; `bad_request` names what does not fit."""
         hidden = {name: value for name, value in arguments.items() if name in self._hidden}
         if hidden:
             raise HearthNetError("bad_request", f"{self.name} has no argument {next(iter(hidden))!r}")
-        body = self.contract.split_arguments(arguments, None)
+        # A foreign tool's arguments are judged by its own schema alone, which may leave room for any.
+        body = (
+            {"params": {}, "input": dict(arguments)}
+            if self._foreign
+            else self.contract.split_arguments(arguments, None)
+        )
         if self.contract.idempotent == "client_id":
             body["input"][_GENERATED] = client_id
         self.contract.check_request(body)
@@ -42,23 +52,44 @@ class McpTool:
         """Whether it is called as a stream."""
         return self.contract.stream_schema is not None
 
-    @property
-    def listed(self) -> dict[str, Any]:
-        """It, as `tools/list` has it."""
+    def listed(self, *, any_output: bool) -> dict[str, Any]:
+        """It, as `tools/list` has it; `any_output`: a result's value need not be an object."""
         contract = self.contract
         described = contract.request_schema.get("description") if is_told(contract.name) else None
         tool = {
             "name": self.name,
             "title": contract.name,
             "description": described or contract.summary,
-            "inputSchema": contract.tool_schema(None, self._hidden),
+            "inputSchema": self._input(),
             "annotations": _hints(contract),
             "_meta": {"hearthnet/capability": contract.id},
         }
-        output = contract.response_schema["properties"].get("output", {})
-        if not self.takes_progress and output.get("type") == "object":
+        output = self._output()
+        if output is not None and (any_output or output.get("type") == "object"):
             tool["outputSchema"] = output
         return tool
+
+    def _input(self) -> dict[str, Any]:
+        """The schema of the arguments; of a foreign tool as its server has it."""
+        if self._foreign:
+            found: dict[str, Any] = self.contract.request_schema["properties"]["input"]
+            return found
+        return lean.input_schema(self.contract, self._hidden)
+
+    def _output(self) -> dict[str, Any] | None:
+        """The schema of the value in every result; None where there is none."""
+        if is_told(self.contract.name):
+            return promised(self.contract)
+        return None if self.takes_progress else lean.output_schema(self.contract)
+
+
+def promised(contract: Contract) -> dict[str, Any] | None:
+    """The schema that an MCP server has for the values of this tool of its; None where it has none."""
+    output = contract.response_schema.get("properties", {}).get("output")
+    fields = output.get("properties") if isinstance(output, dict) else None
+    value = fields.get("structured") if isinstance(fields, dict) else None
+    given = value.get("allOf") if isinstance(value, dict) else None
+    return given[0] if isinstance(given, list) and given and isinstance(given[0], dict) else None
 
 
 def tools_of(contracts: Iterable[Contract]) -> dict[str, McpTool]:

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
     """As app.py wants them."""
-    from hearthnet.gateway.openai.chat import Chat, in_openais_form
+    from hearthnet.gateway.openai.chat import Chat
 
     chat = Chat(gateway)
-    models, completions = in_openais_form(chat.models), in_openais_form(chat.completions)
     return [
-        Route("/v1/models", models, methods=["GET"]),
-        Route("/v1/models/{model:path}", models, methods=["GET"]),
-        Route("/v1/chat/completions", completions, methods=["POST"]),
+        Route("/v1/models", chat.models, methods=["GET"]),
+        Route("/v1/models/{model:path}", chat.models, methods=["GET"]),
+        Route("/v1/chat/completions", chat.completions, methods=["POST"]),
     ]

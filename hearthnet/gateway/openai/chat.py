@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
-from hearthnet.gateway import errors
 from hearthnet.gateway.body import read_object
+from hearthnet.gateway.errors import known
 from hearthnet.gateway.openai.answer import Answer, Form
 from hearthnet.gateway.openai.errors import error_body
 from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.models import find, listed
 from hearthnet.gateway.openai.request import Asked, read_request
 from hearthnet.gateway.openai.source import CHAT, Source
-from hearthnet.gateway.sse import ClientGoneError, EventStream, Primed, encode_data, while_there
+from hearthnet.gateway.sse import EventStream, Primed, encode_data, while_there
 from hearthnet.gateway.turns import Frames
 
 if TYPE_CHECKING:
@@ -29,37 +29,8 @@ if TYPE_CHECKING:
     from hearthnet.gateway.clients import Client
 
 FIRST_SECONDS: Final = 5.0
-CLIENT_GONE: Final = 499
 LARGE_AT_ONCE: Final = 4
 _DONE: Final = b"data: [DONE]\n\n"
-_FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
-"""What asking again does not mend, though its status may say so to those who do not read the rest."""
-
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-def in_openais_form(handler: Handler) -> Handler:
-    """`handler`, with its errors in OpenAI's form; a client that hung up gets none."""
-
-    async def handled(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except (ClientGoneError, ClientDisconnect):
-            return Response(status_code=CLIENT_GONE)
-        except Exception as error:
-            return _refusal(errors.known(error))
-
-    return handled
-
-
-def _refusal(error: HearthNetError) -> Response:
-    plain = errors.response(error)
-    kept = {
-        name: value for name, value in plain.headers.items() if name in ("retry-after", "www-authenticate")
-    }
-    if error.code in _FINAL:
-        kept["x-should-retry"] = "false"
-    return JSONResponse(error_body(error), plain.status_code, kept)
 
 
 class Chat:
@@ -85,8 +56,8 @@ class Chat:
         asked = await self._asked(request)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
         if asked.stream:
-            pieces = self._pieces(client, asked, form)
-            return EventStream(await while_there(request.receive, Primed.of(pieces, FIRST_SECONDS)))
+            primed = Primed.of(self._pieces(client, asked, form), FIRST_SECONDS, _failed)
+            return EventStream(await while_there(request.receive, primed))
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
 
     async def _asked(self, request: Request) -> Asked:
@@ -115,29 +86,28 @@ class Chat:
         return form.whole(answer)
 
     async def _pieces(self, client: Client, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
-        """The chunks. What fails before the first one is raised, and an event after that."""
+        """The chunks; raises what the model or the run raises."""
         with self._gateway.limits.held(client.id):
             frames, of_run = await self._source.frames(client, asked)
             answer = Answer(of_run=of_run, texts=asked.texts)
             begun = False
-            try:
-                async with aclosing(frames):
-                    async for piece in _growing(frames, answer, asked, form):
-                        if not begun:
-                            begun = True
-                            yield encode_data(form.chunk({"role": "assistant", "content": ""}))
-                        yield piece
-            except Exception as error:
-                if not begun:
-                    raise
-                yield encode_data(error_body(errors.known(error)))
-                return
+            async with aclosing(frames):
+                async for piece in _growing(frames, answer, asked, form):
+                    if not begun:
+                        begun = True
+                        yield encode_data(form.chunk({"role": "assistant", "content": ""}))
+                    yield piece
         if not begun:
             yield encode_data(form.chunk({"role": "assistant", "content": ""}))
         yield encode_data(form.last(answer))
         if asked.include_usage:
             yield encode_data(form.usage(answer))
         yield _DONE
+
+
+def _failed(error: Exception) -> bytes:
+    """The event by which OpenAI's API reports an error in mid-stream; its clients raise it."""
+    return encode_data(error_body(known(error)))
 
 
 async def _growing(frames: Frames, answer: Answer, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:

@@ -1,10 +1,10 @@
-"""Errors in OpenAI's form. Codes and status are those of the mesh (docs/gateway.md, "Errors")."""
+"""Errors in OpenAI's form. Codes and status are those of the mesh (docs/gateway.md, "OpenAI")."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.errors import MINE, WORLD, HearthNetError
+from hearthnet.errors import CONTEXT_LENGTH, MINE, WORLD, HearthNetError
 
 _TYPES: Final = {
     "unauthorized": "permission_error",
@@ -23,8 +23,9 @@ def error_body(error: HearthNetError) -> dict[str, Any]:
     told: dict[str, Any] = {
         "message": error.message,
         "type": _type(error.code),
-        "param": param_of(error) or None,
-        "code": error.code,
+        "param": param_of(error) or ("messages" if _is_overlong(error) else None),
+        # OpenAI's own where clients act on it: they shorten the conversation and ask again.
+        "code": "context_length_exceeded" if _is_overlong(error) else error.code,
     }
     more = error.to_body()
     extra = {name: more[name] for name in ("retry_after_ms", "alt_capabilities") if name in more}
@@ -36,6 +37,10 @@ def param_of(error: HearthNetError) -> str:
     path = str(error.details.get("path", "")).removeprefix("/input").removeprefix("/params")
     steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in path.split("/") if step]
     return "".join(steps).removeprefix(".")
+
+
+def _is_overlong(error: HearthNetError) -> bool:
+    return error.details.get("rule") == CONTEXT_LENGTH
 
 
 def _type(code: str) -> str:

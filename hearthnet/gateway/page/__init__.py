@@ -2,8 +2,9 @@
 
     /                      index.html; asked for anew each time (`no-cache`, with an ETag)
     /page/<digest>/<file>  the files; a changed one has another address, so browsers keep them for a year
+    POST /page/markdown    the Markdown of an answer as a tree of elements, for a page that is signed in
 
-All of them are read once, when the gateway starts: what is asked for is looked up, never a path made of it.
+All files are read once, when the gateway starts: what is asked for is looked up, never a path made of it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.canonical import content_hash
+from hearthnet.canonical import content_hash, read_json
+from hearthnet.gateway.page.markdown import MarkdownText, read_markdown
 from hearthnet.tools.builtin import builtin_names, builtin_tools
 
 if TYPE_CHECKING:
@@ -57,13 +60,22 @@ _KEPT: Final = "public, max-age=31536000, immutable"
 _ASKED_AGAIN: Final = "no-cache"
 _INDEX: Final = "index.html"
 _TOOLS: Final = "tools.json"
+_MARKDOWN: Final = msgspec.json.Decoder(MarkdownText)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """`/` and `/page/...`; they tell nothing of the node and need no client."""
+    """`/` and `/page/...`; but for Markdown they need no client, and they tell nothing of the node."""
+
+    async def markdown(request: Request) -> Response:
+        """The tree of a text."""
+        await gateway.clients.from_request(request)
+        said = read_json(await request.body(), _MARKDOWN)
+        return JSONResponse({"tree": await read_markdown(said.text)})
+
     page = Page(_files(resources.files(__package__) / "static"))
     return [
         Route("/", page.index, methods=["GET"]),
+        Route("/page/markdown", markdown, methods=["POST"]),
         Route("/page/{path:path}", page.file, methods=["GET"]),
     ]
 

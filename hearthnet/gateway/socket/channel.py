@@ -1,4 +1,4 @@
-"""A stream that outlives its socket (docs/gateway.md, "WebSocket"; pains.md 14).
+"""A stream that outlives its socket.
 
     provider or run --put--> Channel --take--> whichever socket reads it now
                                 ^--acknowledge--'
@@ -8,6 +8,8 @@ after another broke takes what follows the last frame that the client has. What 
 that can be summed up (a model's words, a run) goes on without a reader: it then forgets its oldest frames,
 and a reader who lacks them gets a snapshot. Otherwise the source waits for the reader, which the bus's own
 flow control passes on to the provider.
+
+See: docs/protocol/gateway.md#resume, docs/gateway.md.
 """
 
 from __future__ import annotations
@@ -249,7 +251,8 @@ class Channels:
         if channel is None or channel.owner != owner:
             raise HearthNetError(
                 "not_found",
-                f"no stream {stream[:40]!r} of yours; one is kept {self.linger_seconds:g} s after a break",
+                f"no stream {stream[:40]!r} of yours: one is kept {self.linger_seconds:g} s after a break, "
+                "while the gateway lives; resume its run, or ask again",
             )
         return channel
 

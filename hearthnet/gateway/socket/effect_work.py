@@ -1,7 +1,9 @@
-"""A call with an effect that a client makes itself, without a model (effects.py; wire.md, "Approvals").
+"""A call with an effect that a client makes itself, without a model.
 
 Who has no key has approved it by asking. Who has one is shown what will be sent, as by a run
 (`confirmation_required`), and signs it.
+
+See: docs/protocol/gateway.md#confirmations.
 """
 
 from __future__ import annotations

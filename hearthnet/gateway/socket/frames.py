@@ -1,7 +1,9 @@
-"""The frames of `hearthnet-bus.v2` as bytes and values (docs/gateway.md, "WebSocket"; conventions.md 10).
+"""The frames of `hearthnet-bus.v2` as bytes and values.
 
 A client's frames are a closed union, told apart by `type`; the server's are `{event, data, seq}`. What a
 client sends is read here once, at the border: whatever is none of these raises `BadFrame`.
+
+See: docs/protocol/gateway.md#client-frames, docs/protocol/gateway.md#server-frames, docs/gateway.md.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ Topic = Literal["runs", "mesh", "market.post"]
 
 
 class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename={"sender": "from"}):
-    """What the first frame may carry of who sends it (conventions.md 5): `sender` (on the wire `from`),
-    `community`, `timestamp`, `request_id` and `signature` where the client has a key, and the `token` of a
-    member that is no client of the book.
+    """What the first frame may carry of who sends it: `sender` (on the wire `from`), `community`,
+    `timestamp`, `request_id` and `signature` where the client has a key, and as `token` what a program shows
+    as its bearer, or the token of a member that is no client of the book.
+
+    See: docs/protocol/gateway.md#signed-first-frames.
     """
 
     request_id: str = ""

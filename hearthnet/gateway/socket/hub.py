@@ -26,6 +26,7 @@ from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from hearthnet.gateway.socket.work import BusWork
 from hearthnet.gateway.tool_list import is_readying, is_run
+from hearthnet.tools.run import Outcome
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
@@ -47,7 +48,7 @@ class Hub:
         self.feeds = Feeds(gateway)
         self._gateway = gateway
         self._closing: set[asyncio.Task[None]] = set()
-        self.runs: set[asyncio.Task[None]] = set()
+        self.runs: set[asyncio.Task[Outcome]] = set()
         """Runs go on while nobody follows them."""
         self._timer: asyncio.TimerHandle | None = None
         self._checked_at = 0.0
@@ -109,13 +110,19 @@ class Hub:
             self._let_go(channel)
         for run in self.runs:
             run.cancel()
-        await asyncio.gather(*self._closing, *self.runs, *(topic.close() for topic in self.topics.values()))
+        if self.runs:
+            await asyncio.wait(set(self.runs))
+        await asyncio.gather(*self._closing, *(topic.close() for topic in self.topics.values()))
 
     async def _authenticated(self, conversation: Conversation, frame: First) -> Client:
         connection = HTTPConnection(conversation.scope)
         clients = self._gateway.clients
-        shown = "authorization" in connection.headers or clients.cookie in connection.cookies
-        client = await clients.from_request(connection) if shown else None
+        shown = (
+            "authorization" in connection.headers
+            or clients.cookie in connection.cookies
+            or clients.is_bearer(frame.token)
+        )
+        client = await clients.from_request(connection, frame.token) if shown else None
         if client is None or isinstance(frame, Call):
             client = clients.from_envelope(frame.envelope(), client)
         return client

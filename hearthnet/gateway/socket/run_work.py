@@ -16,9 +16,11 @@ from hearthnet.gateway.runs import GatewayRun, GatewayRuns
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.tools.client import ClientTools
+from hearthnet.tools.run import Outcome
 from hearthnet.tools.types import Approve, Decision, Deny, Edit
 
 VIA: Final = "socket"
+_GATEWAY_ENDS: Final = HearthNetError("partition", "the gateway ends; resume the run")
 
 
 class RunWork:
@@ -27,7 +29,7 @@ class RunWork:
     def __init__(self, runs: GatewayRuns, client: Client, channel: Channel) -> None:
         self.tools = ClientTools()
         """The tools that the client runs itself."""
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Outcome] | None = None
         self._runs = runs
         self._client = client
         self._channel = channel
@@ -47,16 +49,12 @@ class RunWork:
     def begin(self, run: GatewayRun) -> None:
         """The run is driven from now on."""
         self._run, self._channel.run = run, run.run
-        self.task = asyncio.create_task(self._drive(run), name=f"run {run.run}")
+        self.task = run.drive()
+        self.task.add_done_callback(self._ended)
 
-    async def _drive(self, run: GatewayRun) -> None:
-        try:
-            await run.drive()
-        except asyncio.CancelledError:
-            self._channel.put(
-                "error", HearthNetError("partition", "the gateway ends; resume the run").to_body()
-            )
-        except Exception as error:
+    def _ended(self, task: asyncio.Task[Outcome]) -> None:
+        error = _GATEWAY_ENDS if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
             self._channel.put("error", known(error).to_body())
 
     def cancel(self) -> None:

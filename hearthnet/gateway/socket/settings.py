@@ -6,7 +6,7 @@ import msgspec
 
 
 class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of `hearthnet-bus.v2`; the defaults are those of conventions.md 10 and docs/gateway.md.
+    """Limits of `hearthnet-bus.v2`; the defaults are those of docs/protocol/gateway.md#websocket.
 
     `linger_seconds`: how long a stream is kept after its socket broke. `opening_seconds`: how long a client
     may take for its first frame. `stall_seconds`: how long it may leave a full window unacknowledged.

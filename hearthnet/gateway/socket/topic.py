@@ -1,8 +1,10 @@
-"""A topic with its followers: one source however many they are, and a bounded memory (conventions.md 10).
+"""A topic with its followers: one source however many they are, and a bounded memory.
 
 Frames are numbered by the topic, so that each is encoded once for all who follow. The numbers begin with the
 time in milliseconds at which the topic was first followed: what a client remembers of an earlier life of the
 gateway is older than all that is kept, and gets a snapshot.
+
+See: docs/protocol/gateway.md#topics.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ class BusWork:
 
     def __init__(self, channel: Channel, work: Callable[[Channel], Coroutine[Any, Any, None]]) -> None:
         self._channel = channel
-        self.task = asyncio.create_task(self._run(work(channel)), name=f"stream {channel.stream}")
+        self.task = asyncio.create_task(self._run(work), name=f"stream {channel.stream}")
+        # Not in the task: cancelled before its first step, it would leave the stream without an end.
+        self.task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
         """Stops it at the provider."""
@@ -50,13 +52,15 @@ class BusWork:
         self.task.cancel()
         await asyncio.wait({self.task})
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, work: Callable[[Channel], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
-        except asyncio.CancelledError:
-            self._channel.put("done", dict(CANCELLED))
+            await work(self._channel)
         except Exception as error:
             self._channel.put("error", known(error).to_body())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._channel.put("done", dict(CANCELLED))
 
 
 def streaming(

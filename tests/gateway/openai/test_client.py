@@ -104,6 +104,28 @@ async def test_an_answer_in_one_piece(shared: House) -> None:
     assert answer.id.startswith("chatcmpl-")
 
 
+@pytest.mark.req("LLM-145")
+@pytest.mark.parametrize("more", [{}, {"tools": [LOOK]}, {"extra_body": MESH}], ids=["plain", "tools", "run"])
+async def test_an_empty_answer_that_was_cut_off_is_length(shared: House, more: dict[str, Any]) -> None:
+    async with mesh(shared) as client:
+        asked = ask(shared, Say(thinking="Hm.", cut=True))
+        answer = await client.chat.completions.create(model=NAME, messages=asked, **more)
+    (choice,) = answer.choices
+    assert (choice.finish_reason, choice.message.content) == ("length", "")
+    assert answer.usage.completion_tokens == 10
+    assert not {"max_tokens", "temperature", "top_p"} & shared.model.requests[-1].keys()
+
+
+@pytest.mark.req("LLM-149")
+@pytest.mark.parametrize("more", [{}, {"extra_body": MESH}], ids=["plain", "run"])
+async def test_an_answer_of_nothing_is_stop(shared: House, more: dict[str, Any]) -> None:
+    async with mesh(shared) as client:
+        asked = ask(shared, Say(thinking="Hm."))
+        answer = await client.chat.completions.create(model=NAME, messages=asked, **more)
+    (choice,) = answer.choices
+    assert (choice.finish_reason, choice.message.content) == ("stop", "")
+
+
 @pytest.mark.req("HTTP-15")
 async def test_an_answer_word_by_word(shared: House) -> None:
     async with mesh(shared) as client:
@@ -185,7 +207,9 @@ async def test_settings_and_the_form_of_the_answer_reach_the_model(shared: House
     sent = shared.model.requests[-1]
     assert sent["response_format"]["json_schema"]["schema"] == schema
     assert sent["temperature"] == 0
+    assert sent.get("max_completion_tokens", sent.get("max_tokens")) == 7
     assert sent["stop"] == ["END"]
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["look"]
     assert sent["tool_choice"]["function"]["name"] == "look"
     assert "user" not in sent
 
@@ -219,6 +243,46 @@ async def test_errors_are_those_that_the_client_knows(shared: House) -> None:
             with pytest.raises(openai.APIStatusError) as refused:
                 await client.chat.completions.create(model=NAME, messages=messages)
         assert refused.value.status_code in (401, 403)
+
+
+LLAMA_CPP = {
+    "error": {
+        "code": 400,
+        "message": "the request exceeds the available context size, try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 5000,
+        "n_ctx": 4096,
+    }
+}
+
+
+@pytest.mark.req("HTTP-39")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", [NAME, f"{NAME}+tools"])
+async def test_overlong_conversation_has_openais_code(shared: House, name: str, stream: bool) -> None:
+    messages = ask(shared, Say(refuses=LLAMA_CPP))
+    async with mesh(shared) as client:
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.chat.completions.create(model=name, messages=messages, stream=stream)
+    error = refused.value
+    assert (error.code, error.type) == ("context_length_exceeded", "invalid_request_error")
+    assert (error.param, error.status_code) == ("messages", 400)
+    assert "shorten the messages" in error.message
+
+
+@pytest.mark.req("HTTP-39")
+@pytest.mark.parametrize("api", ["embeddings", "responses"])
+async def test_openai_client_reads_what_is_not_there(shared: House, api: str) -> None:
+    async with mesh(shared) as client:
+        with pytest.raises(openai.NotFoundError) as missing:
+            await getattr(client, api).create(model=NAME, input="x")
+        assert missing.value.code == "not_found"
+        assert "/v1/chat/completions" in missing.value.message
+        with pytest.raises(openai.APIStatusError) as large:
+            await client.chat.completions.create(
+                model=NAME, messages=[{"role": "user", "content": "x" * 26_000_000}]
+            )
+    assert (large.value.status_code, large.value.code) == (413, "payload_too_large")
 
 
 @pytest.mark.req("HTTP-17")

@@ -15,7 +15,6 @@ const { check, checkEdited, checkShown, approve } = await load("lib/approval.js"
 const { pieces, plain } = await load("lib/visible.js");
 const { Cursor } = await load("lib/cursor.js");
 const { apply, blank, sources, waiting, words } = await load("lib/answer.js");
-const { blocks } = await load("lib/markdown.js");
 const { argumentsOf, fieldsOf } = await load("lib/fields.js");
 const { TEXTS } = await load("texts.js");
 
@@ -62,7 +61,7 @@ const FUNCTIONS = {
   checkEdited: (pending, wanted) => checkEdited(pending, wanted) ?? "fits",
   checkShown: (pending, shown) => checkShown(pending, shown) ?? "fits",
   approve: async (seed, id, pending, who) => approve(pending, await keyOf(seed, id), who),
-  pieces, plain, run, read, blocks,
+  pieces, plain, run, read,
   cut: (frames) => frames.map((_, place) => cutAt(frames, place)),
   fieldsOf,
   form: (schema, values, typed) => argumentsOf(fieldsOf(schema, values), typed),

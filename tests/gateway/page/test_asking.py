@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import WebSocketRoute, expect
 
 from hearthnet.canonical import digest
+from hearthnet.trust.keys import Identity
 from tests.gateway.page.street import Street, Visit, visit
 from tests.helpers.scripted_model import Say
 from tests.helpers.waiting import wait_for
@@ -334,6 +335,29 @@ async def lying(there: Visit, lie: Any) -> None:
     await there.page.route_web_socket(re.compile("/v1/socket"), connect)
     await there.page.reload()
     await there.page.wait_for_selector("#question")
+
+
+@pytest.mark.req("PAGE-11", "TOOL-90")
+@pytest.mark.parametrize("home", ["this node (ed25519:AAAA-BBBB-CCCC-DDDD)", ""])
+async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str) -> None:
+    """A neighbour's home may have any name: that of another, or "this node"."""
+    node = Identity.generate().node_id
+    question = f"Lend my rake {len(home)}"
+    offers(street, question, "Rake to lend", last="Well.")
+
+    def elsewhere(asked: dict[str, Any]) -> None:
+        asked["provider"], asked["home"] = node, home
+        asked["approval"]["provider"] = node
+
+    async with visit(street) as there:
+        await lying(there, elsewhere)
+        await there.ask(question, "market_post")
+        await dialog(there)
+        fact = there.page.locator("dialog .facts > div").filter(has_text="Carried out by").locator("dd")
+        short = node.removeprefix("ed25519:")[:6]
+        assert await fact.inner_text() == (home or f"{short}… ({short}…)")
+        await there.choose("deny")
+        await there.answered("Well.")
 
 
 def swap(asked: dict[str, Any]) -> None:

@@ -265,34 +265,6 @@ def test_hidden_characters_become_their_codes() -> None:
     ]
 
 
-@pytest.mark.req("PAGE-3")
-def test_markdown_is_a_tree_of_a_few_harmless_kinds() -> None:
-    text = (
-        "# Title\n\nA **bold** and *soft* `x<b>` word,\nstill here. [link](javascript:1) ![p](http://x/y.png)\n"
-        "- one\n- two\n  more\n\n3. three\n4. four\n\n> said\n\n```py\n<script>\n```\n<img src=x onerror=1>"
-    )
-    found = ask("blocks", text)
-    assert [one["kind"] for one in found] == [
-        "heading", "paragraph", "bullets", "numbers", "quote", "code", "paragraph",
-    ]  # fmt: skip
-    assert found[1]["inline"] == [
-        "A ", {"kind": "bold", "text": "bold"}, " and ", {"kind": "italic", "text": "soft"}, " ",
-        {"kind": "code", "text": "x<b>"},
-        " word,\nstill here. [link](javascript:1) ![p](http://x/y.png)",
-    ]  # fmt: skip
-    assert found[2]["items"] == [["one"], ["two\nmore"]]
-    assert found[3]["start"] == 3
-    assert found[5]["text"] == "<script>"
-    assert found[6]["inline"] == ["<img src=x onerror=1>"]
-
-
-@pytest.mark.req("PAGE-3")
-def test_unfinished_markdown_is_text_and_takes_no_long() -> None:
-    texts = ("**never closed", "`open", "```\nopen", "*" * 2000, "`" * 2000, "> " * 500, "[" * 3000)
-    for found in ask_all([["blocks", text] for text in texts]):
-        assert "".join(str(one) for one in found)
-
-
 # --- the texts --------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from hearthnet.gateway.limits import Limits
 from hearthnet.gateway.socket.conversation import Conversation
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
 from hearthnet.gateway.socket.settings import SocketSettings
@@ -178,6 +179,20 @@ async def test_a_client_has_so_many_sockets(shared: House) -> None:
         shared.workshop.go.set()
         for one in lines[:32]:
             assert (await ended(one))[0] == 1000
+
+
+@pytest.mark.req("GATE-12", "GATE-16")
+@pytest.mark.parametrize("shown", ["hnk_aaaaaaaa_x", "hntoken://v1/forged.or.broken"])
+async def test_wrong_token_in_a_frame_counts_against_its_address(
+    shared: House, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    monkeypatch.setattr(shared.gateway.clients, "limits", Limits(wrong=(2, 0.001)))
+    codes = []
+    for _ in range(3):
+        async with line(shared, None) as one:
+            await one.send("subscribe", topic="mesh", token=shown)
+            codes.append((await ended(one))[0])
+    assert codes == [4401, 4401, 4429]
 
 
 @pytest.mark.req("SOCK-17")

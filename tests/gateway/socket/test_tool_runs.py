@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from hearthnet.trust.approval import Approval, sign_approval
 from tests.helpers.gateway import Guest, House, open_house
 from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.socket_client import Frame, Line, complete, limits, line
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -179,13 +179,13 @@ async def test_cancel_reaches_the_tool_within_a_second(shared: House) -> None:
         (call,) = await wait_for(
             lambda: [call for call in shared.workshop.calls if call.principal == me], DEADLINE
         )
-        asked_before, began = len(shared.model.requests), time.monotonic()
+        asked_before, watch = len(shared.model.requests), Stopwatch(shared.mesh.server.process.pid)
         await one.send("cancel")
         await wait_for(lambda: call.id in shared.workshop.stopped, DEADLINE)
-        took = time.monotonic() - began
+        took = watch.seconds()
         frames = await one.rest()
     shared.workshop.go.set()
-    assert took < 10.0  # a second is promised, to a computer that has the time
+    assert took < 1.0
     assert (frames[-1]["event"], frames[-1]["data"]["stop_reason"]) == ("done", "cancelled")
     assert frames[-1]["data"]["tools"][0]["status"] == "cancelled"
     assert len(shared.model.requests) == asked_before

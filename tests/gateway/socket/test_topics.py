@@ -296,7 +296,7 @@ def member(house: House) -> tuple[Identity, str]:
 
 
 def first(house: House, kind: str, members: Frame, capability: str, body: Frame, version: str) -> str:
-    """A first frame as the second member signs it (docs/gateway.md, "Who is there")."""
+    """A first frame as the second member signs it (docs/protocol/gateway.md)."""
     identity, token = member(house)
     envelope = house.envelope(capability, body, version)
     said = sign_envelope(identity, envelope)

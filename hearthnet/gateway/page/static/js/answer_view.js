@@ -2,8 +2,9 @@
 
 import { inWords } from "./api.js";
 import { Card } from "./card.js";
-import { button, el, fill, markdown, shown } from "./dom.js";
+import { button, el, fill, shown } from "./dom.js";
 import { over, sources } from "./lib/answer.js";
+import { Prose } from "./prose.js";
 import { duration, text, textOr } from "./texts.js";
 
 export class AnswerView {
@@ -11,7 +12,7 @@ export class AnswerView {
   #cards = new Map();
   #frame = 0;
 
-  /** `act` is `{decide(record, call), resume(record)}`. */
+  /** `act` is `{decide(record, call), resume(record), again(record)}`. */
   constructor(record, act) {
     this.record = record;
     this.act = act;
@@ -35,8 +36,9 @@ export class AnswerView {
     this.#frame = 0;
     const { answer } = this.record;
     const parts = [];
+    const last = over(answer) ? null : answer.segments.at(-1);
     for (const segment of answer.segments) {
-      parts.push(this.#text(segment));
+      parts.push(this.#text(segment, segment !== last));
       for (const id of segment.calls) parts.push(this.#card(answer.calls.get(id)));
     }
     if (!same(this.said.children, parts)) this.said.replaceChildren(...parts);
@@ -45,15 +47,11 @@ export class AnswerView {
     this.answer.setAttribute("aria-busy", String(!over(answer)));
   }
 
-  #text(segment) {
-    const key = String(segment.iteration);
-    const known = this.#segments.get(key) ?? { box: el("div", { class: "text", dir: "auto" }), text: null };
-    this.#segments.set(key, known);
-    if (known.text !== segment.text) {
-      known.text = segment.text;
-      known.box.replaceChildren(...markdown(segment.text));
-    }
-    return known.box;
+  #text({ iteration, text: said }, complete) {
+    const key = String(iteration);
+    if (!this.#segments.has(key)) this.#segments.set(key, new Prose());
+    this.#segments.get(key).update(said, complete);
+    return this.#segments.get(key).box;
   }
 
   #card(call) {
@@ -75,7 +73,7 @@ export class AnswerView {
     if (this.record.link) return text(`state.${this.record.link}`);
     if (answer.state === "running" && answer.progress) return text("state.reading", answer.progress);
     if (answer.state === "done") return textOr(`stop.${answer.done?.stop_reason}`, "");
-    if (answer.state === "error") return answer.error?.error === "lost" ? text("state.lost") : inWords(answer.error ?? {});
+    if (answer.state === "error") return broken(answer.error ?? {});
     return text(`state.${answer.state}`);
   }
 
@@ -86,9 +84,22 @@ export class AnswerView {
         el("h4", {}, text("ask.sources")), el("ol", {}, found.map(source))),
       ...answer.notices.map((notice) => el("p", { class: "hint" }, shown(notice.text ?? ""))),
       answer.done && el("p", { class: "hint" }, meta(answer.done)),
-      answer.run && answer.state !== "done" && button("ask.goes_on", () => this.act.resume(this.record), { class: "quiet" }),
+      this.#further(answer),
     ];
   }
+
+  /** The way on from an answer that is not complete: the run goes on, or there is none and the question is asked anew. */
+  #further(answer) {
+    if (answer.state === "done") return null;
+    if (answer.run && !answer.error?.gone) return button("ask.goes_on", () => this.act.resume(this.record), { class: "quiet" });
+    if (answer.state !== "error" || !this.record.use) return null;
+    return button("ask.again", () => this.act.again(this.record), { class: "quiet" });
+  }
+}
+
+function broken(error) {
+  if (error.error === "lost" || (error.gone && error.error === "not_found")) return text("state.lost");
+  return inWords(error);
 }
 
 const same = (nodes, parts) => nodes.length === parts.length && parts.every((part, place) => nodes[place] === part);

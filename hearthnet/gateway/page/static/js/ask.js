@@ -87,6 +87,7 @@ export class AskView {
     return new AnswerView(record, {
       decide: (asked, call) => this.#decide(asked, call),
       resume: (asked) => this.conversations.resume(asked.answer.run, asked.question),
+      again: (asked) => this.conversations.askAgain(asked),
     });
   }
 

@@ -1,7 +1,7 @@
 // The question before an effect. What is signed is what stands here: the page computes the digest of what it shows.
 
 import { inWords } from "./api.js";
-import { app, nodeName, who } from "./app.js";
+import { app, nodeName, shortId, who } from "./app.js";
 import { announce, button, el, fill, jsonView, labelled, shown } from "./dom.js";
 import { editor } from "./editor.js";
 import { approve, check, checkEdited, checkShown, Refused } from "./lib/approval.js";
@@ -66,7 +66,7 @@ class Question {
     const names = { "*": text("confirm.provider.any"), [app.me.node]: text("confirm.provider.own") };
     return el("dl", { class: "facts" },
       fact("confirm.capability", shown(pending.capability)),
-      provider && fact("confirm.provider", Object.hasOwn(names, provider) ? names[provider] : shown(nodeName(provider))),
+      provider && fact("confirm.provider", Object.hasOwn(names, provider) ? names[provider] : shown(homeName(provider, pending))),
       pending.expires_at && fact("confirm.until", moment(pending.expires_at)),
       fact("confirm.digest", el("code", { class: "digest" }, String(pending.arguments_digest))));
   }
@@ -139,5 +139,8 @@ class Question {
     announce(this.error.textContent);
   }
 }
+
+/** A home's name, which it gave itself and may be another's, or "this node"; and its short id, which it cannot choose. */
+const homeName = (node, { provider, home }) => (provider === node && home) || `${nodeName(node)} (${shortId(node)})`;
 
 const fact = (key, value) => el("div", {}, el("dt", {}, text(key)), el("dd", {}, value));

@@ -9,12 +9,16 @@ import { Stream } from "./link.js";
 
 const SEARCH = "search_corpus";
 const LONGEST_TITLE = 60;
+const UNKEPT = new Set(["not_found", "expired", "schema_mismatch"]);
+/** A little less than the day for which a run is kept that has called something. */
+const KEPT_MS = 23 * 3600 * 1000;
 
 /** Fires `list` when conversations come or go, `answer` (detail: the record, the frame) when something was said. */
 export class Conversations extends EventTarget {
   list = [];
   answers = new Map();
   #live = new Map();
+  #here = new Set();
   #ready = "";
 
   /** What was kept; answers that were under way go on. */
@@ -55,10 +59,26 @@ export class Conversations extends EventTarget {
 
   /** Asks; `use` is `{model, corpus, tools}`. */
   async ask(conversation, question, use) {
-    const body = { params: use.model ? { model: use.model } : {}, input: this.#input(conversation, question, use) };
     const record = await this.#record(conversation, question, { use });
-    this.#open(record, { open: async () => ({ type: "call", ...(await signedCall("llm.chat", "2.0", body)) }) });
+    this.#begin(record);
     return record;
+  }
+
+  /** Asks the question of `record` anew, in its place: nothing is kept of its answer that could be gone on with. */
+  async askAgain(record, more = {}) {
+    Object.assign(record, { answer: blank(), kept: {}, again: false, ...more });
+    await this.#keep(record, {});
+    this.#begin(record);
+    this.#tell(record);
+  }
+
+  #begin(record) {
+    const { conversation, question, use } = record;
+    const all = this.of(conversation);
+    const input = this.#input(all.slice(0, all.indexOf(record)), question, use);
+    const body = { params: use.model ? { model: use.model } : {}, input };
+    this.#here.add(record.id);
+    this.#open(record, { open: async () => ({ type: "call", ...(await signedCall("llm.chat", "2.0", body)) }) });
   }
 
   /**
@@ -69,7 +89,7 @@ export class Conversations extends EventTarget {
     const beginning = JSON.stringify([conversation, this.of(conversation).length, use]);
     if (beginning === this.#ready) return;
     this.#ready = beginning;
-    const input = { ...this.#input(conversation, "", use), max_tokens: 0 };
+    const input = { ...this.#input(this.of(conversation), "", use), max_tokens: 0 };
     const body = { params: use.model ? { model: use.model } : {}, input };
     try {
       await post("/v1/call", await signedCall("llm.chat", "2.0", body));
@@ -78,8 +98,8 @@ export class Conversations extends EventTarget {
     }
   }
 
-  #input(conversation, question, { corpus, tools }) {
-    const messages = this.of(conversation).flatMap((record) => {
+  #input(before, question, { corpus, tools }) {
+    const messages = before.flatMap((record) => {
       const said = words(record.answer);
       return said ? [{ role: "user", content: record.question }, { role: "assistant", content: said }] : [];
     });
@@ -109,6 +129,7 @@ export class Conversations extends EventTarget {
     reopen(record.answer);
     Object.assign(record.answer, { run });
     record.kept = { run };
+    this.#here.add(record.id);
     this.#goOn(record);
     return record;
   }
@@ -127,7 +148,7 @@ export class Conversations extends EventTarget {
       state: (state) => this.#link(record, state),
       again: () => reopen(record.answer),
       over: () => this.#over(record),
-      lost: (error) => this.#lost(record, error),
+      lost: (error, how) => this.#lost(record, error, how),
     });
     this.#live.set(record.id, stream);
     stream.connect();
@@ -163,7 +184,7 @@ export class Conversations extends EventTarget {
   }
 
   /** The stream cannot be had any more: what became of its run is all there is to know. */
-  async #lost(record, error) {
+  async #lost(record, error, { resumed = false } = {}) {
     this.#live.delete(record.id);
     record.link = "";
     if (error.error === "replaced") {
@@ -171,10 +192,23 @@ export class Conversations extends EventTarget {
       return;
     }
     const run = record.answer.run && (await get(`/v1/runs/${record.answer.run}`).catch(() => null));
+    const gone = resumed && UNKEPT.has(error.error);
     if (run?.state === "ended") this.#fromRun(record, run);
-    else Object.assign(record.answer, { state: "error", error: error.error ? error : { error: "lost" } });
+    else if (gone && this.#asksItself(record, error)) {
+      await this.askAgain(record, { again: true });
+      return;
+    } else Object.assign(record.answer, { state: "error", error: error.error ? { ...error, gone } : { error: "lost", gone: true } });
     await this.#keep(record);
     this.#tell(record, { event: "error", data: {} });
+  }
+
+  /**
+   * Whether the question is asked again without a word: somebody in this window waits for the answer, and no run is
+   * kept of what is younger than runs get, so it has called nothing. Once, lest a question that ends the gateway does
+   * so for ever.
+   */
+  #asksItself({ id, use, again, at }, { error }) {
+    return error === "not_found" && Boolean(use) && !again && this.#here.has(id) && Date.now() - at < KEPT_MS;
   }
 
   #fromRun(record, { messages }) {

@@ -1,6 +1,5 @@
 // Elements made by calls, never from text: nothing that came from elsewhere can become markup.
 
-import { blocks } from "./lib/markdown.js";
 import { pieces } from "./lib/visible.js";
 import { text } from "./texts.js";
 
@@ -71,26 +70,6 @@ function leaf(value) {
   if (typeof value !== "string") return el("span", { class: "json-literal" }, String(value));
   return value === "" ? el("span", { class: "json-empty" }, "“”") : shown(value);
 }
-
-const LISTS = { bullets: "ul", numbers: "ol" };
-
-/** The text of a model, as far as its Markdown is harmless. */
-export function markdown(source) {
-  return blocks(source).map((one) => {
-    if (one.kind === "code") return el("pre", { tabindex: "0" }, el("code", {}, one.text));
-    if (one.kind === "heading") return el("h4", {}, inline(one.inline));
-    if (one.kind === "quote") return el("blockquote", {}, inline(one.inline));
-    if (one.items) {
-      const start = one.start > 1 ? one.start : null;
-      return el(LISTS[one.kind], { start }, one.items.map((item) => el("li", {}, inline(item))));
-    }
-    return el("p", {}, inline(one.inline));
-  });
-}
-
-const MARKS = { code: "code", bold: "strong", italic: "em" };
-
-const inline = (found) => found.map((one) => (typeof one === "string" ? one : el(MARKS[one.kind], {}, one.text)));
 
 /** Puts `children` into `element`, keeping the focus where it was if what had it is there again. */
 export function fill(element, ...children) {

@@ -128,7 +128,7 @@ export class Stream extends Link {
       return;
     }
     this.end();
-    this.#ports.lost(data);
+    this.#ports.lost(data, { resumed: Boolean(stream || run) });
   }
 
   broke(tries) {

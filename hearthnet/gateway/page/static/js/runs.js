@@ -84,6 +84,8 @@ export class RunsView {
     return el("li", { class: "card", "data-run": run.run },
       el("header", {}, el("h3", {}, shown(run.question || text("runs.unknown"))),
         el("span", { class: "time" }, text("runs.began", { when: moment(run.started_at) }))),
+      // The node itself is the owner at the command line.
+      !run.principal.includes("/") && el("p", { class: "hint" }, text("runs.terminal")),
       run.pending.map((pending) => el("div", { class: "row" }, el("span", { class: "chip" }, textOr("status.waiting", "")),
         shown(pending.name),
         button("call.decide", () => this.#decide(run, pending), { class: "primary", id: `d-${run.run}-${pending.tool_call_id}` }))),

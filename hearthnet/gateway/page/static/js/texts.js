@@ -60,6 +60,7 @@ const WORDS = {
   "ask.you": ["You", "Sie"],
   "ask.answer": ["Answer", "Antwort"],
   "ask.goes_on": ["Go on", "Fortsetzen"],
+  "ask.again": ["Ask again", "Noch einmal fragen"],
   "ask.sources": ["Sources", "Quellen"],
   "ask.log": ["Conversation", "Unterhaltung"],
 
@@ -149,6 +150,7 @@ const WORDS = {
   "runs.resume": ["Go on with the answer", "Mit der Antwort fortfahren"],
   "runs.cancel": ["Give up this run", "Diesen Lauf aufgeben"],
   "runs.began": ["begun {when}", "begonnen {when}"],
+  "runs.terminal": ["asked at the command line", "an der Kommandozeile gefragt"],
   "runs.unknown": ["A question from elsewhere", "Eine Frage von anderswo"],
 
   // the mesh

@@ -1,0 +1,62 @@
+"""The step of a trace for one tool call of an MCP client, by OpenTelemetry's conventions for MCP servers.
+
+A message's own `_meta.traceparent` (SEP-414 of MCP) says which trace it belongs to: one HTTP connection may
+carry messages of many, and a session's messages are answered by tasks that began with its first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from hearthnet.bus.trace import Traces
+from hearthnet.gateway.server_span import STEP
+from hearthnet.telemetry import names
+from hearthnet.telemetry.entry import Detail, Entry
+from hearthnet.wire import traceparent
+
+_METHOD: Final = "tools/call"
+_LONGEST: Final = 200
+"""A client makes up its ids, and 10,000 steps are kept: megabytes each would fill the memory."""
+
+
+@contextlib.contextmanager
+def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
+    """The call of a tool; below the HTTP request that brought it where the message names no trace.
+
+    Its name is without the tool until `name` is called: clients make up names without end.
+    """
+    request = getattr(context, "request", None)
+    carrier: Entry | None = request.scope.get(STEP) if request is not None else None
+    meta = params.meta if isinstance(params.meta, Mapping) else {}
+    named = traceparent.read(str(meta.get("traceparent", "")))
+    around = carrier.traceparent if carrier is not None else ""
+    found = {
+        names.MCP_METHOD: _METHOD,
+        names.MCP_VERSION: context.protocol_version,
+        names.MCP_REQUEST: str(context.request_id)[:_LONGEST],
+        names.MCP_TRANSPORT: "pipe" if request is None else "tcp",
+        names.AI_OPERATION: "execute_tool",
+    }
+    session = request.headers.get("mcp-session-id", "") if request is not None else ""
+    if session:
+        found[names.MCP_SESSION] = session[:_LONGEST]
+    links = (around,) if named and around else ()
+    detail = Detail(kind="server", attributes=found, links=links)
+    with traces.run(_METHOD, "", above=named or around, detail=detail) as entry:
+        yield entry
+
+
+def name(entry: Entry, tool: str) -> None:
+    """Names the tool, once it is known that there is one."""
+    entry.capability = f"{_METHOD} {tool}"
+    if entry.detail is not None:
+        entry.detail.attributes[names.AI_TOOL] = tool
+
+
+def failed(entry: Entry, kind: str = names.TOOL_ERROR) -> None:
+    """Note that the call failed: `kind` is the number of the JSON-RPC error where it was answered by one."""
+    entry.code = "internal_error"
+    if entry.detail is not None:
+        entry.detail.attributes[names.ERROR] = kind

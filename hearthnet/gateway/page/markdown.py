@@ -1,0 +1,136 @@
+"""Markdown of models as a tree of harmless elements, for the page (docs/decisions/0160).
+
+markdown-it-py reads it (CommonMark, tables, strikethrough). No HTML is made: the page builds each element
+by a call, so that its Trusted Types stay on. Links, pictures and HTML are not read: nothing that a model says
+is ever something to press or to load, and what was written stands there as text. All of it: also what the
+library would leave out, which is what lies too deep and the cells that a table has no column for.
+
+    tree     list of nodes
+    node     a text, or {"tag": one of TAGS, "children": tree}, with "start" (a number) for a list and
+             "align" (left, center, right) for a cell
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import msgspec
+from markdown_it import MarkdownIt
+from markdown_it.rules_block.table import escapedSplit
+from markdown_it.token import Token
+
+from hearthnet.errors import HearthNetError
+
+Node = str | dict[str, Any]
+MAX_CHARACTERS: Final = 65_536
+MAX_NODES: Final = 20_000
+"""A table of so many cells is no answer, and would hold up the browser."""
+_MAX_NESTING: Final = 20
+_BLOCKS: Final = ("p", "h4", "ul", "ol", "li", "blockquote", "pre", "hr")
+_CELLS: Final = ("table", "thead", "tbody", "tr", "th", "td")
+_INLINE: Final = ("code", "strong", "em", "s", "br")
+TAGS: Final = frozenset((*_BLOCKS, *_CELLS, *_INLINE))
+_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h5", "h6"))
+_ALIGNED: Final = "text-align:"
+_CONTAINERS: Final = frozenset(("blockquote_open", "list_item_open"))
+_LANGUAGE: Final = re.compile(r"[\w.+#-]{0,20}")
+_LINE_END: Final = re.compile(r"\r\n?|\n")
+
+
+class MarkdownText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /page/markdown`."""
+
+    text: str
+
+
+def _parser() -> MarkdownIt:
+    made = MarkdownIt("js-default", {"html": False, "linkify": False, "maxNesting": _MAX_NESTING})
+    return made.disable(["link", "image", "autolink", "reference", "html_block", "html_inline"])
+
+
+_PARSER: Final = _parser()
+
+
+async def read_markdown(text: str) -> list[Node]:
+    """The tree of `text`, read beside the event loop. Raises `payload_too_large` beyond the limits."""
+    if len(text) > MAX_CHARACTERS:
+        raise HearthNetError("payload_too_large", f"Markdown is read up to {MAX_CHARACTERS} characters")
+    return await asyncio.to_thread(tree, text)
+
+
+def tree(text: str) -> list[Node]:
+    """The tree of `text`; raises `payload_too_large` for one of too many nodes or levels."""
+    builder = _Builder(text)
+    for token in _PARSER.parse(text):
+        for part in token.children or () if token.type == "inline" else (token,):
+            builder.take(part)
+    return builder.root
+
+
+class _Builder:
+    """Puts tokens, which open and close elements, into a tree."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = _LINE_END.split(text)
+        self._row = 0
+        self.root: list[Node] = []
+        self._open: list[list[Node]] = [self.root]
+        self._count = 0
+
+    def take(self, token: Token) -> None:
+        """Takes the next token."""
+        # The paragraphs of a tight list are there, and hidden.
+        if token.hidden:
+            return
+        # The parser passes over what is inside of these.
+        if token.type in _CONTAINERS and token.level >= _MAX_NESTING - 1:
+            raise HearthNetError("payload_too_large", f"Markdown is read up to {_MAX_NESTING} levels")
+        if token.type == "tr_open" and token.map is not None:
+            self._row = token.map[0]
+        if token.nesting < 0:
+            if token.type == "tr_close":
+                self._add_surplus()
+            self._open.pop()
+            return
+        node = _element(token)
+        self._add(node)
+        if token.nesting > 0:
+            self._open.append(node["children"] if isinstance(node, dict) else self._open[-1])
+
+    def _add_surplus(self) -> None:
+        """Adds the cells of the row that the table has no column for, as text."""
+        cells = escapedSplit(self._lines[self._row].lstrip(" \t>").rstrip())
+        for cell in cells[cells[0] == "" : len(cells) - (cells[-1] == "")][len(self._open[-1]) :]:
+            self._add({"tag": "td", "children": [cell.strip()]})
+
+    def _add(self, node: Node) -> None:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise HearthNetError("payload_too_large", f"Markdown is read up to {MAX_NODES} elements")
+        if node:
+            self._open[-1].append(node)
+
+
+def _element(token: Token) -> Node:
+    """The node of a token that is none of the end of an element."""
+    match token.type:
+        case "softbreak":
+            return "\n"
+        case "fence" | "code_block":
+            about = token.info.strip()
+            told = "" if _LANGUAGE.fullmatch(about) else f"{about}\n"
+            return {"tag": "pre", "children": [{"tag": "code", "children": [told + token.content]}]}
+        case "code_inline":
+            return {"tag": "code", "children": [token.content]}
+    tag = "h4" if token.tag in _HEADINGS else token.tag
+    if tag not in TAGS:
+        return token.content
+    return {"tag": tag, "children": [], **_attributes(token)}
+
+
+def _attributes(token: Token) -> dict[str, Any]:
+    start, style = token.attrGet("start"), str(token.attrGet("style") or "")
+    found: dict[str, Any] = {} if start is None else {"start": start}
+    return found | ({"align": style.removeprefix(_ALIGNED)} if style.startswith(_ALIGNED) else {})

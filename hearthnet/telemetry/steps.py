@@ -1,0 +1,95 @@
+"""The step of a trace that the running code belongs to, and steps below it that leave the mesh.
+
+A context variable, so that calls which a handler makes continue its caller's trace. Lives below the bus: the
+connections to models' servers need it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, Final
+
+from hearthnet.telemetry.entry import Detail, Entry, Kind
+
+_DRAWN_BYTES: Final = 4096
+
+current: Final[ContextVar[Entry | None]] = ContextVar("hearthnet_step", default=None)
+"""The step that the running code belongs to."""
+_spans: Final[list[str]] = []
+"""Ids of spans, 16 hexadecimal digits each, drawn in blocks: asking the system for each costs more."""
+# A child must not draw what its parent draws.
+os.register_at_fork(after_in_child=_spans.clear)
+
+
+def new_span() -> str:
+    """The id of a span; other threads, with a bus of their own, may take of the same store at any moment."""
+    try:
+        return _spans.pop()
+    except IndexError:
+        digits = os.urandom(_DRAWN_BYTES).hex()
+        first, *others = (digits[at : at + 16] for at in range(0, len(digits), 16))
+        _spans.extend(others)
+        return first
+
+
+def below(step: Entry) -> str:
+    """The `traceparent` of what is called inside `step`."""
+    if step.side != "provider":
+        return step.traceparent
+    above = step.above
+    return f"{above[:36]}{handler_of(step)}{above[52:]}"
+
+
+def handler_of(step: Entry) -> str:
+    """The span of a provider's method; it gets its id when somebody asks for it."""
+    if not step.handler:
+        step.handler = new_span()
+    return step.handler
+
+
+def traceparent() -> str:
+    """The `traceparent` for a request that the running code sends; empty where it belongs to no step."""
+    step = current.get()
+    return "" if step is None or step.tracer is None else below(step)
+
+
+def describe(name: str, kind: Kind, attributes: dict[str, Any]) -> None:
+    """Name the span of the method that answers the running call, and add to its attributes.
+
+    Has no effect outside of a provider's method.
+    """
+    step = current.get()
+    if step is None or step.side != "provider":
+        return
+    before = step.detail.attributes if step.detail is not None else {}
+    step.detail = Detail(name=name, kind=kind, attributes={**before, **attributes})
+
+
+@contextlib.contextmanager
+def client_step(name: str, attributes: dict[str, Any], *, span: str = "") -> Iterator[Entry | None]:
+    """A request to a server outside of the mesh, as a step below the running one; None where there is none.
+
+    `span` is its name where spans are exported, which must not differ from server to server.
+
+    The step is not the current one inside of the block: an asynchronous generator, which may be closed by
+    another task, could not put the former one back.
+    """
+    above = current.get()
+    if above is None or above.tracer is None:
+        yield None
+        return
+    tracer = above.tracer
+    attributes = {name: value for name, value in attributes.items() if value}
+    entry = tracer.step(
+        name, above.run, below(above), Detail(name=span, kind="client", attributes=attributes)
+    )
+    try:
+        yield entry
+    except BaseException as error:
+        tracer.fail(entry, error)
+        raise
+    finally:
+        tracer.end(entry)
