@@ -24,6 +24,7 @@ from hearthnet.ids import short_id
 from hearthnet.service.community_log import CommunityLog, Remembered
 from hearthnet.service.tasks import TaskSet
 from hearthnet.times import now_ms
+from hearthnet.trust import signed
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.revocation import TokenRevocation
 from hearthnet.wire import subjects
@@ -161,9 +162,10 @@ class Exchange:
 
     async def _pages(self, node: str) -> bool:
         anything = False
+        beyond: dict[str, list[str]] = {}
         for _ in range(_MOST_PAGES):
             known = self._membership.roster
-            asked = {"heads": known.heads(), "limit": _PAGE}
+            asked = {"heads": known.heads() | beyond, "limit": _PAGE}
             reply = await self._bus.call(
                 "community.sync@1.0",
                 {"params": {}, "input": asked},
@@ -173,17 +175,20 @@ class Exchange:
             told = _told(reply.output)
             revoked = tuple(
                 one
-                for one in _typed(told.revocations, TokenRevocation)
+                for one in signed.readable(told.revocations, TokenRevocation)
                 if not self._membership.revocations.revoked(one.issuer, one.token_id)
             )
-            new = self._membership.fetched(_typed(told.events, CommunityEvent), revoked)
+            events = signed.readable(told.events, CommunityEvent)
+            new = self._membership.fetched(events, revoked)
             if new:
                 now = self._membership.roster
-                events = tuple(one for one in now.events if known.history.get(one.hash) is None)
-                await self.relay(events, revoked)
+                kept = tuple(one for one in now.events if known.history.get(one.hash) is None)
+                await self.relay(kept, revoked)
             anything = anything or new
-            if not (new and told.more):
+            passed_over = beyond | self._membership.beyond(events)
+            if not (told.more and (new or passed_over != beyond)):
                 break
+            beyond = passed_over
         return anything
 
     async def _keep(self) -> None:
@@ -228,12 +233,3 @@ def _told(output: Any) -> _Told:
         return msgspec.convert(output, _Told)
     except msgspec.ValidationError as error:
         raise HearthNetError("internal_error", f"its answer does not fit: {error}") from error
-
-
-def _typed(documents: list[Any], wanted: type[Any]) -> list[Any]:
-    """Those of `documents` that are what they should be; the others are passed over."""
-    found = []
-    for document in documents:
-        with contextlib.suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(document, wanted))
-    return found

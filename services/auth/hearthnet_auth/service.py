@@ -1,7 +1,9 @@
-"""The auth service: members, invites and tokens (capabilities.md, "auth" and "community").
+"""The auth service: members, invites and tokens.
 
 Each call that changes something is one event, or one signed revocation, on the disk of this node before
 anybody hears of it. What other nodes did comes by the exchange of heads.
+
+See: docs/capabilities.md#overview.
 """
 
 from __future__ import annotations

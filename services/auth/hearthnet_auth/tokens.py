@@ -1,4 +1,7 @@
-"""Which tokens are issued, and what is known of one (conventions.md 12; resolutions.md 62 to 67)."""
+"""Which tokens are issued, and what is known of one.
+
+See: docs/protocol/tokens.md#issuing.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +63,11 @@ def issue(
 
 
 def scope_of(wanted: IssueInput) -> Scope:
-    """The scope of the token; `corpora` is short for a constraint on `corpus` (resolutions.md 65).
+    """The scope of the token; `corpora` is short for a constraint on `corpus`.
 
     `bad_request` for a limit that is not known here: one that nobody keeps is none.
+
+    See: docs/protocol/tokens.md#scope.
     """
     members = {name: value for name, value in wanted.scope.items() if value is not None}
     constraints = dict(members.get("params_constraints", {}))

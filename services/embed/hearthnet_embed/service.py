@@ -1,9 +1,11 @@
-"""The embed service (capabilities.md, "embed"): one offer per model; without one, none and a reason.
+"""The embed service: one offer per model; without one, none and a reason.
 
 Models behind URLs come first, as a person connected them, while their servers answer; then a GGUF file of
 the settings, then the built-in model. What lies in files is offered once the file was found right and loaded
 after that, when who asks waits for it; where it is missing or cannot be loaded the note says so, and the
 service goes on without it. A file that comes later is found within seconds.
+
+See: docs/embed.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which other nodes have said that they keep which blob (capabilities.md, file.advertise)."""
+"""Which other nodes have said that they keep which blob.
+
+See: docs/capabilities.md#fileadvertise10.
+"""
 
 from __future__ import annotations
 

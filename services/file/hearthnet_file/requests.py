@@ -95,7 +95,7 @@ def hashes_sent(said: dict[str, Any]) -> HashesSent:
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as base64url without padding (conventions.md 2)."""
+    """Bytes as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 

@@ -1,4 +1,7 @@
-"""The file service (capabilities.md, "file"; docs/file.md): blobs by CID in the home's own object store."""
+"""The file service: blobs by CID in the home's own object store.
+
+See: docs/file.md.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
 from hearthnet.bus.blob_entry import OWN, Entry, Hold
-from hearthnet.bus.blob_reader import Blob, OldBlob
+from hearthnet.bus.blob_reader import Blob, Damaged, OldBlob, damaged
 from hearthnet.bus.blobs import Blobs, no_blob
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
@@ -28,6 +31,7 @@ from hearthnet_file.requests import (
     RemoveInput,
     as_text,
 )
+from hearthnet_file.scrubber import LOST, PASS_MS, Scrubber
 from hearthnet_file.sweeper import MB, Sweeper
 
 _log = logging.getLogger(__name__)
@@ -40,12 +44,14 @@ class FileService(Service):
 
     name: ClassVar[str] = "file"
     sweep_seconds: ClassVar[float] = SWEEP_SECONDS
+    scrub_ms: ClassVar[int] = PASS_MS
 
     _node: NodeContext
     _blobs: Blobs
     _catalogue: Catalogue
     _sweeper: Sweeper
     _holders: Holders
+    _scrubber: Scrubber
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,10 +64,15 @@ class FileService(Service):
         self._catalogue = Catalogue(self._blobs)
         self._sweeper = Sweeper(self._blobs, self._catalogue, node.config.file)
         self._holders = await asyncio.to_thread(Holders, node.data / "holders.db")
+        self._scrubber = Scrubber(
+            self._blobs, self._catalogue, node.data / "scrub.json", self.scrub_ms, self._tell_damage
+        )
+        self.note = self._scrubber.note
 
     async def opened(self) -> None:
         """Clears away, at once and from then on, what earlier processes have left and nobody needs."""
         self._tasks.start(self._sweep(), "sweep the blobs")
+        self._tasks.start(self._scrubber.run(), "read the blobs for damage")
 
     def offers(self) -> list[Offer]:
         """All five capabilities."""
@@ -77,6 +88,8 @@ class FileService(Service):
         await self._tasks.close()
         if hasattr(self, "_holders"):
             await asyncio.to_thread(self._holders.close)
+        if hasattr(self, "_scrubber"):
+            self._scrubber.close()
 
     @capability("file.put@1.0")
     async def put(self, call: Call[NoParams, PutInput], stream: Stream) -> Reply:
@@ -88,12 +101,22 @@ class FileService(Service):
         until = 0 if wanted.keep_seconds is None else now_ms() + wanted.keep_seconds * 1000
         hold = Hold(call.principal, wanted.name, until, wanted.share)
         received = await self._sweeper.uploads.receive(call, stream, hold, trusted=own)
+        if self._scrubber.state.damaged:
+            await self._scrubber.settle()  # so that status says at once that it is mended
         output = {"cid": wanted.manifest.cid, "size_bytes": wanted.manifest.size_bytes}
         return Reply(output, {"received": received})
 
     @capability("file.read@1.0")
     async def read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
         """What a blob consists of, and its chunks, each checked; without a stream one chunk."""
+        try:
+            return await self._read(call, stream)
+        except Damaged:
+            entry = await self._blobs.find(call.input.cid)
+            self._scrubber.found(call.input.cid, LOST if entry is None else entry.nuid)
+            raise
+
+    async def _read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
         blob = await self._readable(call, call.input.cid)
         start, count = call.input.start, blob.manifest.count
         if start >= max(1, count):
@@ -172,6 +195,8 @@ class FileService(Service):
             if not isinstance(blob, OldBlob):
                 return blob
             raise HearthNetError("not_found", f"{cid[:23]}… was put by an older version; put it again")
+        if entry is None and self._is_self(call) and await self._blobs.lost(cid):
+            raise damaged(cid)
         error = no_blob(cid)
         holders = await asyncio.to_thread(self._holders.of, cid, now)
         raise HearthNetError(error.code, error.message, details={"alt_nodes": holders} if holders else None)
@@ -187,13 +212,19 @@ class FileService(Service):
         return HearthNetError("not_found", f"you hold no blob {cid[:23]}… here")
 
     def _is_self(self, call: Call[Any, Any]) -> bool:
-        """In its own name and by itself: a token of this node does not open it to another (resolution 62)."""
+        """In its own name and by itself: a token of this node does not open it to another."""
         return call.caller == call.principal == self._node.identity.node_id
+
+    def _tell_damage(self) -> None:
+        self.note = self._scrubber.note
+        self.offers_changed()
 
     async def _sweep(self) -> None:
         while True:
             try:
                 await self._sweeper.sweep(now_ms())
+                for cid in self._sweeper.lost:
+                    self._scrubber.found(cid, LOST)
             except HearthNetError as error:
                 _log.warning("not swept: %s", error)
             await asyncio.sleep(self.sweep_seconds)

@@ -26,7 +26,7 @@ from hearthnet_file.uploads import Uploads
 _log = logging.getLogger(__name__)
 MB: Final = 1_000_000
 PARTIAL_MS: Final = 3_600_000
-"""FILE_RESUME_PARTIAL_TTL (conventions.md 16)."""
+"""How long a broken upload is kept (docs/file.md#how-much-and-for-how-long)."""
 _WORD_MS: Final = 24 * 3_600_000
 _PRESSED, _EASED = 0.8, 0.7
 
@@ -41,6 +41,9 @@ class Sweeper:
         self._keep_free = max(settings.keep_free_mb * MB, ROOM_BYTES)
         self.uploads: Uploads = Uploads(blobs, self.make_room)
         """The uploads that make use of that room."""
+        self._damaged: set[str] = set()
+        self.lost: list[str] = []
+        """Content whose entries were damaged on the disk when it was last swept."""
 
     async def sweep(self, now: int, coming: int = 0) -> None:
         """Clears away what nobody needs at `now`, in ms since 1970; `coming` bytes are on their way."""
@@ -89,10 +92,28 @@ class Sweeper:
         """Takes away chunks that no entry names and that nobody has added to for an hour."""
         lying = {subject.removeprefix(CHUNKS).partition(".")[0] for subject in await self._chunks()}
         await self._catalogue.look()
-        for nuid in lying - self._catalogue.places() - self.uploads.places():
-            if now - await self._touched(nuid) > PARTIAL_MS:
+        self.lost = await self._blobs.lost()
+        for nuid in lying - self._catalogue.places():
+            if self.uploads.is_taking(nuid):
+                continue
+            if self.lost and not self.uploads.is_place(nuid, self.lost):
+                continue  # it may be what a damaged entry names, and can be put together again
+            if now - await self._touched(nuid) > PARTIAL_MS and not await self._is_damaged(nuid):
                 await clear(self._blobs.link, nuid)
                 _log.info("what was left of the upload %s is cleared away", nuid)
+
+    async def _is_damaged(self, nuid: str) -> bool:
+        """Whether the disk has damaged what lies under `nuid`: then it is let alone (docs/decisions/0156)."""
+        if nuid not in self._damaged:
+            wanted = found = 0
+            for subject in (chunk_subject(nuid), index_subject(nuid)):
+                wanted += (await self._blobs.link.subjects(subject)).get(subject, 0)
+                after = 0
+                while (kept := await self._blobs.link.after(after, subject)) is not None:
+                    after, found = kept.sequence, found + 1
+            if found < wanted:
+                self._damaged.add(nuid)
+        return nuid in self._damaged
 
     async def _chunks(self) -> dict[str, int]:
         return await self._blobs.link.subjects(f"{CHUNKS}>")

@@ -9,10 +9,11 @@ the CID's own name, so that whoever puts it next goes on behind the last good on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
-from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.blob_entry import Entry, Hold
+from hearthnet.bus.blob_reader import damage
 from hearthnet.bus.blob_writer import Writer
 from hearthnet.bus.blobs import LOOK_EVERY, Blobs
 from hearthnet.errors import HearthNetError
@@ -25,6 +26,8 @@ WINDOW: Final = 16
 """So many chunks are on their way at once; 4 MiB."""
 _STEP: Final = WINDOW // 2
 _TELL_EVERY: Final = 64
+_TELL_SECONDS: Final = 1.0
+_PLACE: Final = "put-"
 CHECKING: Final = "checking what is there"
 STORING: Final = "storing"
 Room = Callable[[int], Awaitable[None]]
@@ -82,9 +85,13 @@ class Uploads:
         self._turns: dict[str, asyncio.Lock] = {}
         self._taking: dict[str, tuple[int, Writer]] = {}
 
-    def places(self) -> set[str]:
-        """The names under which chunks are coming in now."""
-        return {_place(cid) for cid in self._turns}
+    def is_taking(self, name: str) -> bool:
+        """Whether chunks are coming in now under `name`."""
+        return name.startswith(tuple(map(_place, self._turns)))
+
+    def is_place(self, name: str, lost: Collection[str]) -> bool:
+        """Whether `name` is that of an upload, and of none of what is `lost`."""
+        return name.startswith(_PLACE) and not name.startswith(tuple(map(_place, lost)))
 
     async def receive(
         self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, *, trusted: bool
@@ -120,21 +127,18 @@ class Uploads:
     ) -> int:
         cid, size = call.input.manifest.cid, call.input.manifest.size_bytes
         known = await self._blobs.find(cid)
+        whole = known is not None and known.size == size and not await self._is_damaged(stream, known)
         seen = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
-        if seen and known is not None and known.size == size:
-            if await self._blobs.hold(cid, hold):
-                return 0
-            known = None
+        if whole and seen and await self._blobs.hold(cid, hold):
+            return 0
         manifest = await _manifest(call, stream)
-        if known is not None:
+        if whole and not seen:
             proof = Proof()
             await _take(stream, manifest, proof)
             if await self._blobs.hold(cid, hold):
                 return proof.count
-        writer = Writer(self._blobs.link, _place(cid))
-        while await writer.check_next(manifest):
-            if writer.count % _TELL_EVERY == 0:
-                await stream.progress(CHECKING, writer.count, manifest.count)
+        damaged = known.nuid if known is not None and not whole else ""
+        writer = await self._writer(stream, manifest, damaged)
         there = writer.count
         self._taking[cid] = size, writer
         try:
@@ -142,16 +146,51 @@ class Uploads:
             await _take(stream, manifest, Stored(self._blobs, writer))
         finally:
             del self._taking[cid]
-        await self._blobs.commit(writer, hold)
+        await self._blobs.commit(writer, hold, damaged)
         return manifest.count - there
+
+    async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> Writer:
+        """Where an earlier attempt ended, else at a place in which nothing lies; behind the `damaged` one."""
+        number = _number(damaged, _place(manifest.cid))
+        while True:
+            number += 1
+            writer = Writer(self._blobs.link, _place(manifest.cid) + (f"-{number}" if number else ""))
+            while await writer.check_next(manifest):
+                if writer.count % _TELL_EVERY == 0:
+                    await stream.progress(CHECKING, writer.count, manifest.count)
+            if await writer.is_alone():
+                return writer
+
+    async def _is_damaged(self, stream: Stream, known: Entry) -> bool:
+        """Whether what is here already cannot be read as it was put; reads all of it."""
+        looked = 0
+
+        def told(chunks: int) -> None:
+            nonlocal looked
+            looked = chunks
+
+        checking = asyncio.create_task(damage(self._blobs.link, known, told))
+        try:
+            while not (await asyncio.wait({checking}, timeout=_TELL_SECONDS))[0]:
+                await stream.progress(CHECKING, looked, max(1, chunk_count(known.size)))
+            return bool(await checking)
+        finally:
+            checking.cancel()
 
     def _coming(self) -> int:
         """Bytes that are on their way, of all that is put: each of two may find room that both have not."""
         return sum(size - writer.size for size, writer in self._taking.values())
 
 
+def _number(damaged: str, place: str) -> int:
+    """Which of the places of one CID, `place`, `place-1` and so on, is `damaged`; -1 for none of them."""
+    if not damaged.startswith(place):
+        return -1
+    return int(damaged.removeprefix(place).removeprefix("-") or 0)
+
+
 def _place(cid: str) -> str:
-    return "put-" + hash_of(cid).hex()
+    return _PLACE + hash_of(cid).hex()
 
 
 async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:

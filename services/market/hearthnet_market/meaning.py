@@ -2,7 +2,7 @@
 
 Vectors of the newest current posts are made beside the calls, as posts and offers come, and kept by (event
 id, hash of title and body). A search embeds its query alone, with a short deadline; where that fails, or
-vectors are still missing, the answer says `degraded` (resolution 58; docs/decisions/0120). Posts are for
+vectors are still missing, the answer says `degraded` (docs/decisions/0120). Posts are for
 every member's eyes, so any member's model may read them. No post's text is kept here.
 """
 

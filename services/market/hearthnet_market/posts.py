@@ -1,4 +1,7 @@
-"""The market's inputs and its rules, as data and pure functions (capabilities.md, "market")."""
+"""The market's inputs and its rules, as data and pure functions.
+
+See: docs/market.md#who-may-do-what.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,7 @@ def answers_for(principal: str, author: str) -> bool:
 
 def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
     """Raises `unauthorized` unless `principal`, of that roster level, may end a post of `author`
-    (resolution 55). A member may end what its own guests wrote, too.
+    (docs/market.md#who-may-do-what). A member may end what its own guests wrote, too.
     """
     if answers_for(principal, author):
         return

@@ -1,8 +1,10 @@
-"""The market service (capabilities.md, "market"; wire.md, "Effects happen once").
+"""The market service.
 
 The event log is the only writer: a post, its change and its end are appends, and the view follows the log,
 whoever appended. What depends on how things stand is decided from the view at a place of the log and appended
 as the very next event, or decided again.
+
+See: docs/market.md, docs/protocol/effects.md#event-sourced-effects.
 """
 
 from __future__ import annotations

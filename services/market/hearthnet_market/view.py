@@ -1,6 +1,8 @@
-"""The view of the market: what the event log says, in SQLite, derived and rebuildable (architecture.md).
+"""The view of the market: what the event log says, in SQLite, derived and rebuildable.
 
 Every method blocks for as long as SQLite does; callers run them in a thread. One connection, one lock.
+
+See: docs/protocol/effects.md#event-sourced-effects.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class View:
 
     def follow(self, log: str, last: int) -> int:
         """The last event taken in of `log`, which has `last`; what another log said is dropped."""
-        with self._held(), self._database:
+        with self._changing():
             known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
             if known == log and lamport <= last:
                 return int(lamport)
@@ -72,14 +74,14 @@ class View:
 
     def apply(self, batch: list[Recorded]) -> None:
         """Takes in events in the order of the log, all or none; those taken in before change nothing."""
-        with self._held(), self._database:
+        with self._changing():
             last = self._lamport()
             take(self._database, [recorded for recorded in batch if recorded.lamport > last])
             self._reach(batch[-1].lamport)
 
     def reached(self, log: str, last: int) -> None:
         """There is no more event of `log` up to `last`: what is not there was erased."""
-        with self._held(), self._database:
+        with self._changing():
             if self._database.execute("SELECT log FROM place").fetchone()[0] == log:
                 self._reach(last)
 
@@ -242,6 +244,15 @@ class View:
                 self._database.close()
                 self._database = made_anew(self._path)
                 raise Damaged(str(error)) from error
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """As `_held`, in one transaction, before whose first look the other processes of the service are held
+        off: what was read is still so when it is written.
+        """
+        with self._held(), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[None]:

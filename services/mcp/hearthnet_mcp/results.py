@@ -10,6 +10,8 @@ import json
 import math
 from typing import Any, Final
 
+from hearthnet.contracts import SchemaCheck
+
 MOST_CHARACTERS: Final = 500_000
 """Of all parts of one answer: a frame on the bus takes about a million bytes, and a letter up to two here."""
 
@@ -17,23 +19,49 @@ MOST_CHARACTERS: Final = 500_000
 _MOST_COUNTED: Final = 2.0**53
 
 
-def output(result: dict[str, Any]) -> dict[str, Any]:
-    """The output for a `tools/call` result, by the MCP schema's names."""
-    room = MOST_CHARACTERS
+def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[str, Any]:
+    """The output for a `tools/call` result, by the MCP schema's names.
+
+    Where the tool has a schema for its values, `promised`, the value comes before the parts, which mostly
+    repeat it as text; one that does not fit is left out, and a part says why.
+    """
+    value = result.get("structuredContent")
+    room, given = MOST_CHARACTERS, _value(value, promised)
+    if promised is not None and "structured" in given:
+        room -= _size(value)
     parts = []
     for block in result.get("content") or []:
         part = _part(block)
-        size = len(json.dumps(part, ensure_ascii=False))
+        size = _size(part)
         if size > room:
             part = _cut(part, size, room)
-            size = len(json.dumps(part, ensure_ascii=False))
+            size = _size(part)
         room = max(0, room - size)
         parts.append(part)
-    given: dict[str, Any] = {"content": parts, "is_error": bool(result.get("isError"))}
-    structured = result.get("structuredContent")
-    if structured is not None and len(json.dumps(structured, ensure_ascii=False)) <= room:
-        given["structured"] = structured
-    return given
+    if promised is None and _size(value) > room:
+        given = {}
+    if "left_out" in given:
+        parts.append(
+            {"type": "text", "text": f"[the value of this result is left out: {given.pop('left_out')}]"}
+        )
+    return {"content": parts, "is_error": bool(result.get("isError")), **given}
+
+
+def _value(value: Any, promised: SchemaCheck | None) -> dict[str, Any]:
+    """`structured` with the value of a result, or `left_out` with the reason for leaving it out."""
+    if value is None:
+        return {}
+    if promised is not None and (problems := promised.errors(value)):
+        return {
+            "left_out": f"it is not as the tool's own schema has it: {problems[0].path} {problems[0].message}"
+        }
+    if _size(value) > MOST_CHARACTERS:
+        return {"left_out": f"it has {_size(value)} characters, over {MOST_CHARACTERS}"}
+    return {"structured": value}
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False))
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A tool's input schema as the `input` of a contract: whole in itself, bounded, and an object. Pure.
+"""A tool's schemas as parts of a contract: whole in themselves, and bounded. Pure.
 
 References are put in where they stand, since a contract's schema is taken apart and put together elsewhere
 (contracts/flat.py); one that leads back into itself becomes "anything", which the server judges itself.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hearthnet.contracts import compile_schema
 from hearthnet.errors import HearthNetError
 
 MOST_NODES: Final = 4_000
 """Values in a schema once its references are put in."""
 _DEEPEST: Final = 64
 _LEFT_OUT: Final = frozenset({"$schema", "$id", "$anchor", "$defs", "definitions", "$comment"})
+_COMBINED: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
 _NAMES: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose members are names, and not keywords."""
+_ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
 
 
 def input_schema(raw: Any) -> dict[str, Any]:
@@ -23,10 +26,26 @@ def input_schema(raw: Any) -> dict[str, Any]:
     if not isinstance(raw, dict) or raw.get("type", "object") != "object":
         raise HearthNetError("bad_request", "its input schema describes no object")
     schema = _Inliner(raw).schema(raw, (), 0)
+    if not isinstance(schema, dict):
+        raise HearthNetError("bad_request", "its input schema describes no object")
+    if "properties" not in schema and not schema.keys() & _COMBINED:
+        schema.setdefault("additionalProperties", True)  # an object that names no field takes any
     properties = schema.setdefault("properties", {})
     if not isinstance(properties, dict):
         raise HearthNetError("bad_request", "the properties of its input schema are no object")
     return {**schema, "type": "object"}
+
+
+def output_schema(raw: Any) -> dict[str, Any] | None:
+    """The schema of a tool's structured results; None where it has none, or none that can be used."""
+    if not isinstance(raw, dict):
+        return None
+    try:
+        schema = _Inliner(raw).schema(raw, (), 0)
+        compile_schema(schema)
+    except HearthNetError:
+        return None
+    return schema if isinstance(schema, dict) else None
 
 
 class _Inliner:
@@ -54,7 +73,7 @@ class _Inliner:
         if not isinstance(reference, str) or reference in within:
             return own
         named = self.schema(self._find(reference), (*within, reference), depth + 1)
-        return {**named, **own} if isinstance(named, dict) else named
+        return _joined(named, own)
 
     def _member(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
         if key in _NAMES and isinstance(value, dict):
@@ -83,3 +102,15 @@ class _Inliner:
             raise HearthNetError(
                 "bad_request", f"its input schema has more than {MOST_NODES} parts, or is too deep"
             )
+
+
+def _joined(named: Any, own: dict[str, Any]) -> Any:
+    """The schema that a reference names together with the keywords beside the reference: both apply."""
+    if named is True:
+        return own or True
+    if not isinstance(named, dict):
+        return named
+    shared = (named.keys() & own.keys()) - _ANNOTATIONS
+    if any(named[key] != own[key] for key in shared):
+        return {**own, "allOf": [named, *own.get("allOf", [])]}
+    return {**named, **own}

@@ -7,6 +7,7 @@ import contextlib
 from typing import Any, ClassVar, Final
 
 from hearthnet.config import McpConfig
+from hearthnet.contracts import compile_schema
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream
 from hearthnet.service.capability import Endpoint
@@ -111,6 +112,7 @@ class _Runner:
         self._service = service
         self._server = server
         self._tool = tool
+        self._promised = None if tool.promised is None else compile_schema(tool.promised)
 
     def endpoint(self) -> Endpoint:
         """Bound to the tool's contract."""
@@ -135,7 +137,7 @@ class _Runner:
             await _end([relay])
         while not waiting.empty():
             await stream.send("progress", waiting.get_nowait())
-        output = results.output(answer)
+        output = results.output(answer, self._promised)
         await stream.send("result", output)
         return Reply(output)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hearthnet import __version__
-from hearthnet.errors import HearthNetError
+from hearthnet.errors import HearthNetError, first_of
+from hearthnet.telemetry import names, steps
 
 if TYPE_CHECKING:
     from mcp import Client, MCPError
@@ -29,6 +31,7 @@ START_SECONDS: Final = 120.0
 """What a server may take until it answers: it may have to be fetched first."""
 LIST_SECONDS: Final = 30.0
 _MOST_PAGES: Final = 50
+_OUTPUT_SCHEMA: Final = "outputSchema"
 
 
 class Session:
@@ -39,7 +42,12 @@ class Session:
         self.closed = asyncio.Event()
         self.broken: list[str] = []
         """Tools of its list that are none, a line each, since this was last emptied."""
+        self.promises: dict[str, Any] = {}
+        """The schemas of the results' values, by tool, as the server listed them last."""
         self._client: Client | None = None
+
+    def _promised(self, tool: str) -> dict[str, Any]:
+        return {_OUTPUT_SCHEMA: self.promises[tool]} if tool in self.promises else {}
 
     @property
     def client(self) -> Client:
@@ -56,7 +64,8 @@ class Session:
             async with _told_errors(self):
                 async with asyncio.timeout(LIST_SECONDS):
                     page = await self.client.list_tools(cursor=cursor)
-            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            listed += [{**tool, **self._promised(str(tool["name"]))} for tool in dumped]
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -69,12 +78,23 @@ class Session:
 
         Raises `timeout`; `partition` where the server ended meanwhile; `bad_request` and `not_implemented`
         for what it does not take; `internal_error` for any other failure that it, or its answer, has.
+
+        The server hears of the trace that the call belongs to by `_meta.traceparent` (SEP-414 of MCP).
         """
         async with _told_errors(self):
+            _describe(tool, self.client.protocol_version)
+            context = steps.traceparent()
+            meta: Any = {"traceparent": context} if context else None
             result = await self.client.call_tool(
-                tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
+                tool,
+                arguments,
+                read_timeout_seconds=seconds,
+                progress_callback=on_progress,
+                meta=meta,
             )
         dumped: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if dumped.get("isError"):
+            _describe(tool, self.client.protocol_version, {names.ERROR: names.TOOL_ERROR})
         return dumped
 
     async def heard(self, message: IncomingMessage) -> None:
@@ -103,6 +123,8 @@ async def opened(name: str, command: tuple[str, ...], variables: dict[str, str])
 
     Raises `not_found` where it cannot be started, and as `Session.call`.
     """
+    # More than a second of work: done here it would hold up all else that this process connects or answers.
+    await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
     from mcp import Client, StdioServerParameters
     from mcp_types import Implementation
 
@@ -149,8 +171,23 @@ async def _transport(server: StdioServerParameters, session: Session) -> AsyncIt
             tasks.cancel_scope.cancel()
 
 
+def _describe(tool: str, version: str, more: dict[str, Any] | None = None) -> None:
+    """Describes the running call of the mesh as what it is: a request to an MCP server."""
+    found = {
+        names.MCP_METHOD: "tools/call",
+        names.MCP_VERSION: version,
+        names.MCP_TRANSPORT: "pipe",
+        names.AI_OPERATION: "execute_tool",
+        names.AI_TOOL: tool,
+    }
+    steps.describe(f"tools/call {tool}", "client", {**found, **(more or {})})
+
+
 def _mend(item: SessionMessage | Exception, session: Session) -> None:
-    """Takes broken tools out of a list, and what they promise of their results, which is theirs to keep."""
+    """Takes broken tools out of a list, and aside what they promise of their results.
+
+    The library would raise for a result that breaks its promise, and lose what the tool did.
+    """
     result = getattr(getattr(item, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
         return
@@ -167,7 +204,10 @@ def _mend(item: SessionMessage | Exception, session: Session) -> None:
             place = "/".join(map(str, first["loc"]))
             session.broken.append(f"{str(named)[:80]!r} is left out: {place}: {first['msg']}")
         else:
-            kept.append({key: value for key, value in tool.items() if key != "outputSchema"})
+            session.promises.pop(tool["name"], None)
+            if _OUTPUT_SCHEMA in tool:
+                session.promises[tool["name"]] = tool[_OUTPUT_SCHEMA]
+            kept.append({key: value for key, value in tool.items() if key != _OUTPUT_SCHEMA})
     result["tools"] = kept
 
 
@@ -179,19 +219,24 @@ async def _told_errors(session: Session) -> AsyncIterator[None]:
 
     try:
         yield
-    except MCPError as error:
-        raise _told(error, session) from error
-    except TimeoutError as error:
-        raise HearthNetError("timeout", "the MCP server did not answer in time") from error
-    except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-        raise _ended() from error
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        raise HearthNetError(
-            "not_found", f"the command cannot be run: {error.strerror}: {error.filename}"
-        ) from error
-    except (RuntimeError, ValidationError) as error:
-        _log.warning("an answer of the MCP server is none: %s", error)
-        raise HearthNetError("internal_error", "the MCP server's answer is not as MCP has it") from error
+    except Exception as raised:
+        match first_of(raised):  # the library works in task groups
+            case MCPError() as error:
+                raise _told(error, session) from raised
+            case TimeoutError():
+                raise HearthNetError("timeout", "the MCP server did not answer in time") from raised
+            case anyio.ClosedResourceError() | anyio.BrokenResourceError():
+                raise _ended() from raised
+            case FileNotFoundError() | PermissionError() | NotADirectoryError() as error:
+                raise HearthNetError(
+                    "not_found", f"the command cannot be run: {error.strerror}: {error.filename}"
+                ) from raised
+            case RuntimeError() | ValidationError() as error:
+                _log.warning("an answer of the MCP server is none: %s", error)
+                raise HearthNetError(
+                    "internal_error", "the MCP server's answer is not as MCP has it"
+                ) from raised
+        raise
 
 
 def _told(error: MCPError, session: Session) -> HearthNetError:

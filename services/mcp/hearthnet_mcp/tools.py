@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from hearthnet.contracts import Contract
 from hearthnet.contracts.told import versioned
 from hearthnet.errors import HearthNetError
 from hearthnet_mcp.names import capabilities
-from hearthnet_mcp.schemas import input_schema
+from hearthnet_mcp.schemas import input_schema, output_schema
 
 MOST_TOOLS: Final = 128
 """Of one server; what it lists beyond that is left out."""
@@ -29,7 +30,7 @@ _PROGRESS: Final = {
         "stage": {"type": "string"},
     },
 }
-_OUTPUT: Final = {
+_OUTPUT: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["content", "is_error"],
     "properties": {
@@ -41,10 +42,11 @@ _OUTPUT: Final = {
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool that can be offered: the server's name for it, and its contract."""
+    """A tool that can be offered: the server's name for it, its contract, the schema of its values."""
 
     name: str
     contract: Contract
+    promised: dict[str, Any] | None = None
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
         if name in tools:
             continue
         try:
-            tools[name] = Tool(name, contract_of(config, names[name], tool))
+            tools[name] = _offered(config, names[name], tool)
         except HearthNetError as error:
             dropped.append(f"{name[:80]!r} is left out: {error.message}")
     if len(wanted) > MOST_TOOLS:
@@ -73,8 +75,28 @@ def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
     return Listing(tuple(tools.values()), tuple(dropped))
 
 
-def contract_of(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> Contract:
-    """The contract under which `tool` is offered; `bad_request` where it has a schema that is none."""
+def _offered(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> Tool:
+    """`tool` with its contract; without the schema of its results where no contract has room for it.
+
+    Raises as `contract_of`.
+    """
+    promised = output_schema(tool.get("outputSchema"))
+    if promised is not None:
+        with contextlib.suppress(HearthNetError):
+            return Tool(str(tool["name"]), contract_of(config, capability, tool, promised), promised)
+    return Tool(str(tool["name"]), contract_of(config, capability, tool))
+
+
+def contract_of(
+    config: McpServerConfig,
+    capability: str,
+    tool: dict[str, Any],
+    promised: dict[str, Any] | None = None,
+) -> Contract:
+    """The contract under which `tool` is offered; `promised` is the schema of its results' values.
+
+    Raises `bad_request` where it has a schema that is none.
+    """
     effects = not _only_reads(config, tool)
     description = _text(tool.get("description"), _LONGEST_DESCRIPTION)
     request: dict[str, Any] = {
@@ -103,7 +125,7 @@ def contract_of(config: McpServerConfig, capability: str, tool: dict[str, Any]) 
                 response_schema={
                     "type": "object",
                     "required": ["output", "meta"],
-                    "properties": {"output": _OUTPUT, "meta": _OBJECT},
+                    "properties": {"output": _output(promised), "meta": _OBJECT},
                 },
                 stream_schema={"progress": _PROGRESS, "result": _OUTPUT, "done": _OBJECT, "error": _OBJECT},
                 offer_params={
@@ -119,6 +141,17 @@ def contract_of(config: McpServerConfig, capability: str, tool: dict[str, Any]) 
         )
     except RecursionError as error:
         raise HearthNetError("bad_request", "its input schema is too deep") from error
+
+
+def _output(promised: dict[str, Any] | None) -> dict[str, Any]:
+    """The schema of the output; it holds `promised` whole, so that others can read it out again."""
+    if promised is None:
+        return _OUTPUT
+    fields: dict[str, Any] = _OUTPUT["properties"]
+    return {
+        **_OUTPUT,
+        "properties": {**fields, "structured": {**fields["structured"], "allOf": [promised]}},
+    }
 
 
 def _only_reads(config: McpServerConfig, tool: dict[str, Any]) -> bool:

@@ -1,4 +1,7 @@
-"""The mesh service (capabilities.md, "mesh"): what there is, as the one who asks may see it."""
+"""The mesh service: what there is, as the one who asks may see it.
+
+See: docs/mesh.md.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     corpora     one row a corpus; its passages are searched in an FTS5 table of its own, `passages_<id>`, so
                 that the rarity of a word is that within the corpus, and no corpus can be felt in another
-    documents   one row a document, unique by (corpus, doc_cid) (resolutions.md 59); `name` is where it came
+    documents   one row a document, unique by (corpus, doc_cid); `name` is where it came
                 from, as its sender wrote it, by which a newer version takes the place of an older one
     chunks      one row a passage: its heading and text as they are shown, the page it begins on, and in
                 `headings` the words of its title and headings, one a line, as they are written
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag import vectors, vocabulary
+from hearthnet_rag import space, vectors, vocabulary
 
 FILE: Final = "index.db"
 VERSION: Final = 6
@@ -154,6 +154,8 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        space.make_reclaimable(connection)  # before the file has pages
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA foreign_keys = ON")
     # What a power cut takes from the index is made up for from the journal, which is on the disk first.
@@ -163,6 +165,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
         raise _Damaged
     if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
         raise _Damaged
+    space.make_reclaimable(connection)
     if version == 0:
         connection.executescript(_TABLES + vocabulary.TABLES + vectors.TABLES)
         connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -1,4 +1,7 @@
-"""A document as text, and what is known of it (capabilities.md, rag.ingest). Nothing here does I/O."""
+"""A document as text, and what is known of it. Nothing here does I/O.
+
+See: docs/capabilities.md#ragingest10.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -48,12 +48,16 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class Embedding:
-    """The vectors of one index; `run` makes them until it is cancelled, `wake` tells of new documents."""
+    """The vectors of one index; `run` makes them until it is cancelled, `wake` tells of new documents.
 
-    def __init__(self, index: Index, bus: Bus, node_id: str) -> None:
+    They are made when `idle` returns: a model beside an ingestion would take the processor from it.
+    """
+
+    def __init__(self, index: Index, bus: Bus, node_id: str, idle: Callable[[], Awaitable[None]]) -> None:
         self._index = index
         self._bus = bus
         self._node_id = node_id
+        self._idle = idle
         self._news = asyncio.Event()
         self._current: Model | None = None
 
@@ -84,6 +88,7 @@ class Embedding:
         while (model := await self._model()) is not None:
             after, name = after if model.name == name else 0, model.name
             for _ in range(_BATCHES_A_LOOK):
+                await self._idle()
                 found = await asyncio.to_thread(self._pending, model, after)
                 if not found:
                     return made

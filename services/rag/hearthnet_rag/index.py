@@ -10,15 +10,12 @@ import json
 import queue
 import sqlite3
 import threading
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
-from hearthnet_rag.chunking import Passage, cut, estimate_tokens
 from hearthnet_rag.database import (
     FILE,
     as_wire_error,
@@ -29,18 +26,11 @@ from hearthnet_rag.database import (
     stopped,
 )
 from hearthnet_rag.documents import Document, Pages
+from hearthnet_rag.rows import Row, rows_of
+from hearthnet_rag.space import Space, give_back
 from hearthnet_rag.vectors import Pending, Signs, store
 from hearthnet_rag.vocabulary import Vocabulary, forget, learn
-from hearthnet_rag.words import (
-    COMPOUNDING,
-    Analyser,
-    Known,
-    as_written,
-    base_language,
-    nothing_known,
-    stem,
-    words,
-)
+from hearthnet_rag.words import Known, nothing_known
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -97,6 +87,7 @@ class Index:
         self._writing = threading.Lock()
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._closing = threading.Event()
+        self._space = Space()
         self.signs = Signs()
         self.losses = 0
         """Grows after passages or vectors went, and not where some were only added."""
@@ -129,10 +120,10 @@ class Index:
         `partition` where the index is closed meanwhile.
         """
         with self._known(corpus) as known:
-            rows = list(self._unless_closing(_rows(entry.document, known)))
+            rows = list(self._unless_closing(rows_of(entry.document, known)))
         with self._losing(replaces), self.writing() as connection:
             for doc_cid in replaces:
-                _remove(connection, corpus, doc_cid)
+                self._remove(connection, corpus, doc_cid)
             earlier = _find(connection, corpus, entry.doc_cid)
             if earlier is not None:
                 return earlier
@@ -145,14 +136,21 @@ class Index:
 
     def older(self, corpus: str, entry: Entry) -> list[str]:
         """The CIDs of other documents in `corpus` under the name of `entry`, else its title."""
-        column, value = ("title", entry.document.title) if entry.name is None else ("name", entry.name)
+        return self.others(corpus, entry.doc_cid, entry.name, entry.document.title)
+
+    def others(self, corpus: str, doc_cid: str, name: str | None, title: str | None) -> list[str]:
+        """The CIDs of other documents in `corpus` under `name`, else `title`, else that of `doc_cid`."""
+        column, value = ("title", title) if name is None else ("name", name)
         with self.reading() as connection:
             rows = connection.execute(
                 f"""
                 SELECT doc_cid FROM documents JOIN corpora ON corpora.id = corpus
-                WHERE corpora.name = ? AND documents.{column} = ? AND doc_cid <> ? ORDER BY doc_cid
+                WHERE corpora.name = ?1 AND doc_cid <> ?3 AND documents.{column} = coalesce(?2, (
+                    SELECT documents.{column} FROM documents JOIN corpora ON corpora.id = corpus
+                    WHERE corpora.name = ?1 AND doc_cid = ?3
+                )) ORDER BY doc_cid
                 """,
-                (corpus, value, entry.doc_cid),
+                (corpus, value, doc_cid),
             )
             return [row["doc_cid"] for row in rows]
 
@@ -161,7 +159,24 @@ class Index:
         none.
         """
         with self._losing(doc_cids), self.writing() as connection:
-            return sum(_remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
+            return sum(self._remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
+
+    def reclaim(self) -> bool:
+        """Gives back some of the disk space of what was removed; whether there may be more to give."""
+        with self.writing() as connection:
+            merging = self._space.merge(connection)
+        with self._writing:
+            if self._closing.is_set():
+                raise stopped()
+            try:
+                return give_back(self._writer) or merging
+            except sqlite3.DatabaseError as error:
+                raise as_wire_error(error, self._file) from error
+
+    def _remove(self, connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
+        number, passages = _remove(connection, corpus, doc_cid)
+        self._space.lost(number, passages)
+        return passages
 
     def keep_vectors(self, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
         """Keeps the vectors of passages, in one transaction; see `hearthnet_rag.vectors.store`."""
@@ -245,7 +260,7 @@ class Index:
         else:
             self._readers.put(connection)
 
-    def _unless_closing(self, rows: Iterable[_Row]) -> Iterator[_Row]:
+    def _unless_closing(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
             if self._closing.is_set():
                 raise stopped()
@@ -269,48 +284,6 @@ class Index:
 
 
 _pages: Final = msgspec.json.Decoder(list[Pages])
-Columns = tuple[str, str, str, str]
-
-
-class _Row(msgspec.Struct, frozen=True):
-    heading: str | None
-    page: int | None
-    text: str
-    tokens: int
-    stems: Columns
-
-
-def _rows(document: Document, known: Known) -> Iterator[_Row]:
-    analyser = _analyser(document, known)
-    passages = cut(document.body, document.headings)
-    return (_row(document, passage, analyser) for passage in passages)
-
-
-def _analyser(document: Document, known: Known) -> Analyser:
-    """What the document's own words are made stems with; they, too, tell what its compounds are made of."""
-    language = base_language(document.language)
-    own = Counter(stem(word, language) for word in words(document.body) if language in COMPOUNDING)
-    return Analyser(language, lambda part: own[part] + known(part))
-
-
-def _row(document: Document, passage: Passage, analyser: Analyser) -> _Row:
-    path, text = passage.path, document.body[passage.start : passage.end]
-    above = path[1:] if path[:1] == (document.title,) else path
-    titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
-    return _Row(
-        heading=" / ".join(above) or None,
-        page=bisect_right(document.pages, passage.fresh) or None,
-        text=text.strip(),
-        tokens=estimate_tokens(text),
-        stems=_columns(document.title, list(titles), text, analyser),
-    )
-
-
-def _columns(title: str, headings: Sequence[str], text: str, analyser: Analyser) -> Columns:
-    return (
-        analyser.text(title), analyser.text(" ".join(headings)), analyser.text(text),
-        "\n".join(map(as_written, (title, *headings))),
-    )  # fmt: skip
 
 
 def _find(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> Ingested | None:
@@ -352,7 +325,7 @@ def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, 
     return cursor.lastrowid or 0
 
 
-def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[_Row]) -> None:
+def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[Row]) -> None:
     table = passages_table(corpus)
     for index, row in enumerate(rows):
         *stems, headings = row.stems
@@ -366,7 +339,8 @@ def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, r
         connection.execute(f"INSERT INTO {table} (rowid) VALUES (-?)", (chunk,))
 
 
-def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
+def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> tuple[int, int]:
+    """Removes a document; the number of its corpus, and how many passages it had."""
     row = connection.execute(
         """
         SELECT documents.id AS id, corpus, chunks FROM documents JOIN corpora ON corpora.id = corpus
@@ -375,7 +349,7 @@ def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
         (corpus, doc_cid),
     ).fetchone()
     if row is None:
-        return 0
+        return 0, 0
     table = passages_table(row["corpus"])
     gone = connection.execute(
         f"""
@@ -396,4 +370,4 @@ def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> int:
     )
     connection.execute("DELETE FROM chunks WHERE document = ?", (row["id"],))
     connection.execute("DELETE FROM documents WHERE id = ?", (row["id"],))
-    return int(row["chunks"])
+    return row["corpus"], row["chunks"]

@@ -65,6 +65,16 @@ class Library:
         """What an earlier ingestion made."""
         return self._index.find(corpus, doc_cid)
 
+    def find_same(self, record: Record, *, update: bool) -> Ingested | None:
+        """What an earlier ingestion of the same document made; with `update`, None where there are others
+        whose place it is to take.
+        """
+        made = self.find(*record.key)
+        if made is None or not update:
+            return made
+        named = record.metadata.get("path")
+        return None if self._index.others(record.corpus, record.doc_cid, named, record.title) else made
+
     def ingest(
         self,
         record: Record,
@@ -134,6 +144,10 @@ class Library:
                 self._index.remove(corpus, [doc_cid])
                 cleared += 1
         return cleared
+
+    def reclaim(self) -> bool:
+        """Gives back some of the disk space of what was removed; whether there may be more to give."""
+        return self._index.reclaim()
 
     def search(self, corpus: str, query: str, k: int, wanted: Filter, near: Asked | None = None) -> list[Hit]:
         """As `hearthnet_rag.search.search`."""

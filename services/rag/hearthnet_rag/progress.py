@@ -45,6 +45,11 @@ class Ingestions:
             self._stages.pop(key, None)
             self._wake()
 
+    async def idle(self) -> None:
+        """Returns when none is under way."""
+        while self._stages:
+            await self._change()
+
     def stage(self, key: Key) -> Stage | None:
         """How far it is; None where it is not under way."""
         return self._stages.get(key)

@@ -1,9 +1,15 @@
-"""The rag service (capabilities.md, "rag"; docs/rag.md): search in corpora, add, replace and remove, list."""
+"""The rag service: search in corpora, add, replace and remove, list.
+
+See: docs/rag.md.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from hearthnet.errors import HearthNetError
@@ -29,7 +35,10 @@ from hearthnet_rag.starter import CORPUS as SYSTEM
 
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
+AT_ONCE: Final = 8
+"""So many documents are added at the same time: what one waits for on the disk another one can use."""
 REBUILDING: Final = "rebuilding the search index"
+TIDY_SECONDS: Final = 600.0
 PATIENCE_SECONDS: Final = 2.0
 """So long one who asks how far an ingestion is waits for it to begin."""
 
@@ -48,6 +57,8 @@ class RagService(Service):
         self._corpora: list[str] = []
         self._ingestions = Ingestions()
         self._tasks = TaskSet()
+        self._removed = asyncio.Event()
+        self._adding = ThreadPoolExecutor(AT_ONCE, "ingest")
 
     async def start(self, node: NodeContext) -> None:
         """Opens the index, brings the starter corpus up to date, and rebuilds what damage has cost."""
@@ -56,14 +67,17 @@ class RagService(Service):
         await asyncio.to_thread(self._library.read_starter, node.progress)
         await self._restore()
         await self._look()
-        self._embedding = Embedding(self._library.index, node.bus, node.identity.node_id)
+        self._embedding = Embedding(
+            self._library.index, node.bus, node.identity.node_id, self._ingestions.idle
+        )
         self._tasks.start(self._embedding.run(), "vectors of passages")
+        self._tasks.start(self._tidy(), "give back disk space")
 
     def offers(self) -> list[Offer]:
         """One to query for each corpus, and the others; `personal` is for this node only."""
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
-            Offer(capability="rag.ingest@1.0", params=self._ingest_params()),
+            Offer(capability="rag.ingest@1.0", params=self._ingest_params(), max_concurrent=AT_ONCE),
             Offer(capability="rag.remove@1.0"),
             Offer(capability="rag.progress@1.0"),
             Offer(capability="rag.list_corpora@1.0"),
@@ -75,6 +89,7 @@ class RagService(Service):
         await self._tasks.close()
         if hasattr(self, "_library"):
             await asyncio.to_thread(self._library.close)
+        self._adding.shutdown(wait=False, cancel_futures=True)
 
     @capability("rag.query@1.0")
     async def query(self, call: Call[CorpusParams, QueryInput]) -> Reply:
@@ -93,15 +108,20 @@ class RagService(Service):
         """Adds a stored document to a corpus; what was added before is answered as it was then."""
         corpus, wanted = call.params.corpus, call.input
         self._check_writable(call, corpus)
-        made = await asyncio.to_thread(self._library.find, corpus, wanted.doc_cid)
-        if made is not None and not wanted.update:
-            return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
         record = _record(corpus, wanted)
+        made = await asyncio.to_thread(self._library.find_same, record, update=wanted.update)
+        if made is not None:
+            return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
         with self._ingestions.begin(record.key) as told:
             data = await self._blob(wanted.doc_cid)
-            added = await asyncio.to_thread(self._library.ingest, record, data, told, update=wanted.update)
+            # In threads of its own: those of the loop are for who searches meanwhile.
+            added = await asyncio.get_running_loop().run_in_executor(
+                self._adding, partial(self._library.ingest, record, data, told, update=wanted.update)
+            )
         await self._look()
         self._embedding.wake()
+        if added.replaced:
+            self._removed.set()
         return Reply(output=_outcome(added.made) | _facts(added), meta=_ingest_meta(corpus, added.made))
 
     @capability("rag.progress@1.0")
@@ -120,6 +140,7 @@ class RagService(Service):
         corpus, doc_cid = call.params.corpus, call.input.doc_cid
         self._check_writable(call, corpus)
         chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid)
+        self._removed.set()
         await self._look()
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
 
@@ -156,6 +177,20 @@ class RagService(Service):
         if corpora != self._corpora:
             self._corpora = corpora
             self.offers_changed()
+
+    async def _tidy(self) -> None:
+        """Gives back the disk space of what was removed, when nothing is added."""
+        while True:
+            try:
+                await self._ingestions.idle()
+                more = await asyncio.to_thread(self._library.reclaim)
+            except HearthNetError as error:
+                _log.info("disk space is given back later: %s", error)
+                more = False
+            if not more:
+                self._removed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._removed.wait(), TIDY_SECONDS)
 
     async def _restore(self) -> None:
         """Adds again what the journal names and the index lacks, and notes what came of it."""
@@ -200,7 +235,7 @@ class RagService(Service):
             )  # fmt: skip
 
     def _is_self(self, call: Call[Any, Any]) -> bool:
-        """In its own name and by itself: a token of this node does not open it to another (resolution 62)."""
+        """In its own name and by itself: a token of this node does not open it to another."""
         return call.caller == call.principal == self._node.identity.node_id
 
 

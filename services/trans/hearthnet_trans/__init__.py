@@ -1,4 +1,7 @@
-"""Translation (capabilities.md, "trans"): Apertium, Argos Translate packs, and models that vouch for it."""
+"""Translation: Apertium, Argos Translate packs, and models that vouch for it.
+
+See: docs/trans.md.
+"""
 
 from __future__ import annotations
 

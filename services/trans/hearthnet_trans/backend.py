@@ -1,4 +1,7 @@
-"""What translates: the interface of Apertium, Argos and the models (capabilities.md, "trans")."""
+"""What translates: the interface of Apertium, Argos and the models.
+
+See: docs/trans.md#what-translates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was translated lately, the least recently used forgotten first (capabilities.md, "trans")."""
+"""What was translated lately, the least recently used forgotten first.
+
+See: docs/trans.md#what-comes-back.
+"""
 
 from __future__ import annotations
 

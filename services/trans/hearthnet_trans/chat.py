@@ -1,6 +1,8 @@
-"""Language models of the mesh as a backend: those whose profile vouches for languages (resolutions.md).
+"""Language models of the mesh as a backend: those whose profile vouches for languages.
 
 A model that names two languages in its offer translates between them; one that names fewer is never asked.
+
+See: docs/trans.md#what-translates.
 """
 
 from __future__ import annotations

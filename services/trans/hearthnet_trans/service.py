@@ -1,7 +1,9 @@
-"""The trans service (capabilities.md, "trans"): one offer for each backend that has a pair of languages.
+"""The trans service: one offer for each backend that has a pair of languages.
 
 Of several backends that know a pair the first in the order of `_standard` translates, unless the caller
 names one.
+
+See: docs/trans.md#what-translates.
 """
 
 from __future__ import annotations

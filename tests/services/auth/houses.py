@@ -79,7 +79,7 @@ async def at_the_door(mesh: Mesh, host: House, text: str) -> AsyncIterator[Newco
         except HearthNetError:
             return None
 
-    newcomer = await wait_for(connect, 10, "the server to know the invite")
+    newcomer = await wait_for(connect, what="the server to know the invite")
     try:
         yield newcomer
     finally:

@@ -65,4 +65,4 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
             before = liar.given
             claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
             await event_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
-            await wait_for(asked, 5, f"claim {count} to be looked at")
+            await wait_for(asked, what=f"claim {count} to be looked at")

@@ -8,15 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus import event_frames
+from hearthnet import ids
+from hearthnet.bus import event_frames, keyring
 from hearthnet.bus.event_frames import HEADS, Extent, Heads
 from hearthnet.errors import HearthNetError
 from hearthnet.service.community_log import CommunityLog
-from hearthnet.trust.keys import Identity
-from hearthnet_auth import AuthService
+from hearthnet.trust import roster as rosters
 from hearthnet_auth import exchange as exchange_module
 from hearthnet_auth import service as auth_service
+from tests.helpers.members import not_understood
 from tests.helpers.mesh import Mesh
+from tests.helpers.service_processes import call_at, processes_of_service
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import (
     INVITE,
@@ -62,6 +64,37 @@ async def test_a_node_that_was_away_gets_what_happened_from_one_who_was_there(st
             await wait_for(on_disk, 15, "all of it to be on the guest's disk")
 
 
+@pytest.mark.req("ATTACK-27", "COMMUNITY-4")
+async def test_a_node_catches_up_over_events_that_it_does_not_understand(street: Mesh) -> None:
+    async with living(street, street.home) as founder:
+        mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
+        planted = not_understood(held, mallory)
+        assert founder.auth._membership.learn(planted)
+        assert version(founder) == held.version + len(planted)
+        await founder.do(INVITE, display_name="after all of them")
+        async with living(street, street.others[0]) as carol:
+            await wait_for(lambda: version(carol) == version(founder), 15, "carol to make up for it")
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet.bus.membership._WRITTEN", 3)
+    monkeypatch.setattr("hearthnet.bus.membership._WRITTEN_PER_SECOND", 1e-9)
+    monkeypatch.setattr("hearthnet_auth.exchange._PAGE", 2)
+    async with living(street, street.home) as founder:
+        mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
+        carol_id = keyring.load_identity(street.others[0].device_key).node_id
+        for _ in range(3):
+            held = rosters.merge(held, not_understood(held, mallory))
+        assert founder.auth._membership.learn(held.events)
+        await founder.do(PROMOTE, target_node_id=carol_id, new_level="trusted")
+        async with living(street, street.others[0]) as carol:
+            await wait_for(lambda: carol.level(carol.node_id) == "trusted", 15, "carol to hear of it")
+            assert version(carol) < version(founder), "of the one who floods only so much"
+
+
 @pytest.mark.req("COMMUNITY-4")
 async def test_nodes_that_were_apart_have_all_of_both_sides_in_the_end(street: Mesh) -> None:
     async with living(street, street.home) as founder:
@@ -73,7 +106,7 @@ async def test_nodes_that_were_apart_have_all_of_both_sides_in_the_end(street: M
         alone = version(guest)
         async with living(street, street.home) as founder, living(street, street.others[0]) as carol:
             houses = (founder, guest, carol)
-            await wait_for(lambda: {version(house) for house in houses} == {alone + 3}, 10, "all to agree")
+            await wait_for(lambda: {version(house) for house in houses} == {alone + 3}, what="all to agree")
             assert len({house.auth._membership.heads() for house in houses}) == 1
 
 
@@ -120,7 +153,7 @@ async def test_who_claims_to_know_more_and_does_not_is_not_asked_again_and_again
             claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
             await event_frames.publish(liar.peer, HEADS, msgspec.json.encode(claimed))
         await liar.peer.link.settle()
-        await wait_for(lambda: asked, 10, "it to be asked")
+        await wait_for(lambda: asked, what="it to be asked")
         honest = await living_elsewhere(mesh, founder)
         assert asked.count(liar.peer.node_id) <= 3
         assert honest
@@ -182,36 +215,34 @@ async def _silence(events: Any) -> None:
 
 @pytest.mark.req("COMMUNITY-6")
 async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> None:
-    other = AuthService()
-    async with living(mesh, mesh.home) as one, mesh.hosting(other):
-        made = await asyncio.gather(
-            *(auth._chain.append(_inviting(one)) for auth in (one.auth, other) for _ in range(5))
-        )
-        log, before = CommunityLog(await one.auth._node.store(), mesh.home), 2  # the guest, let in
+    command = ("-m", "hearthnet.service.run", "auth", "--home", str(mesh.home.path))
+    with mesh.published():
+        async with (
+            await mesh.bus() as bus,
+            await mesh.store() as store,
+            processes_of_service(bus, mesh.home, INVITE, 2, command) as auth,
+        ):
+            log, node = CommunityLog(store, mesh.home), bus.peer.node_id
 
-        async def kept() -> list[int] | None:
-            events = (await log.read()).events
-            own = sorted(event.sequence for event in events if event.author == one.node_id)
-            return own if len(own) >= before + 10 else None
+            async def places() -> list[int]:
+                events = (await log.read()).events
+                return sorted(event.sequence for event in events if event.author == node)
 
-        assert await wait_for(kept, 15, "all to be kept") == list(range(1, before + 11))
-        for auth in (one.auth, other):
-            assert len(auth._membership.roster.history.tips[one.node_id]) == 1, "one chain"
-    assert len({event.hash for event, _ in made}) == 10
-
-
-def _inviting(house: House) -> Any:
-    from hearthnet.times import now_ms
-    from hearthnet.trust import acts
-
-    def make(held: Any) -> Any:
-        now = now_ms()
-        key = Identity.generate()
-        return (
-            acts.invite(held, house.identity, key, display_name="x", expires_at=now + 60_000, now_ms=now),
-        )
-
-    return make
+            before = len(await places())
+            made = await asyncio.gather(
+                *(
+                    call_at(
+                        bus,
+                        view,
+                        INVITE,
+                        {"params": {}, "input": {"client_id": ids.new_ulid(), "display_name": "x"}},
+                        timeout_seconds=60,
+                    )
+                    for view in auth.views * 5
+                )
+            )
+            assert len({reply.output["event_id"] for reply in made}) == 10
+            assert await places() == list(range(1, before + 11)), "one chain"
 
 
 @pytest.mark.req("COMMUNITY-4")
@@ -223,9 +254,9 @@ async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(
     async with living(mesh, mesh.home) as founder:
         founder.bus.peer.membership.on_own_heads(heard.append)
         await founder.do(INVITE)
-        await wait_for(lambda: founder.auth._membership.heads() in heard, 10, "the round after the change")
+        await wait_for(lambda: founder.auth._membership.heads() in heard, what="the round after the change")
         async with living(mesh, mesh.guest) as guest:
-            await wait_for(lambda: version(guest) == version(founder), 10, "the guest to be told")
+            await wait_for(lambda: version(guest) == version(founder), what="the guest to be told")
 
 
 @pytest.mark.req("COMMUNITY-6", "COMMUNITY-3")

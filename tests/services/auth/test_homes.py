@@ -45,14 +45,14 @@ async def test_homes_that_were_apart_know_what_the_others_did_soon_after_they_me
         at_home(first) as founder,
         at_home(third) as carol,
     ):
-        await wait_for(lambda: is_linked(third), 10, "carol's link")
+        await wait_for(lambda: is_linked(third), what="carol's link")
         async with street.open("bob") as apart, at_home(apart) as bob:
             invited = await bob.do(INVITE, display_name="made while apart")
             subject = bob.node_id
         await founder.do(PROMOTE, target_node_id=carol.node_id, new_level="trusted")
         token = await founder.do(ISSUE, subject=subject, scope={"capabilities": ["community.sync"]})
         await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
-        await wait_for(lambda: carol.level(carol.node_id) == "trusted", 10, "carol to know")
+        await wait_for(lambda: carol.level(carol.node_id) == "trusted", what="carol to know")
 
         async with (
             street.open("bob", upstream=way_to(first)) as second,
@@ -63,10 +63,10 @@ async def test_homes_that_were_apart_know_what_the_others_did_soon_after_they_me
             def level() -> bool:
                 return len({house.auth._membership.heads() for house in houses}) == 1
 
-            await wait_for(lambda: is_linked(second), 10, "bob's link")
+            await wait_for(lambda: is_linked(second), what="bob's link")
             await wait_for(level, 15, "all three to know the same")
             assert bob.auth._membership.roster.level(carol.node_id) == "trusted"
             assert bob.auth._membership.revocations.revoked(founder.node_id, token["token_id"])
             made = {event.event_id for event in carol.auth._membership.roster.events}
             assert invited["event_id"] in made
-            await wait_for(lambda: bob.level(carol.node_id) == "trusted", 10, "bob's other process to know")
+            await wait_for(lambda: bob.level(carol.node_id) == "trusted", what="bob's other process to know")

@@ -18,6 +18,7 @@ from hearthnet.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.processes import child_environment
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import ISSUE, POLICY, REVOKE, REVOKE_TOKEN, SYNC, living
 
@@ -74,22 +75,22 @@ async def test_a_revoked_token_is_refused_by_every_process_within_a_second_and_a
     async with (
         living(mesh, mesh.home) as founder,
         await mesh.guest_bus() as guest,
-        markets(mesh, PROCESSES),
+        markets(mesh, PROCESSES) as processes,
     ):
         views = await offered(guest, PROCESSES)
         scope = {"capabilities": [LIST, SYNC]}
         token = await founder.do(ISSUE, subject=guest.peer.node_id, scope=scope)
         assert {await code_at(guest, view, token["token"]) for view in views} == {""}
 
-        began = time.monotonic()
+        watch = Stopwatch(mesh.server.process.pid, *(process.pid for process in processes))
         await founder.do(REVOKE_TOKEN, token_id=token["token_id"], reason="compromise")
         for view in views:
 
             async def refused(view: OfferView = view) -> bool:
                 return await code_at(guest, view, token["token"]) == "token_revoked"
 
-            await wait_for(refused, 1, "the process to know")
-        took = time.monotonic() - began
+            await wait_for(refused, 30, "the process to know")
+        took = watch.seconds()
         _log.info("refused by %d processes after %.3f s", PROCESSES, took)
         assert took < 1
 
@@ -149,7 +150,7 @@ async def test_what_runs_for_one_who_is_put_out_is_stopped(mesh: Mesh) -> None:
         await founder.do(REVOKE, target_node_id=guest.peer.node_id, reason="compromised")
         with pytest.raises(HearthNetError):
             await asyncio.wait_for(chatting, 10)
-        await wait_for(lambda: service.stopped, 5, "the work to stop")
+        await wait_for(lambda: service.stopped, what="the work to stop")
 
 
 @pytest.mark.req("COMMUNITY-2", "COMMUNITY-3")
@@ -171,7 +172,7 @@ async def test_what_runs_under_a_token_that_is_revoked_is_stopped(mesh: Mesh) ->
         asking = asyncio.create_task(guest.call(QUERY, query(), token=token["token"]))
         own = asyncio.create_task(guest.call(QUERY, query()))
         await asyncio.wait_for(running.wait(), 10)
-        await wait_for(lambda: len(service.calls) == 2, 5, "both calls")
+        await wait_for(lambda: len(service.calls) == 2, what="both calls")
         await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
         with pytest.raises(HearthNetError):
             await asyncio.wait_for(asking, 10)
@@ -188,8 +189,8 @@ async def test_offers_and_answers_of_one_who_was_put_out_count_no_more(mesh: Mes
         mesh.hosting(ProbeService(), at=mesh.guest),
         await mesh.bus() as bus,
     ):
-        assert (await bus.call(QUERY, query())).provider != founder.node_id
-        guest = (await bus.offers("rag.query"))[0].node
+        guest = (await bus.call(QUERY, query())).provider
+        assert guest != founder.node_id
         await founder.do(POLICY, min_signatures_to_revoke=1)
         await founder.do(REVOKE, target_node_id=guest, reason="compromised")
         await wait_for(lambda: bus.peer.roster.is_revoked(guest), 15, "it to be known")

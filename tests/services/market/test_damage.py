@@ -173,7 +173,7 @@ async def test_posts_go_on_through_a_server_that_dies_again_and_again(mesh: Mesh
             await asyncio.wait_for(posted.wait(), 20)
             mesh.restart_server()
         await asyncio.wait_for(asyncio.gather(*posting), 40)
-        await wait_for(lambda: host.in_flight == 0, 5, "every place to be free")
+        await wait_for(lambda: host.in_flight == 0, what="every place to be free")
         titles = await _titles(bus)
     assert sorted(titles) == sorted(f"{name} {number}" for name in range(3) for number in range(12))
 
@@ -193,7 +193,7 @@ async def test_a_process_that_missed_the_word_of_a_post_finds_it(
         deaf = _Deaf()
         async with mesh.hosting(deaf):
             await _fill(bus, 2)
-            await wait_for(lambda: deaf._view.lamport() == 2, 5, "the deaf one to look")
+            await wait_for(lambda: deaf._view.lamport() == 2, what="the deaf one to look")
 
 
 async def _unheard(log: EventLog, woken: asyncio.Event) -> None:

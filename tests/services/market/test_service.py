@@ -19,6 +19,7 @@ from hearthnet.trust.keys import Identity
 from hearthnet.wire import frame as frames
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
+from tests.helpers.service_processes import call_at, processes_of_service
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -53,21 +54,20 @@ async def test_a_post_is_seen_at_once_and_after_a_restart(mesh: Mesh) -> None:
 
 @pytest.mark.req("MARKET-7")
 async def test_two_processes_show_each_others_posts(mesh: Mesh) -> None:
-    async with mesh.hosting(MarketService()), await mesh.bus() as bus, mesh.hosting(MarketService()):
-        for number in range(6):
-            await bus.call("market.post@1.0", _post(f"post {number}"))
+    with mesh.published():
+        async with (
+            await mesh.bus() as bus,
+            processes_of_service(bus, mesh.home, "market.list@1.0", 2) as market,
+        ):
+            for number in range(6):
+                await call_at(bus, market.views[number % 2], "market.post@1.0", _post(f"post {number}"))
 
-        views = await bus.offers("market.list")
-        assert len(views) == 2
+            async def everywhere() -> bool:
+                asked = [call_at(bus, view, "market.list@1.0", _body()) for view in market.views]
+                replies = await asyncio.gather(*asked)
+                return [reply.output["max_lamport"] for reply in replies] == [6, 6]
 
-        async def everywhere() -> bool:
-            asked = [
-                bus.call("market.list@1.0", _body(), node=view.node, instance=view.offer.instance)
-                for view in views
-            ]
-            return {reply.output["max_lamport"] for reply in await asyncio.gather(*asked)} == {6}
-
-        await wait_for(everywhere, 5, "both views to follow")
+            await wait_for(everywhere, what="both views to follow")
 
 
 @pytest.mark.req("MARKET-2")
@@ -98,7 +98,7 @@ async def test_overdue_posts_are_swept(mesh: Mesh, monkeypatch: pytest.MonkeyPat
             reply = await bus.call("market.list@1.0", _body(since_lamport=1))
             return len(reply.output["removed"]) == 1
 
-        await wait_for(ended, 5, "the sweep")
+        await wait_for(ended, what="the sweep")
         assert (await bus.call("market.list@1.0", _body())).output["max_lamport"] == 2
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet.contracts import compile_schema
 from hearthnet_mcp.results import MOST_CHARACTERS, output, progress
 
 
@@ -59,6 +60,31 @@ def test_what_is_too_large_for_one_answer_is_cut_and_that_is_said() -> None:
     assert third["type"] == "text"
     assert "structured" not in given
     assert len(json.dumps(given)) < 2 * MOST_CHARACTERS
+
+
+@pytest.mark.req("MCPADD-14")
+def test_promised_value_comes_before_the_parts() -> None:
+    check = compile_schema({"type": "object", "properties": {"n": {"type": "string"}}})
+    value = {"n": "x" * (MOST_CHARACTERS - 5_000)}
+    result = {"content": [{"type": "text", "text": "y" * MOST_CHARACTERS}], "structuredContent": value}
+    given = output(result, check)
+    assert given["structured"] == value
+    assert "more characters]" in given["content"][0]["text"]
+    assert len(json.dumps(given)) < MOST_CHARACTERS + 1_000
+
+
+@pytest.mark.req("MCPADD-14")
+def test_promised_value_that_does_not_fit_is_left_out() -> None:
+    check = compile_schema({"type": "object", "properties": {"n": {"type": "integer"}}})
+    for value, reason in (
+        ({"n": "one"}, 'own schema has it: /n "one" is not of type "integer"'),
+        ({"n": 1, "x": "y" * MOST_CHARACTERS}, f"over {MOST_CHARACTERS}"),
+    ):
+        given = output({"content": [{"type": "text", "text": "done"}], "structuredContent": value}, check)
+        assert "structured" not in given
+        assert given["content"][0]["text"] == "done"
+        assert reason in given["content"][1]["text"]
+    assert output({"content": []}, check) == {"content": [], "is_error": False}
 
 
 @pytest.mark.req("MCPADD-6")

@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.contracts import compile_schema
 from hearthnet.errors import HearthNetError
-from hearthnet_mcp.schemas import MOST_NODES, input_schema
+from hearthnet_mcp.schemas import MOST_NODES, input_schema, output_schema
 
 pytestmark = pytest.mark.req("MCPADD-8")
 
@@ -35,6 +35,35 @@ def test_references_are_put_in_where_they_stand() -> None:
     compile_schema(schema)
 
 
+@pytest.mark.parametrize(
+    ("beside", "fits", "fits_not"),
+    [
+        ({"properties": {"b": {"type": "string"}}, "required": ["b"]}, {"a": 1, "b": "x"}, {"b": "x"}),
+        ({"required": ["b"], "allOf": [{"required": ["c"]}]}, {"a": 1, "b": 1, "c": 1}, {"b": 1, "c": 1}),
+        ({"type": "object", "title": "Mine"}, {"a": 1}, {"a": "x"}),
+    ],
+)
+def test_a_reference_and_what_stands_beside_it_both_apply(
+    beside: dict[str, Any], fits: Any, fits_not: Any
+) -> None:
+    base = {"type": "object", "title": "Base", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    raw = {"properties": {"of": {"$ref": "#/$defs/base", **beside}}, "$defs": {"base": base}}
+    check = compile_schema(input_schema(raw))
+    assert check.accepts({"of": fits})
+    assert not check.accepts({"of": fits_not})
+
+
+def test_a_reference_to_a_boolean_schema_keeps_what_stands_beside_it() -> None:
+    raw = {
+        "$ref": "#/properties/any",
+        "type": "object",
+        "properties": {"any": True, "word": {"$ref": "#/properties/any", "type": "string"}},
+    }
+    properties = {"any": True, "word": {"type": "string"}}
+    assert input_schema(raw) == {"type": "object", "properties": properties}
+    assert output_schema({"$ref": "#/$defs/none", "$defs": {"none": False}}) is None
+
+
 def test_one_that_leads_back_into_itself_becomes_anything() -> None:
     raw = {
         "type": "object",
@@ -54,11 +83,25 @@ def test_fields_may_be_called_like_keywords() -> None:
     assert input_schema(raw)["properties"] == raw["properties"]
 
 
-def test_without_fields_it_is_an_empty_object() -> None:
-    assert input_schema({}) == {"type": "object", "properties": {}}
+def test_without_fields_any_argument_is_taken() -> None:
+    anything = {"type": "object", "properties": {}, "additionalProperties": True}
+    assert input_schema({}) == input_schema({"type": "object"}) == anything
+    assert input_schema({"additionalProperties": False})["additionalProperties"] is False
+    assert "additionalProperties" not in input_schema({"properties": {}})
+    assert "additionalProperties" not in input_schema({"anyOf": [{"properties": {"a": {}}}]})
     assert input_schema(
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/any"}}, "$defs": {"any": True}}
     )["properties"] == {"a": True}
+
+
+@pytest.mark.req("MCPADD-14")
+def test_schema_of_results_is_whole_or_none() -> None:
+    number = {"type": "number"}
+    raw = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": number}}
+    assert output_schema(raw) == {"type": "object", "properties": {"n": number}}
+    assert output_schema({"type": "array"}) == {"type": "array"}
+    for wrong in (None, True, {"type": 7}, {"$ref": "#/$defs/none"}):
+        assert output_schema(wrong) is None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +109,7 @@ def test_without_fields_it_is_an_empty_object() -> None:
     [
         (None, "describes no object"),
         ({"type": "string"}, "describes no object"),
+        ({"type": "object", "$ref": "#/$defs/none", "$defs": {"none": False}}, "describes no object"),
         ({"type": "object", "properties": []}, "are no object"),
         ({"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}}, "not in it"),
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "not in it"),

@@ -83,6 +83,18 @@ async def test_the_tools_of_a_server_of_others_are_called_over_the_bus(mesh: Mes
         assert (wrong.code, wrong.details["path"]) == ("bad_request", "/input/a")
 
 
+@pytest.mark.req("MCPADD-3", "CONTRACT-11")
+async def test_a_tool_with_boolean_schemas_is_called(mesh: Mesh, tmp_path: Path) -> None:
+    plain = Plain(tmp_path / "plain")
+    # As the Go SDK of MCP writes a field of the type `any`.
+    plain.lists(tool("echo", schema={"type": "object", "properties": {"value": True}, "required": ["value"]}))
+    async with running(mesh, plain.toml()), await mesh.bus() as bus:
+        await offered(bus, "echo")
+        for value in (7, "seven", None, {"seven": [7]}):
+            assert json.loads(text_of(await ask(bus, "plain.echo", value=value))) == {"value": value}
+        assert (await refused(ask(bus, "plain.echo"))).code == "bad_request"
+
+
 @pytest.mark.req("MCPADD-3", "MCPADD-6", "MCPADD-10")
 async def test_progress_failures_and_a_list_that_grows(mesh: Mesh, tmp_path: Path) -> None:
     async with running(mesh, sdk(tmp_path / "odd", trust_hints=True)), await mesh.bus() as bus:

@@ -67,8 +67,11 @@ def pdf(
     title: str = "",
     outline: Sequence[tuple[str, int]] = (),
     password: str | None = None,
+    annotations: Sequence[str] = (),
 ) -> bytes:
-    """A PDF of `pages`: text, or drawing operators as bytes. `outline` names pages from 0."""
+    """A PDF of `pages`: text, or drawing operators as bytes. `outline` names pages from 0; `annotations` are
+    the dictionaries of those on each page, fields of a form where they are widgets.
+    """
     file = Pdf(password)
     root, tree = file.add(""), file.add("")
     font = file.add("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
@@ -76,19 +79,23 @@ def pdf(
         "<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8 >>",
         b"\x80",
     )
+    notes = [file.add(f"<< /Type /Annot /Rect [50 600 250 620] {each} >>") for each in annotations]
+    placed = " ".join(f"{note} 0 R" for note in notes)
     kids = []
     for page in pages:
         content = file.add("<<  >>", page if isinstance(page, bytes) else _written(page))
         kids.append(
             file.add(
                 f"<< /Type /Page /Parent {tree} 0 R /MediaBox [0 0 612 792] /Contents {content} 0 R "
-                f"/Resources << /Font << /F1 {font} 0 R >> /XObject << /Im {image} 0 R >> >> >>"
+                f"/Resources << /Font << /F1 {font} 0 R >> /XObject << /Im {image} 0 R >> >> "
+                f"/Annots [{placed}] >>"
             )
         )
     listed = " ".join(f"{kid} 0 R" for kid in kids)
     file.put(tree, f"<< /Type /Pages /Kids [{listed}] /Count {len(kids)} >>")
     leads = f" /Outlines {_outline(file, outline, kids)} 0 R" if outline else ""
-    file.put(root, f"<< /Type /Catalog /Pages {tree} 0 R{leads} >>")
+    form = f" /AcroForm << /Fields [{placed}] /DR << /Font << /F1 {font} 0 R >> >> >>" if notes else ""
+    file.put(root, f"<< /Type /Catalog /Pages {tree} 0 R{leads}{form} >>")
     info = file.add(f"<< /Title ({title}) /CreationDate (D:20240229120000Z) >>") if title else None
     return file.finish(root, info)
 

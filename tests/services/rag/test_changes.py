@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.canonical import content_hash
 from hearthnet.cli import ingest as command
-from hearthnet.cli.text_files import TextFile
+from hearthnet.cli.text_files import TextFile, find
 from hearthnet.trust.keys import Identity
 from hearthnet_rag import RagService
 from hearthnet_rag.documents import HTML, PDF
@@ -90,11 +91,56 @@ async def test_a_newer_version_replaces_what_came_under_the_same_path(mesh: Mesh
         chunks = (await query(bus, "home", "soup turnips carrots")).output["chunks"]
         assert [chunk["metadata"]["doc_cid"] for chunk in chunks] == [new]
         again = (await ingest(bus, "home", new, update=True, **given)).output
-        assert (again["replaced"], again["chunks_indexed"]) == ([], 1)
+        assert ("title" in again, again["chunks_indexed"]) == (False, 1)
         assert (await ingest(bus, "home", old, update=True, **given)).output["replaced"] == [new]
     async with running(mesh) as bus:
         assert len(await titles(bus, "home")) == 1
         assert "turnips" in (await query(bus, "home", "soup")).output["chunks"][0]["text"]
+
+
+@pytest.mark.req("RAG-37")
+async def test_update_of_what_is_unchanged_writes_nothing(mesh: Mesh) -> None:
+    journal = mesh.home.service("rag") / "documents.jsonl"
+    named: dict[str, Any] = {"metadata": {"path": "soup.md"}, "media_type": "text/markdown", "update": True}
+    plain: dict[str, Any] = {"media_type": "text/markdown", "update": True}
+    soup, bread = [await put(mesh, f"# {what}\n\nBoil it.\n".encode()) for what in ("Soup", "Bread")]
+    async with running(mesh) as bus:
+        await ingest(bus, "home", soup, **named)
+        await ingest(bus, "home", bread, **plain)
+        before = journal.read_bytes()
+        for cid, given in ((soup, named), (bread, plain)):
+            again = (await ingest(bus, "home", cid, **given)).output
+            assert set(again) == {"doc_cid", "chunks_indexed", "tokens_indexed"}
+        assert journal.read_bytes() == before
+        # The same content in place of another version under its new name is a change.
+        await ingest(bus, "home", await put(mesh, b"# Old bread\n\nBake it.\n"), metadata={"path": "b.md"})
+        moved = await ingest(bus, "home", bread, **{**plain, "metadata": {"path": "b.md"}})
+        assert len(moved.output["replaced"]) == 1
+
+
+@pytest.mark.req("CLI-41")
+async def test_files_of_a_folder_are_read_in_together(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each ingestion waits until three others are under way: one after the other, none would end."""
+    together, whole = threading.Barrier(4), Library.ingest
+
+    def waiting(library: Library, *given: Any, **more: Any) -> Any:
+        together.wait(30)
+        return whole(library, *given, **more)
+
+    monkeypatch.setattr(Library, "ingest", waiting)
+    for number in range(8):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nBoil water {number} times.\n")
+    summary: dict[str, Any] = {"ingested": [], "failed": []}
+    lines: list[str] = []
+    async with running(mesh) as bus:
+        with mesh.published():
+            order, texts = command._Order("book", False), find([tmp_path]).texts
+            await command._ingest(mesh.home, order, texts, summary, command.Shown(lines.append))
+        assert len(await titles(bus, "book")) == 8
+    assert [Path(one["path"]).name for one in summary["ingested"]] == [f"{number}.md" for number in range(8)]
+    assert (summary["failed"], summary["not_tried"], len(lines)) == ([], [], 8)
 
 
 @pytest.mark.req("RAG-33")

@@ -39,7 +39,7 @@ def refusal(data: bytes, name: str | None = None) -> HearthNetError:
         (b" \n\t\n", "is empty"),
         (b"\x89PNG\r\n\x1a\n\0\0", "is a PNG image"),
         (b"a\0b", "is not text"),
-        ("Maß".encode("latin-1"), "is not UTF-8 text (byte 2)"),
+        ("Grüße".encode("cp437"), "is not UTF-8 text (byte 2)"),
         (b"+++\ntitle =\n+++\ntext", "has front matter that is not TOML"),
         (b'+++\ntitle = "nothing else"\n+++\n', "has no text in it"),
         (b"\xef\xbb\xbf", "has no text in it"),
@@ -143,3 +143,40 @@ def test_headings_lie_in_the_text_in_order(text: str) -> None:
     starts = [heading.start for heading in found]
     assert starts == sorted(set(starts))
     assert all(heading.text in text[heading.start :] and heading.text for heading in found)
+
+
+@pytest.mark.req("RAG-39")
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("latin-1", "Maß"),
+        ("latin-1", "Grüße aus Köln, liebe Ada. Bring the ladder back."),
+        ("cp1252", "Das kostet 5 €, „ganz“ sicher; don\u2019t wait for 20 °C."),
+        ("cp1252", "Menü2: the iPhone of Zoë, „Ähre“, ÄPFEL"),
+        ("cp1250", "Studnia daje czystą wodę, jeśli jest wyłożona kamieniem."),
+    ],
+)
+def test_old_encodings_with_few_letters_are_read(encoding: str, text: str) -> None:
+    assert read_document(text.encode(encoding)).body == text
+
+
+@pytest.mark.req("RAG-39")
+@pytest.mark.parametrize("data", ["Grüße".encode("cp850"), "Привет".encode("cp1251"), b"\xff", b"a\x01\xe4b"])
+def test_bytes_that_make_no_words_are_refused(data: bytes) -> None:
+    with pytest.raises(HearthNetError, match="is not UTF-8 text"):
+        read_document(data)
+
+
+@pytest.mark.req("RAG-39")
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("mac_roman", "In this long letter only the word Grün has an umlaut."),
+        ("cp850", "Nous avons bu un café dans la rue avec nos amis et nos voisins."),
+        ("cp850", "It costs £5 at the market."),
+        ("cp850", "At 20 °C the water is fine."),
+    ],
+)
+def test_few_letters_of_other_old_encodings_are_refused(encoding: str, text: str) -> None:
+    with pytest.raises(HearthNetError, match="is not UTF-8 text"):
+        read_document(text.encode(encoding))

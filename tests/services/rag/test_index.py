@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +14,11 @@ import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
-from hearthnet_rag import index as index_module
+from hearthnet_rag import rows as rows_module
 from hearthnet_rag.database import FILE, VERSION
-from hearthnet_rag.index import CorpusInfo, Index, Ingested
+from hearthnet_rag.index import CorpusInfo, Entry, Index, Ingested
 from hearthnet_rag.search import search
+from tests.helpers.small_disk import small_disk
 from tests.helpers.waiting import wait_for_sync
 from tests.services.rag.conftest import MakeEntry
 
@@ -131,7 +134,7 @@ def test_closing_stops_the_reading_of_a_document(
         index.close()
         return text
 
-    monkeypatch.setattr(index_module, "as_written", closes)
+    monkeypatch.setattr(rows_module, "as_written", closes)
     with pytest.raises(HearthNetError, match="is stopping"):
         index.add("home", entry(LONG))
 
@@ -139,6 +142,8 @@ def test_closing_stops_the_reading_of_a_document(
 def test_a_closed_index_takes_nothing(tmp_path: Path, entry: MakeEntry) -> None:
     index = Index(tmp_path)
     index.close()
+    with pytest.raises(HearthNetError, match="is stopping"):
+        index.add("home", entry("# Soup\n\nBoil it.\n"))
     with pytest.raises(HearthNetError, match="is stopping"):
         index.remove("home", [])
 
@@ -249,3 +254,74 @@ def test_passages_know_the_page_they_begin_on(index: Index, entry: MakeEntry) ->
     assert rows[0]["page"] == 1
     assert rows[-1]["page"] == 3
     assert {hit.metadata["page"] for hit in search(index, "home", "barrel2", 1)} == {2}
+
+
+@pytest.mark.req("RAG-40")
+def test_space_of_what_is_replaced_and_removed_is_given_back(tmp_path: Path, entry: MakeEntry) -> None:
+    """Both at once: what is removed leaves more room than what is spared for the next document."""
+    with Index(tmp_path) as index:
+        words = [f"word{number}" for number in range(3000)]
+
+        def version(number: int) -> Entry:
+            return entry(
+                f"# Book {number}\n\n"
+                + "\n\n".join(" ".join(words[at :: 50 + number]) for at in range(50)) * 30
+            )
+
+        def size() -> int:
+            while index.reclaim():
+                pass
+            with index._writing:
+                index._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return (tmp_path / "index.db").stat().st_size
+
+        before = version(0)
+        index.add("book", before)
+        fresh = size()
+        for number in range(1, 5):
+            after = version(number)
+            index.add("book", after, [before.doc_cid])
+            before = after
+        spare = 1_100_000
+        assert size() < fresh * 1.2 + spare
+        assert [corpus.docs for corpus in index.corpora()] == [1]
+        index.remove("book", [before.doc_cid])
+        assert size() < spare * 1.5
+
+
+def of_an_earlier_version(folder: Path, document: Entry, free: int, kept: int = 0) -> None:
+    """Makes an index that gives nothing back, with so many kB free and so many in use."""
+    filling = (
+        "AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "
+        "SELECT randomblob(1000) AS data FROM n"
+    )
+    with Index(folder) as index:
+        index.add("book", document)
+    with contextlib.closing(raw(folder)) as connection:
+        connection.executescript(
+            "PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = NONE; VACUUM;"
+            f"CREATE TABLE t {filling.format(free)}; CREATE TABLE u {filling.format(max(1, kept))};"
+            "DROP TABLE t"
+        )
+
+
+@pytest.mark.req("RAG-40")
+def test_index_of_an_earlier_version_gives_back_its_free_pages(tmp_path: Path, entry: MakeEntry) -> None:
+    file = tmp_path / FILE
+    of_an_earlier_version(tmp_path, entry("# Wells\n\nLine a well with stone."), 4000)
+    assert file.stat().st_size > 4_000_000
+    with Index(tmp_path) as index:
+        assert len(index.documents("book")) == 1
+        assert file.stat().st_size < 1_000_000, "at once, not when the node ends"
+        assert file.with_name(f"{FILE}-wal").stat().st_size < 100_000
+
+
+@pytest.mark.req("RAG-40")
+def test_index_without_room_for_a_copy_leaves_the_disk_alone(tmp_path: Path, entry: MakeEntry) -> None:
+    with small_disk(tmp_path / "disk") as mount:
+        folder = mount("size=40m").path
+        of_an_earlier_version(folder, entry("# Wells\n\nLine a well with stone."), 4000, 16000)
+        free = shutil.disk_usage(folder).free
+        with Index(folder) as index:
+            assert len(index.documents("book")) == 1
+            assert shutil.disk_usage(folder).free > free - 1_000_000

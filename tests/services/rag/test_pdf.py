@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hearthnet.errors import HearthNetError
 from hearthnet_rag.documents import PDF, Pages
 from hearthnet_rag.readers import pdf as reader
-from hearthnet_rag.readers import read_document
+from hearthnet_rag.readers import pdf_forms, read_document
 from tests.services.rag.made import IMAGE, pdf
 
 TEXT = "Wells\nA well gives clear water when it is lined with stone.\nKeep the cover closed."
@@ -126,3 +128,81 @@ def test_progress_is_told_page_by_page() -> None:
     told: list[tuple[str, int, int]] = []
     reader.read(pdf([TEXT] * 3), None, lambda *how: told.append(how))
     assert told == [("reading pages", number, 3) for number in range(4)]
+
+
+WIDGETS = (
+    "/Subtype /Widget /FT /Tx /T (name) /TU (Name of the tenant) /V (Ada Lovelace)",
+    "/Subtype /Widget /FT /Tx /T (rent) /V (\\376\\377\\0007\\0005\\0000\\000 \\040\\254)",
+    "/Subtype /Widget /FT /Tx /T (pin) /Ff 8192 /V (secret)",
+    "/Subtype /Widget /FT /Tx /T (hidden) /F 2 /V (unseen)",
+    "/Subtype /Widget /FT /Tx /T (empty)",
+    "/Subtype /Widget /FT /Ch /Ff 131072 /T (heating) /Opt [(gas) (district)] /V (district)",
+    "/Subtype /Widget /FT /Btn /T (pets) /V /Allowed /AS /Allowed "
+    "/AP << /N << /Allowed 3 0 R /Off 3 0 R >> >>",
+    "/Subtype /Widget /FT /Btn /T (smoking) /V /Off /AS /Off /AP << /N << /On 3 0 R /Off 3 0 R >> >>",
+    "/Subtype /FreeText /DA (/F1 11 Tf) /Contents (Keys handed over in May)",
+)
+
+
+@pytest.mark.req("RAG-38")
+def test_values_of_a_filled_form_are_read() -> None:
+    filled = read_document(pdf(["Lease of a flat"], annotations=WIDGETS), name="lease.pdf")
+    assert filled.body.split("\n") == [
+        "Lease of a flat",
+        "",
+        "Name of the tenant: Ada Lovelace",
+        "rent: 750 €",
+        "heating: district",
+        "pets: Allowed",
+        "Keys handed over in May",
+    ]
+    # A picture of a form with its fields filled in is no scan without text.
+    assert "Ada Lovelace" in read_document(pdf([IMAGE], annotations=WIDGETS), name="scan.pdf").body
+
+
+@pytest.mark.req("RAG-38")
+def test_all_that_is_chosen_in_a_list_is_read() -> None:
+    options = "/Opt [[(g) (Gas)] [(d) (District)] [(w) (Wood)]]"
+    lists = (
+        f"/Subtype /Widget /FT /Ch /Ff 2097152 /T (heating) {options} /V [(g) (w)]",
+        "/Subtype /Widget /FT /Ch /Ff 2097152 /T (pets) /Opt [(cat) (dog) (none)] /V [(cat) (dog)]",
+        "/Subtype /Widget /FT /Ch /Ff 2097152 /T (floor) /V (second)",
+        "/Subtype /Widget /FT /Ch /Ff 2097152 /T (keys) /Opt [(one) (two)]",
+    )
+    body = read_document(pdf(["Lease of a flat"], annotations=lists)).body
+    assert body.split("\n")[2:] == ["heating: Gas, Wood", "pets: cat, dog", "floor: second"]
+
+
+def shared(made: bytes, times: int) -> bytes:
+    """The same file with the annotation of each page named `times` times there."""
+    return re.sub(
+        rb"/Annots \[(\d+ 0 R)\]", lambda found: b"/Annots [%s]" % ((found[1] + b" ") * times), made
+    )
+
+
+@pytest.mark.req("RAG-35")
+@pytest.mark.parametrize(
+    "field", ["/Widget /FT /Tx /T (m) /V (%s)", "/Widget /FT /Tx /T (%s) /V (a)", "/FreeText /Contents (%s)"]
+)
+def test_one_huge_field_that_is_named_often_is_refused(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reader, pdf_forms):
+        monkeypatch.setattr(module, "LARGEST_TEXT", 10_000)
+    made = pdf([TEXT], annotations=("/Subtype " + field % ("x" * 4000),))
+    assert len(read_document(shared(made, 2)).body) < 5000
+    assert refusal(shared(made, 5000)).details["limit"] == 10_000
+
+
+@pytest.mark.req("RAG-35")
+def test_fields_that_pages_share_are_looked_at_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_forms, "_MOST_STEPS", 25)
+    pages = [f"Page {word} of it" for word in ("one", "two", "three")]
+    made = shared(pdf(pages, annotations=("/Subtype /FreeText /Contents (Paid)",)), 10)
+    assert read_document(made).body.count("Paid") == 3
+    monkeypatch.setattr(pdf_forms, "_MOST_STEPS", 20)
+    assert read_document(made).body.count("Paid") == 2
+
+
+@pytest.mark.req("RAG-34")
+def test_pages_of_nothing_but_repeated_lines_are_read() -> None:
+    stamped = pdf(["Lease of a flat"] * 6, annotations=("/Subtype /FreeText /Contents (Paid)",))
+    assert read_document(stamped).body.count("Lease of a flat") == 6

@@ -24,7 +24,7 @@ MOST_ROWS: Final = 5_000
 LONGEST_TEXT: Final = 4_000
 """Characters of one value."""
 LARGEST: Final = (1 << 53) - 1
-"""The largest number that JSON carries everywhere (conventions.md 2)."""
+"""The largest number that JSON carries everywhere."""
 Value = str | int | float | None
 Row = tuple[Value, ...]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet_rag.documents import PDF, Document, Heading, Pages, one_line, refused, title_of
 from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.building import LARGEST_TEXT
+from hearthnet_rag.readers.pdf_forms import Forms
 from hearthnet_rag.readers.plain import first_line
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _opened(data: bytes, name: str | None) -> PdfDocument:
 def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
     import pypdfium2
 
+    forms = Forms(file)
     texts: list[str] = []
     length = 0
     for number in range(len(file)):
@@ -98,12 +100,14 @@ def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
         try:
             page = file.get_page(number)
             text = page.get_textpage().get_text_range()
+            if filled := forms.text(page):
+                text = f"{text}\n\n{filled}"
             page.close()
         except pypdfium2.PdfiumError:  # one page that is broken does not cost the others
             text = ""
         texts.append(_cleaned(text))
         length += len(texts[-1])
-        if length > LARGEST_TEXT:
+        if max(length, forms.read) > LARGEST_TEXT:
             raise refused(
                 name, f"has more than {LARGEST_TEXT} characters of text; split it", limit=LARGEST_TEXT
             )
@@ -124,12 +128,14 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _without_repeated(texts: list[str]) -> list[str]:
-    """The pages without the first and the last lines that most of them share, numbers aside."""
+    """The pages without the first and the last lines that most of them share, numbers aside;
+    as they are where nothing else stands there."""
     if len(texts) < _REPEATED_PAGES:
         return texts
     counted = Counter(key for text in texts for key in _edges(text))
     often = {key for key, number in counted.items() if number > len(texts) // 2}
-    return [_trimmed(text, often) for text in texts]
+    trimmed = [_trimmed(text, often) for text in texts]
+    return trimmed if any(trimmed) else texts
 
 
 def _edges(text: str) -> set[tuple[int, str]]:

@@ -1,7 +1,7 @@
 """Reading in processes of their own, so that no document takes the service with it.
 
-At most one process for each ingestion at a time; one that is idle waits for the next document, and ends by
-itself when none comes. Calls block, and may come from any thread.
+At most one process for each processor, and at least two, at a time; one that is idle waits for the next
+document, and ends by itself when none comes. Calls block, and may come from any thread.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Readers:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._idle: queue.LifoQueue[_Child] = queue.LifoQueue()
+        self._places = threading.BoundedSemaphore(max(2, os.cpu_count() or 1))
         self._changing = threading.Lock()
         self._all: set[_Child] = set()
         self._closing = False
@@ -48,7 +49,10 @@ class Readers:
         kind = kind_of(data, media_type, name)
         if kind in _IN_TEXT:
             return read_as(kind, data, name, told)
-        job = Job(kind, data, name, int(self._seconds) + 1)
+        with self._places:
+            return self._read(Job(kind, data, name, int(self._seconds) + 1), told)
+
+    def _read(self, job: Job, told: Told) -> Document:
         for _ in range(_TRIES):
             child = self._take()
             try:

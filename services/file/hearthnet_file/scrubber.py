@@ -1,0 +1,169 @@
+"""Reads everything that is kept, chunk by chunk and slowly, to find what the disk has damaged
+(docs/decisions/0156).
+
+One chunk at a time, so that a pass over all of them takes `pass_ms`. Where it is, and what was found, is in a
+file, so that a restart neither begins anew nor forgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hearthnet.bus.blob_entry import Entry
+from hearthnet.bus.blob_reader import Blob, Damaged, OldBlob
+from hearthnet.bus.blobs import Blobs
+from hearthnet.errors import HearthNetError
+from hearthnet.times import now_ms
+from hearthnet.wire.blob import chunk_count
+from hearthnet_file.catalogue import Catalogue
+
+_log = logging.getLogger(__name__)
+PASS_MS: Final = 3 * 24 * 3_600_000
+LEAST_PAUSE_MS: Final = 100
+"""Between two chunks: at most 2.6 MB/s, however much there is."""
+_LOOK_MS: Final = 60_000
+_SAVE_MS: Final = 10_000
+LOST: Final = ""
+"""The place of content whose very entry cannot be read."""
+
+
+class State(msgspec.Struct):
+    """`after` is the last blob that was read to its end, `cid` and `index` the chunk that is next, due at
+    `due` (ms since 1970). `damaged` has the place of each blob in which damage was found.
+    """
+
+    after: str = ""
+    cid: str = ""
+    index: int = 0
+    due: int = 0
+    damaged: dict[str, str] = {}
+
+
+class Scrubber:
+    """The slow reading of one service; `changed` is called when `note` is another one."""
+
+    def __init__(
+        self, blobs: Blobs, catalogue: Catalogue, file: Path, pass_ms: int, changed: Callable[[], None]
+    ) -> None:
+        self._blobs = blobs
+        self._catalogue = catalogue
+        self._file = file
+        self._pass_ms = pass_ms
+        self._changed = changed
+        self._open: Blob | None = None
+        self._saved = 0
+        self.state = _read(file)
+
+    @property
+    def note(self) -> str | None:
+        """What a person should know, None where nothing is damaged."""
+        count = len(self.state.damaged)
+        if not count:
+            return None
+        files, what = ("1 file is", "it") if count == 1 else (f"{count} files are", "them")
+        return f"{files} damaged on the disk; hearthnet file verify names {what}"
+
+    async def run(self) -> None:
+        """Reads on, a chunk whenever one is due; until cancelled."""
+        while True:
+            wait = min(self.state.due - now_ms(), _LOOK_MS)
+            if wait > 0:
+                await asyncio.sleep(wait / 1000)
+            try:
+                await self.settle()
+                if now_ms() >= self.state.due:
+                    await self._next()
+            except HearthNetError as error:
+                _log.warning("what is kept is not read on now: %s", error)
+                self.state.due = now_ms() + _LOOK_MS
+            self._save(_SAVE_MS)
+
+    async def settle(self) -> None:
+        """Forgets the damage of what was removed, or put again, since."""
+        await self._catalogue.look()
+        entries = self._catalogue.entries
+        mended = [
+            cid
+            for cid, place in self.state.damaged.items()
+            if (cid in entries if place == LOST else cid not in entries or entries[cid].nuid != place)
+        ]
+        for cid in mended:
+            del self.state.damaged[cid]
+        if mended:
+            self._tell()
+
+    def found(self, cid: str, place: str) -> None:
+        """Notes that content at `place` is damaged."""
+        if self.state.damaged.get(cid) != place:
+            _log.error("%s is damaged on the disk; put it again", cid)
+            self.state.damaged[cid] = place
+            self._tell()
+
+    def close(self) -> None:
+        """Keeps where it was."""
+        self._save(0)
+
+    async def _next(self) -> None:
+        """Reads the chunk that is due, and decides when the next one is."""
+        entry, state = self._entry(), self.state
+        if entry is None:
+            state.after, state.due = "", now_ms() + min(self._pass_ms, _LOOK_MS)
+            return
+        if entry.name != state.cid:
+            state.cid, state.index = entry.name, 0
+        try:
+            await self._read_chunk(entry)
+        except Damaged:
+            self.found(entry.name, entry.nuid)
+        except HearthNetError as error:
+            if error.code != "not_found":  # removed meanwhile
+                raise
+        state.index += 1
+        if state.index >= max(1, chunk_count(entry.size)):
+            state.after, state.cid, state.index, self._open = entry.name, "", 0, None
+        total = sum(max(1, chunk_count(each.size)) for each in self._catalogue.entries.values())
+        state.due = now_ms() + max(LEAST_PAUSE_MS, self._pass_ms // max(1, total))
+
+    async def _read_chunk(self, entry: Entry) -> None:
+        if self._open is None or self._open.entry.nuid != entry.nuid:
+            self._open = None
+            self._open = await self._blobs.open(entry.name)
+        if isinstance(self._open, OldBlob):
+            await self._open.read(0, 0)
+        elif entry.size:
+            await self._open.chunk(self.state.index)
+
+    def _entry(self) -> Entry | None:
+        """The blob that is under way, else the next one; None at the end."""
+        state = self.state
+        if (entry := self._catalogue.entries.get(state.cid)) is not None:
+            return entry
+        return next(iter(self._catalogue.page("", state.after, 1)), None)
+
+    def _tell(self) -> None:
+        self._save(0)
+        self._changed()
+
+    def _save(self, every_ms: int) -> None:
+        if now_ms() - self._saved < every_ms:
+            return
+        self._saved = now_ms()
+        beside = self._file.with_suffix(".new")
+        with contextlib.suppress(OSError):  # a full disk: it is kept in memory, and written later
+            beside.write_bytes(msgspec.json.encode(self.state))
+            os.replace(beside, self._file)
+
+
+def _read(file: Path) -> State:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return State()

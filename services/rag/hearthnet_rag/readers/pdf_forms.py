@@ -1,0 +1,134 @@
+"""What was filled into the forms of a PDF, and typed over its pages: no part of a page's own text."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from hearthnet_rag.readers.building import LARGEST_TEXT
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument, PdfPage
+
+_MOST: Final = 5_000
+"""So many annotations of a page are looked at."""
+_MOST_STEPS: Final = 200_000
+"""So many annotations and options of a file are looked at: pages may share them, its size is no bound."""
+_MOST_OPTIONS: Final = 200
+_SEVERAL: Final = 1 << 21
+_PASSWORD: Final = 1 << 13
+_NO_VALUES: Final = frozenset({"OFF", "NO"})
+
+
+class Forms:
+    """The forms of one file; made before its pages are opened."""
+
+    def __init__(self, file: PdfDocument) -> None:
+        import pypdfium2
+
+        self._raw: Any = pypdfium2.raw
+        self._form: Any = None
+        self._steps = 0
+        self.read = 0
+        """Characters read so far, those that are shown once and stand there often included."""
+        with contextlib.suppress(pypdfium2.PdfiumError):  # a broken form does not cost the text
+            file.init_forms()
+            self._form = None if file.formenv is None else file.formenv.raw
+
+    def text(self, page: PdfPage) -> str:
+        """A line for each field of `page` that is filled in, `label: value`, and each text over it."""
+        lines = dict.fromkeys(line for line in self._lines(page) if line)
+        return "\n".join(lines)
+
+    def _lines(self, page: PdfPage) -> Iterator[str]:
+        raw = self._raw
+        for number in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MOST)):
+            if self._spent:
+                return
+            annotation = raw.FPDFPage_GetAnnot(page.raw, number)
+            self._steps += 1
+            if not annotation:
+                continue
+            try:
+                yield self._line(annotation)
+            finally:
+                raw.FPDFPage_CloseAnnot(annotation)
+
+    @property
+    def _spent(self) -> bool:
+        return self._steps >= _MOST_STEPS or self.read > LARGEST_TEXT
+
+    def _line(self, annotation: Any) -> str:
+        raw = self._raw
+        if raw.FPDFAnnot_GetFlags(annotation) & (raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW):
+            return ""
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
+        if kind == raw.FPDF_ANNOT_FREETEXT:
+            return self._string(lambda *room: raw.FPDFAnnot_GetStringValue(annotation, b"Contents", *room))
+        if kind == raw.FPDF_ANNOT_WIDGET and self._form is not None:
+            return self._field(annotation)
+        return ""
+
+    def _field(self, annotation: Any) -> str:
+        value = self._value(annotation)
+        if not value:
+            return ""
+        label = self._said("AlternateName", annotation) or self._said("Name", annotation)
+        return f"{' '.join(label.split())}: {value}" if label else value
+
+    def _value(self, annotation: Any) -> str:
+        raw, form = self._raw, self._form
+        kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
+        if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+            if not raw.FPDFAnnot_IsChecked(form, annotation):
+                return ""
+            chosen = self._said("ExportValue", annotation) or self._said("Value", annotation)
+            return "" if chosen.upper() in _NO_VALUES else chosen
+        if kind not in (
+            raw.FPDF_FORMFIELD_TEXTFIELD,
+            raw.FPDF_FORMFIELD_COMBOBOX,
+            raw.FPDF_FORMFIELD_LISTBOX,
+        ):
+            return ""
+        flags = raw.FPDFAnnot_GetFormFieldFlags(form, annotation)
+        if kind == raw.FPDF_FORMFIELD_LISTBOX and flags & _SEVERAL:
+            return self._chosen(annotation) or self._said("Value", annotation)
+        if flags & _PASSWORD:
+            return ""
+        return self._said("Value", annotation)
+
+    def _chosen(self, annotation: Any) -> str:
+        """What is chosen in a list that takes several, of which PDFium gives the first one as its value."""
+        raw, form = self._raw, self._form
+        chosen: list[str] = []
+        for option in range(min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MOST_OPTIONS)):
+            self._steps += 1 + len(chosen)  # PDFium compares each option with all that are chosen
+            if self._spent:
+                break
+            if raw.FPDFAnnot_IsOptionSelected(form, annotation, option):
+                chosen.append(self._option(annotation, option))
+        return ", ".join(filter(None, chosen))
+
+    def _option(self, annotation: Any, number: int) -> str:
+        raw, form = self._raw, self._form
+        return self._string(lambda *room: raw.FPDFAnnot_GetOptionLabel(form, annotation, number, *room))
+
+    def _said(self, what: str, annotation: Any) -> str:
+        function = getattr(self._raw, f"FPDFAnnot_GetFormField{what}")
+        return self._string(lambda *room: function(self._form, annotation, *room))
+
+    def _string(self, read: Callable[..., int]) -> str:
+        """A string that PDFium gives as UTF-16 with a zero at its end, into room of the size that it asks
+        for.
+        """
+        size = read(None, 0)
+        if size <= 2:
+            return ""
+        import pypdfium2
+
+        self.read += size // 2
+        room = ctypes.create_string_buffer(size)
+        read(ctypes.cast(room, ctypes.POINTER(pypdfium2.raw.FPDF_WCHAR)), size)
+        return room.raw[: size - 2].decode("utf-16-le", "replace").strip()
