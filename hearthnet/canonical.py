@@ -1,6 +1,8 @@
-"""Canonical JSON and content hashes (conventions.md 3; RFC 8785), and JSON read so that it has one meaning.
+"""Canonical JSON and content hashes, and JSON read so that it has one meaning.
 
 Lies at the bottom because trust, contracts and wire all need it (docs/decisions/0001).
+
+See: docs/protocol/frames.md#canonical-json, docs/protocol/identity.md#reading-json.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from hearthnet.ids import ulid_text
 Value = TypeVar("Value")
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 _EXACT: Final = 2**53 - 1
+_MORE: Final = "Extra data"
 
 
 def canonical_json(value: Any) -> bytes:
@@ -70,7 +73,7 @@ def read_json(data: bytes | memoryview, decoder: msgspec.json.Decoder[Value]) ->
 
 
 def refuse_repeated_keys(data: bytes) -> None:
-    """Raises `bad_request` where an object in `data` names a key twice (resolutions.md 35), or is no JSON.
+    """Raises `bad_request` where an object in `data` names a key twice, or is no JSON.
 
     Readers differ in which of the two they take, so what is signed could mean one thing to the one who
     checks it and another to the one who acts on it. Asked only of signed bytes: it costs a second parse.
@@ -78,7 +81,15 @@ def refuse_repeated_keys(data: bytes) -> None:
     try:
         _UNIQUE.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise HearthNetError("bad_request", f"ambiguous JSON: {error}") from error
+        raise HearthNetError("bad_request", f"ambiguous JSON: {json_fault(error)}") from error
+
+
+def json_fault(error: Exception) -> str:
+    """What is wrong with a JSON text, in words for a person, with line and column where these are known."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    what = "more stands behind the end of the value" if error.msg == _MORE else error.msg
+    return f"line {error.lineno}, column {error.colno}: {what}"
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What a node's owner may set (resolutions.md, "configuration").
+"""What a node's owner may set.
 
 `Config` is what stands in `hearthnet.toml` in the data folder, which config_file.py reads: every key has a
 default, and an unknown key is an error and not a shrug.
+
+See: docs/operations.md#what-lies-where.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[community]: where the homes of other members reach this one.
 
-    `host` is the address to listen on, beyond loopback with TLS. `port` is tried first; in use, or 0, a free
-    one is taken. `address` is what invites say, `host` or `host:port`; empty: this computer's own.
+    `host` is the address to listen on, beyond loopback with TLS. `port`: the default is tried first, and
+    where it is in use, or for 0, a free one is taken and kept; any other number is the port, or an error.
+    `address` is what invites say, `host` or `host:port`; empty: this computer's own.
     """
 
     host: str = "127.0.0.1"
@@ -68,7 +71,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     `ctx` (tokens), `tools` and `vision` say what it can where its server does not, or says it wrongly;
     `tools` False also ends all attempts to find out, and "text" has them declared in the prompt and called in
     the answer's text (docs/models.md). `languages` are those that it is vouched to translate between.
-    `api_version` is Azure's.
+    `max_concurrent` is how many answers its server gives at once. `api_version` is Azure's.
     """
 
     kind: ModelKind
@@ -80,6 +83,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     tools: bool | Literal["text"] | None = None
     vision: bool | None = None
     languages: Languages = ()
+    max_concurrent: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     api_version: str = ""
 
     def __post_init__(self) -> None:
@@ -282,9 +286,12 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total_hard: PerSecond = 1_000
 
 
-_ORIGIN: Final = re.compile(r"https?://[a-z0-9.:\[\]-]{1,255}")
+_ORIGIN: Final = re.compile(
+    r"https?://[a-z0-9.:\[\]-]{1,255}|(?!https?:)[a-z][a-z0-9+.-]{0,63}://(\*|[A-Za-z0-9._~:\[\]-]{1,255})"
+)
 _NO_ORIGIN: Final = (
-    'origins are where other pages come from, as a browser writes it: "https://example.org", without a path'
+    'origins are where other pages come from, as a browser writes it: "https://example.org", without a path; '
+    'of schemes other than http and https also all: "app://*"'
 )
 
 
@@ -292,9 +299,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[gateway]: where web pages and programs reach the mesh (docs/gateway.md).
 
     `port` is tried first; in use, or 0, a free one is taken. A WebSocket is pinged every `ping_seconds`, and
-    closed after `idle_close_seconds` without traffic. `origins` are of pages from elsewhere that may
-    ask here, `names` what else this computer is called by those who come. `certificate` and `key` are PEM
-    files, without which `host` is of loopback.
+    closed after `idle_close_seconds` without traffic. `origins` are of pages from elsewhere that may ask here
+    (of a scheme other than http and https `*` stands for every host), `names` what else this computer is
+    called by those who come. `certificate` and `key` are PEM files, without which `host` is of loopback.
     """
 
     enabled: bool = True

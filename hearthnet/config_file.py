@@ -1,6 +1,8 @@
-"""`hearthnet.toml`, the file of settings: as it is written first, and read (resolutions.md, "configuration").
+"""`hearthnet.toml`, the file of settings: as it is written first, and read.
 
 A damaged file is named with its line and never overwritten.
+
+See: docs/operations.md#what-lies-where.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ port = 4222
 # Where the homes of other members reach this one. 127.0.0.1: only from this computer. 0.0.0.0: from
 # everywhere in the network, with TLS; whoever is not invited still gets in nowhere.
 host = "127.0.0.1"
-# If something else uses this port, a free one is taken and shown. 0: always take a free one.
+# If something else uses port 7422, a free one is taken, shown, and used from then on, as it is for 0: homes
+# that joined know the port. Any other number is the port; where that is taken the node does not start.
 port = 7422
 # What invites say, as a name or address that others can reach: "kitchen.local", "192.0.2.7:7422".
 # Empty: this computer's own address.
@@ -57,7 +60,7 @@ port = 8420
 # How often a WebSocket is pinged, and after how long without traffic it is closed; seconds.
 ping_seconds = 30
 idle_close_seconds = 120
-# Pages from elsewhere that may ask here: ["https://example.org"].
+# Pages from elsewhere that may ask here, with a key: ["https://example.org", "chrome-extension://ID", "app://*"].
 origins = []
 # What else this computer is called by those who come: ["kitchen.example"].
 names = []
@@ -106,6 +109,7 @@ tools_require_confirmation_for_side_effects = true
 # ollama, azure, anthropic, gemini or bedrock. Several are fine; the first that can do what is asked is taken.
 # api_key_env names the environment variable that holds the key; the key itself does not belong in here.
 # ctx (tokens), tools and vision (true or false) say what the model can where its server does not.
+# max_concurrent is how many answers it gives at once: left out 64 on the internet, 4 nearby.
 # With "text" for tools a model that calls none writes its calls in its text (docs/models.md).
 # [[llm.models]]
 # kind = "ollama"

@@ -1,7 +1,7 @@
 """The one family of errors that may cross a module or process boundary.
 
     HearthNetError
-      code      one of CODES, the closed set of wire codes (conventions.md 8, resolutions.md)
+      code      one of CODES, the closed set of wire codes (docs/protocol/errors.md#codes)
       message   one line for a person: what is wrong and what to do
       details   where it is wrong: path, rule, limit, nearest names ...
 
@@ -49,6 +49,9 @@ WORLD: Final = frozenset(
 )
 CODES: Final = MINE | PEER | WORLD
 
+CONTEXT_LENGTH: Final = "context_length"
+"""`details.rule` of a `bad_request` whose conversation is longer than the model's context."""
+
 LONGEST_MESSAGE: Final = 2_000
 """Characters of a message on the wire."""
 
@@ -79,7 +82,10 @@ _EXIT_CODES: Final[dict[str, int]] = {
 
 
 def exit_code(code: str) -> int:
-    """The exit code of a command that ended with wire code `code` (resolutions.md, "exit codes")."""
+    """The exit code of a command that ended with wire code `code`.
+
+    See: docs/protocol/errors.md#mapping-to-exit-codes.
+    """
     return _EXIT_CODES.get(code, OTHER)
 
 
@@ -112,7 +118,7 @@ class HearthNetError(Exception):
         self.exit_status = exit_code(code) if exit_status is None else exit_status
 
     def to_body(self) -> dict[str, Any]:
-        """The error object of the wire (conventions.md 8).
+        """The error object of the wire (docs/protocol/errors.md#error-object).
 
         The message is one line there, of bounded length and without hidden characters: it may quote what
         somebody sent.
@@ -140,6 +146,13 @@ class HearthNetError(Exception):
             alt=[str(name) for name in alt] if isinstance(alt, list) else None,
             retry_after_ms=retry if type(retry) is int and retry >= 0 else None,
         )
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first single error in what a task group raises; any other error as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _one_line(message: str) -> str:

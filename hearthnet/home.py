@@ -1,4 +1,7 @@
-"""Where a node keeps its files (resolutions.md, "configuration"): the data folder and the names in it."""
+"""Where a node keeps its files: the data folder and the names in it.
+
+See: docs/operations.md#what-lies-where.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +90,11 @@ class Home:
     def upstream(self) -> Path:
         """How this home reaches the one that took it in; absent where it is on its own."""
         return self.path / "community" / "upstream.json"
+
+    @property
+    def leaf_ports(self) -> Path:
+        """The ports at which other homes know this one."""
+        return self.path / "community" / "ports.json"
 
     @property
     def nats(self) -> Path:

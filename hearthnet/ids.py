@@ -1,4 +1,7 @@
-"""Identifiers and their forms (wire.md, "Ids and keys"; conventions.md 1)."""
+"""Identifiers and their forms.
+
+See: docs/protocol/identity.md#text-forms.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def is_ulid(text: str) -> bool:
 
 
 def new_instance() -> str:
-    """8 random characters that name one run of one process (wire.md, "Ids and keys")."""
+    """8 random characters that name one run of one process (docs/protocol/identity.md#instance)."""
     return "".join(secrets.choice(_INSTANCE_ALPHABET) for _ in range(8))
 
 
@@ -135,7 +138,7 @@ def public_key(node: str) -> bytes:
 def short_id(node: str) -> str:
     """The form shown to people: the first 16 base32 characters in groups of four. Never on the wire.
 
-    Sixteen characters hold ten bytes; conventions.md names eight, which would fill only thirteen of them.
+    Sixteen characters hold ten bytes.
     """
     text = base64.b32encode(public_key(node)[:10]).decode("ascii")
     return PREFIX + "-".join(text[start : start + 4] for start in range(0, 16, 4))

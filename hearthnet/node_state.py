@@ -27,7 +27,8 @@ class ServerState(msgspec.Struct, frozen=True):
     Other homes' servers link to this one at `leaf_port`. `address` (`host:port`) is where an invite sends
     those who join: to this server, or to the one that this home links to itself; `fingerprint` is of that
     server's key (SHA-256 in hexadecimal), empty on loopback. `upstream` says how the link to another home
-    is, empty where there is none to be.
+    is, empty where there is none to be. `preferred_leaf_port` is the port of the settings where that was
+    taken and `leaf_port` is another one, else 0.
     """
 
     url: str
@@ -37,6 +38,20 @@ class ServerState(msgspec.Struct, frozen=True):
     address: str = ""
     fingerprint: str = ""
     upstream: Literal["", "linked", "lost"] = ""
+    preferred_leaf_port: int = 0
+
+    @property
+    def homes(self) -> str:
+        """One line for a person: how other homes and this one reach each other."""
+        if self.upstream:
+            return f"{'' if self.upstream == 'linked' else 'not '}linked to the one at {self.address}"
+        moved = self.preferred_leaf_port
+        notes = [
+            f"port {moved} was taken; this one is kept" if moved else "",
+            "" if self.fingerprint else "from this computer only; [community] in hearthnet.toml opens it",
+        ]
+        said = "; ".join(note for note in notes if note)
+        return f"{self.address} ({said})" if said else self.address
 
 
 class ServiceState(msgspec.Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""Time on the wire: RFC 3339 in UTC, whole seconds, ending in Z (conventions.md 2)."""
+"""Time on the wire: RFC 3339 in UTC, whole seconds, ending in Z.
+
+See: docs/protocol/identity.md#text-forms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of capabilities, how versions fit, and whole numbers (conventions.md 1, 2 and 4)."""
+"""Names of capabilities, how versions fit, and whole numbers.
+
+See: docs/protocol/README.md#capability-names, docs/protocol/README.md#versioning.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The NATS side: connection, discovery, routing, calls and streams (wire.md)."""
+"""The NATS side: connection, discovery, routing, calls and streams.
+
+See: docs/protocol/README.md#layers.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""One request to one process: sent, waited for, answered or given up (wire.md, "Accounts and subjects",
-"Streams")."""
+"""One request to one process: sent, waited for, answered or given up.
+
+See: docs/protocol/discovery.md#deadlines, docs/protocol/subjects.md#reply-subjects.
+"""
 
 from __future__ import annotations
 

@@ -95,6 +95,14 @@ def meta_subject(cid: str) -> str:
     return META + base64.urlsafe_b64encode(cid.encode("utf-8")).decode("ascii")
 
 
+def cid_at(subject: str) -> str:
+    """The CID whose entry is at `subject`; empty where that is none's."""
+    try:
+        return base64.urlsafe_b64decode(subject.removeprefix(META)).decode("ascii")
+    except ValueError:
+        return ""
+
+
 def chunk_subject(nuid: str) -> str:
     """Where the chunks are."""
     return CHUNKS + nuid

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
-from hearthnet.bus.blob_entry import Entry, chunk_subject, index_subject
+from hearthnet.bus.blob_entry import Entry, chunk_subject, index_subject, meta_subject, read_entry
 from hearthnet.bus.blob_link import BlobLink
 from hearthnet.bus.blob_writer import read_index
 from hearthnet.errors import HearthNetError
-from hearthnet.wire.blob import CHUNK_BYTES, Manifest, hash_of
+from hearthnet.wire.blob import CHUNK_BYTES, Manifest, chunk_count, hash_of
+
+
+class Damaged(HearthNetError):
+    """Stored bytes are not those of their CID, or cannot be read from the disk any more."""
 
 
 class Blob:
@@ -40,7 +44,7 @@ class Blob:
         else:
             kept = await self._link.at(self._places[index])
             if kept is None:
-                raise self._gone()
+                raise await missing(self._link, self.entry)
             data = kept.data
         if not self.manifest.holds(index, data):
             raise damaged(self.cid)
@@ -62,10 +66,10 @@ class Blob:
 
     async def _whole(self) -> bytes:
         """All messages of it: NATS's own clients cut into smaller pieces."""
-        return await _joined(self._link, self.entry) or _raise(self._gone())
-
-    def _gone(self) -> HearthNetError:
-        return HearthNetError("not_found", f"{self.cid[:23]}… was removed while it was read")
+        data = await _joined(self._link, self.entry)
+        if not data:
+            raise await missing(self._link, self.entry)
+        return data
 
 
 class OldBlob(Blob):
@@ -97,6 +101,8 @@ async def open_blob(link: BlobLink, entry: Entry) -> Blob:
             manifest.check(entry.name)
             return Blob(link, entry, manifest, ())
         kept = await link.last(index_subject(entry.nuid))
+        if kept is None and (entry.options or {}).get("max_chunk_size") == CHUNK_BYTES:
+            raise await missing(link, entry)
         if kept is None:
             return OldBlob(link, entry, Manifest(entry.size, b""), ())
         manifest, places = read_index(kept.data, entry.size)
@@ -110,9 +116,49 @@ async def open_blob(link: BlobLink, entry: Entry) -> Blob:
     return Blob(link, entry, manifest, places)
 
 
-def damaged(cid: str) -> HearthNetError:
+async def damage(
+    link: BlobLink, entry: Entry, told: Callable[[int], None] = lambda chunks: None
+) -> tuple[int, ...]:
+    """The numbers of the chunks of `entry` that cannot be read or are wrong; all where its list of them is.
+
+    `told` takes how many were looked at. `not_found` where it was removed meanwhile.
+    """
+    count = max(1, chunk_count(entry.size))
+    try:
+        blob = await open_blob(link, entry)
+        if isinstance(blob, OldBlob):
+            await blob.read(0, 0)
+            return ()
+    except Damaged:
+        return tuple(range(count))
+    found = []
+    for index in range(blob.manifest.count):
+        try:
+            await blob.chunk(index)
+        except Damaged:
+            found.append(index)
+        told(index + 1)
+    return tuple(found)
+
+
+def damaged(cid: str) -> Damaged:
     """What is said of bytes that are not those of their CID."""
-    return HearthNetError("internal_error", f"the stored bytes of {cid[:23]}… are damaged; store them again")
+    return Damaged(
+        "internal_error",
+        f"the stored bytes of {cid[:23]}… are damaged; put them again with: hearthnet file put",
+        details={"damaged": cid},
+    )
+
+
+async def missing(link: BlobLink, entry: Entry) -> HearthNetError:
+    """What is said of a message that the store does not have: the server says the same of one that is damaged
+    on the disk as of one that was taken away, and the entry tells them apart.
+    """
+    kept = await link.last(meta_subject(entry.name))
+    now = None if kept is None else read_entry(kept.data)
+    if now is not None and not now.deleted and now.nuid == entry.nuid:
+        return damaged(entry.name)
+    return HearthNetError("not_found", f"{entry.name[:23]}… was removed while it was read")
 
 
 async def _joined(link: BlobLink, entry: Entry) -> bytes:
@@ -122,7 +168,3 @@ async def _joined(link: BlobLink, entry: Entry) -> bytes:
         data += kept.data
         after = kept.sequence
     return bytes(data)
-
-
-def _raise(error: HearthNetError) -> bytes:
-    raise error

@@ -34,6 +34,7 @@ class Writer:
 
     def _begin(self) -> None:
         self._last = 0
+        self._appended = 0
         self._size = 0
         self._hashes = bytearray()
         self._places = bytearray()
@@ -52,16 +53,16 @@ class Writer:
     async def append(self, chunk: bytes) -> None:
         """Adds a chunk, of 256 KiB unless it is the last one.
 
-        `bad_request` over the largest size; `capacity_exceeded` where another process writes there too.
+        `bad_request` over the largest size; `capacity_exceeded` where another process writes there too, which
+        is noticed at the first chunk or by `entry`.
         """
         if self._size + len(chunk) > LARGEST_BYTES:
             raise HearthNetError("bad_request", f"content has at most {LARGEST_BYTES} bytes")
         try:
-            place = await self._link.append(self._subject, chunk, self._last)
+            place = await self._link.append(self._subject, chunk, self._last, unchecked=self._appended > 0)
         except Moved as error:
-            raise HearthNetError(
-                "capacity_exceeded", "the same content is being put by another process", retry_after_ms=1000
-            ) from error
+            raise _two_writers() from error
+        self._appended += 1
         self._take(chunk, place)
 
     async def check_next(self, manifest: Manifest) -> bool:
@@ -79,9 +80,14 @@ class Writer:
         return True
 
     async def entry(self) -> Entry:
-        """The entry of what was written, its list of chunks with it; it is not visible yet."""
+        """The entry of what was written, its list of chunks with it; it is not visible yet.
+
+        `capacity_exceeded` where another process has written chunks between these.
+        """
         manifest = Manifest(self._size, bytes(self._hashes))
         if self.count > 1:
+            if not await self.is_alone():
+                raise _two_writers()
             await self._write_index()
         return Entry(
             name=manifest.cid,
@@ -112,6 +118,17 @@ class Writer:
         self._places += _PLACE.pack(place)
         self._sha.update(chunk)
 
+    async def is_alone(self) -> bool:
+        """Whether the messages under its name are exactly the chunks that this writer knows.
+
+        Others are those of another process, or such as the disk has damaged: nobody can clear these away.
+        """
+        written = (await self._link.subjects(self._subject)).get(self._subject, 0)
+        if written != self.count or not written:
+            return written == self.count
+        first = await self._link.after(0, self._subject)
+        return first is not None and first.sequence == _PLACE.unpack_from(self._places)[0]
+
     async def _write_index(self) -> None:
         index = bytes(self._hashes + self._places)
         while True:
@@ -123,6 +140,12 @@ class Writer:
             except Moved:
                 continue
             return
+
+
+def _two_writers() -> HearthNetError:
+    return HearthNetError(
+        "capacity_exceeded", "the same content is being put by another process", retry_after_ms=1000
+    )
 
 
 def read_index(data: bytes, size: int) -> tuple[Manifest, tuple[int, ...]]:

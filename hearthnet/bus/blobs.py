@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hearthnet.bus import blob_entry
-from hearthnet.bus.blob_entry import Entry, Hold, Notes, joined_holds, meta_subject, read_entry
+from hearthnet.bus.blob_entry import Entry, Hold, Notes, cid_at, joined_holds, meta_subject, read_entry
 from hearthnet.bus.blob_link import BlobLink, Moved
-from hearthnet.bus.blob_reader import Blob, open_blob
+from hearthnet.bus.blob_reader import Blob, damage, open_blob
 from hearthnet.bus.blob_writer import Writer
 from hearthnet.errors import HearthNetError
 from hearthnet.home import ROOM_BYTES, Home
@@ -58,18 +58,28 @@ class Blobs:
             raise
 
     async def put_bytes(self, data: bytes, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
-        """As `put`; where it is there already, nothing of it is written again."""
+        """As `put`; where it is there already, and whole, nothing of it is written again."""
         cid = manifest_of(data).cid
-        return cid if await self.hold(cid, hold) else await self.put([data], hold)
+        known = await self.find(cid)
+        whole = known is not None and not await damage(self.link, known)
+        return cid if whole and await self.hold(cid, hold) else await self.put([data], hold)
 
-    async def commit(self, writer: Writer, hold: Hold) -> str:
-        """Makes what was written visible, for `hold`; returns its CID."""
+    async def commit(self, writer: Writer, hold: Hold, damaged: str = "") -> str:
+        """Makes what was written visible, for `hold`, and in place of the same content where that is damaged:
+        what lies under the name `damaged` is known to be. Returns its CID.
+        """
         entry = await writer.entry()
         while True:
             known, sequence = await self._placed(entry.name)
             if known is None:
                 fresh = entry.with_notes(Notes((hold,), now_ms()))
                 if await self._replace(fresh, sequence):
+                    return entry.name
+            elif known.nuid != entry.nuid and await self._is_damaged(known, damaged):
+                notes = Notes(joined_holds(known.notes.holds, hold), known.notes.made)
+                # What is damaged stays: a server that clears a block away in part may lose what is written
+                # behind the damage, other content with it (docs/decisions/0156).
+                if await self._replace(entry.with_notes(notes), sequence):
                     return entry.name
             elif await self.hold(entry.name, hold):
                 # Somebody else was faster with the same content.
@@ -137,6 +147,15 @@ class Blobs:
             after = kept.sequence
             yield read_entry(kept.data), after
 
+    async def lost(self, cid: str = "") -> list[str]:
+        """The CIDs, of all or only `cid`, whose entries the disk has damaged: the server cannot read them."""
+        subjects = await self.link.subjects(meta_subject(cid) if cid else f"{blob_entry.META}>")
+        named = {subject: name for subject in subjects if is_cid(name := cid_at(subject))}
+        if len(named) > 1:
+            async for entry, _ in self.entries():
+                named.pop(meta_subject(entry.name), None)
+        return sorted([name for name in named.values() if await self.link.last(meta_subject(name)) is None])
+
     def check_room(self, size: int = 0, keep: int = ROOM_BYTES) -> None:
         """Raises `capacity_exceeded` where after `size` bytes more than `keep` would not be left."""
         if self._home is None:
@@ -177,6 +196,9 @@ class Blobs:
             return None, 0
         entry = read_entry(kept.data)
         return (None if entry.deleted else entry), kept.sequence
+
+    async def _is_damaged(self, known: Entry, damaged: str) -> bool:
+        return known.nuid == damaged or bool(await damage(self.link, known))
 
     async def _replace(self, entry: Entry, after: int) -> bool:
         """Writes the entry where the one before is still in place `after`; whether it did."""

@@ -1,4 +1,7 @@
-"""The bus as its users see it: call, stream, list (wire.md; architecture.md, "A request, end to end")."""
+"""The bus as its users see it: call, stream, list.
+
+See: docs/architecture.md#one-call-step-by-step.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
-from hearthnet.trust.approval import Approval
+from hearthnet.trust.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.grant import Grant
 from hearthnet.types import split_name
 
@@ -97,8 +100,8 @@ class Bus:
     ) -> Reply:
         """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
 
-        `node` (a full node id) asks that node alone, `instance` that process of it alone; `use` says which
-        use of the standing `grant` this is.
+        `node` (a full node id) asks that node alone, as does an `approval` for one node; `instance` asks that
+        process of it alone; `use` says which use of the standing `grant` this is.
         Calls with the same `session` go to the same process, until ten minutes after the last or it is gone.
         `hops` is how deep in other calls it lies, counted by itself where a handler makes it.
         `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request` before
@@ -118,7 +121,7 @@ class Bus:
             use=use,
             idempotency_key=idempotency_key or _client_id(contract, body),
             hops=hops or trace.hops(),
-            node=node,
+            node=node or _node_of(approval),
             instance=instance,
             session=session,
         )
@@ -156,7 +159,7 @@ class Bus:
             use=use,
             idempotency_key=idempotency_key or _client_id(contract, body),
             hops=hops or trace.hops(),
-            node=node,
+            node=node or _node_of(approval),
             session=session,
         )
         if request.contract.stream_schema is None:
@@ -230,6 +233,11 @@ def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> 
 def find_contract(capability: str) -> Contract:
     """The contract that `name` or `name@major.minor` stands for; `not_found` with the nearest names."""
     return contracts().find(*split_name(capability))
+
+
+def _node_of(approval: Approval | None) -> str:
+    """The only node at which `approval` counts; empty for any."""
+    return "" if approval is None or approval.provider == ANY_PROVIDER else approval.provider
 
 
 def _exporter(peer: Peer, name: str, telemetry_to: str) -> Exporter | None:

@@ -1,4 +1,7 @@
-"""A call from its first candidate to its answer (wire.md, "Offers, routing, health")."""
+"""A call from its first candidate to its answer.
+
+See: docs/protocol/discovery.md#choosing, docs/protocol/discovery.md#deadlines.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Which process is asked next (wire.md, "Offers, routing, health"; conventions.md 11).
+"""Which process is asked next.
 
 The ones that are known, best first and each at most once a round; the mesh is asked where none is left.
+
+See: docs/protocol/discovery.md#choosing.
 """
 
 from __future__ import annotations
@@ -211,8 +213,10 @@ class Candidates:
 
     async def _search(self) -> Listing | None:
         """As `_pick`, asking the mesh where nothing is known that will do."""
-        peer, contract = self._peer, self._request.contract
-        first, link = self._request.node or peer.node_id, peer.link
+        peer, request, contract = self._peer, self._request, self._request.contract
+        first, link = request.node or peer.node_id, peer.link
+        # Once: a provider that was known and has gone is not worth two seconds of each attempt.
+        named = request.node if self._why is None and peer.membership.is_member(request.node) else ""
 
         def near() -> bool:
             # The own node comes first: its answer is enough, and the others need not be waited for. So it is
@@ -225,7 +229,7 @@ class Candidates:
             await self._discovery.follow(contract)
             found = self._pick()
             if found is None and self._not_now() is None:
-                await self._discovery.find(contract, near)
+                await self._discovery.find(contract, near, node=named, instance=request.instance)
                 found = self._pick()
             if found is not None or self._why is not None or not link.settling:
                 return found

@@ -1,7 +1,9 @@
 """Other nodes' clocks: who is told that its frame is too old or too new sets the time of the next one right.
 
-A computer without a battery for its clock would be locked out otherwise (wire.md, "Frame", freshness). Kept
-for each node alone, so that one that lies about the time spoils nothing but its own calls.
+A computer without a battery for its clock would be locked out otherwise. Kept for each node
+alone, so that one that lies about the time spoils nothing but its own calls.
+
+See: docs/protocol/frames.md#clock-rules.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hearthnet.wire.blob import LARGEST_BYTES, Manifest, hash_of
 PUT: Final = "file.put@1.0"
 READ: Final = "file.read@1.0"
 _TRIES: Final = 3
-"""So often in a row it is tried without a single chunk (M07: three tries on a chunk)."""
+"""So often in a row it is tried without a single chunk."""
 PATIENCE_SECONDS: Final = 45.0
 """So long at least it is tried without a single chunk, where nobody else can be asked: a service that died is
 back by then.

@@ -1,7 +1,9 @@
-"""Interest-based discovery: ask once, then follow (wire.md, "Offers, routing, health").
+"""Interest-based discovery: ask once, then follow.
 
 The first use of a capability asks who offers it and from then on follows its announcements; what this
 process keeps grows with what it uses, not with the size of the community.
+
+See: docs/protocol/discovery.md#finds.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ LATE_SECONDS: Final = 0.05
 """A timer that is later than this was held up by work, and answers with it."""
 
 BUSY_SECONDS: Final = 2.0
-"""How long a find waits at most: for one answer after the other, and for a service of the own node that is
-there and has not answered.
+"""How long a find waits at most: for one answer after the other, for a service of the own node that is there
+and has not answered, and for the node or process that a call names.
 """
 _BUSY_LOOK_SECONDS: Final = 0.02
 
@@ -60,6 +62,9 @@ class Finding:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._services: set[str] = set()
+        self._named: set[tuple[str, str]] = set()
+        self._senders: set[tuple[str, str]] = set()
+        """The nodes that have answered, each with an empty instance and with those of its offers."""
         self._answered = False
         self._lost = False
         self._heard = self._loop.time()
@@ -80,12 +85,17 @@ class Finding:
             _log.warning("dropped an offer: %s", error)
             return
         self._services |= {record.service for record in found}
+        self._senders |= {(sender, ""), *((sender, record.instance) for record in found)}
         self._heard = self._loop.time()
         if not self._answered:
             self._answered = True
             self._timer.cancel()
             self._end_in(GRACE_SECONDS)
         self._wake()
+
+    def expect(self, node: str, instance: str) -> None:
+        """Go on until an answer of `node` has come, and of its process `instance` unless that is empty."""
+        self._named.add((node, instance))
 
     def on_nobody(self, node: str) -> None:
         """The server says that nobody offers it. What others write about a find, which all can read, does not
@@ -124,7 +134,9 @@ class Finding:
         now = self._loop.time()
         if now - at > LATE_SECONDS:
             self._end_in(seconds)
-        elif now < self._patience and (self._more_come(now) or self._silent(self._services)):
+        elif now < self._patience and (
+            self._named - self._senders or self._more_come(now) or self._silent(self._services)
+        ):
             self._end_in(_BUSY_LOOK_SECONDS)
         else:
             self.end()
@@ -189,12 +201,18 @@ class Discovery:
                 raise
         self.tables[contract.id] = self.registry.table(contract)
 
-    async def find(self, contract: Contract, enough: Callable[[], bool]) -> None:
+    async def find(
+        self, contract: Contract, enough: Callable[[], bool], *, node: str = "", instance: str = ""
+    ) -> None:
         """Asks the mesh who offers it; returns when there is `enough`, or no more answers can be expected.
 
-        Raises `partition` where the connection breaks.
+        An answer of `node`, and of its process `instance`, is waited for where others are faster: on a busy
+        machine a named provider would be reported as `not_found`. Raises `partition` where the connection
+        breaks.
         """
         finding = await self._find(subjects.topic(contract.capability))
+        if node:
+            finding.expect(node, instance)
         await finding.wait(enough)
 
     async def everything(self) -> list[OfferView]:

@@ -1,7 +1,9 @@
-"""Frames that tell everybody something: how they are made, and which are looked at (wire.md, "Frame").
+"""Frames that tell everybody something: how they are made, and which are looked at.
 
 They are signed and not boxed. What is in them proves itself, so an old frame does no harm and none is
 refused for its time; the signature around it says only for whom work is done here, and that is bounded.
+
+See: docs/protocol/frames.md#event-frames.
 """
 
 from __future__ import annotations

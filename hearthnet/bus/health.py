@@ -1,4 +1,4 @@
-"""How well one offer is answered, as this caller saw it (conventions.md 11; docs/decisions/0011).
+"""How well one offer is answered, as this caller saw it.
 
     well --fewer than half of the last 100 calls worked--> shut for 60 s --> due --a call--> asked
      ^                                                                      ^                 |  |
@@ -8,6 +8,8 @@
 
 Pure: times are arguments, in milliseconds of a clock that does not jump. A window takes 2 bytes and a bit for
 each call: how long it took is kept to the millisecond up to 32, from there on to 3.5 %, up to 65 s.
+
+See: docs/protocol/discovery.md#health, docs/decisions/0011.
 """
 
 from __future__ import annotations

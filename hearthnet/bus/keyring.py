@@ -1,5 +1,7 @@
-"""Keys and rosters on disk: read with care, written once, never overwritten (architecture.md, "One key is
-one node")."""
+"""Keys and rosters on disk: read with care, written once, never overwritten.
+
+See: docs/protocol/identity.md#key-file.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The bus connection of one process: comes back by itself, with its subscriptions (wire.md, "Accounts and
-subjects"; docs/decisions/0060). JetStream has its own (bus/store_link.py).
+"""The bus connection of one process: comes back by itself, with its subscriptions.
+
+JetStream has its own (bus/store_link.py).
+
+See: docs/protocol/subjects.md#accounts, docs/decisions/0060.
 """
 
 from __future__ import annotations

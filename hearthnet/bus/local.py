@@ -1,9 +1,10 @@
-"""Calls inside one process: from a service to what it offers itself, without box and server (architecture.md,
-"bus/").
+"""Calls inside one process: from a service to what it offers itself, without box and server.
 
 Only the way is another. The frame is the same, is signed where it would be, and is admitted, judged, put on
 record, answered and acknowledged as one that came over the server; each side gets the other's bytes and never
 its objects.
+
+See: docs/protocol/frames.md#loopback.
 """
 
 from __future__ import annotations

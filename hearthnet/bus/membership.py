@@ -131,6 +131,14 @@ class Membership:
         self._account(before)
         return new
 
+    def beyond(self, events: Iterable[CommunityEvent]) -> dict[str, list[str]]:
+        """The last of each author's `events` that `fetched` does not take in yet, since it writes too much:
+        as heads, with which others are asked for what the rest wrote.
+        """
+        now = steady_ms()
+        left_out = [one for one in events if self._left(one, now) < 1]
+        return {one.author: [f"{one.sequence}:{one.hash}"] for one in left_out}
+
     def open(self, subject: str, data: bytes) -> Frame:
         """The frame in `data` that tells everybody something; raises what it is dropped for."""
         return self._reader.open(subject, data)

@@ -163,7 +163,7 @@ class KeptCalls:
             return State(nothing, error.code, f"not sent: {error.message}")
         with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
             return msgspec.convert(
-                {"call": call, **msgspec.json.decode(path.with_suffix(".why").read_bytes())}, State
+                {"call": call, **msgspec.json.decode(path.with_suffix(".why").read_bytes(), type=dict)}, State
             )
         if now_ms > call.expires:
             return State(call, "expired", "not sent: its time is over; if it is still wanted, send it anew")

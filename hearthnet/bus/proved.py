@@ -1,9 +1,11 @@
-"""Frames that a process of this node has proved, for its other processes (wire.md, "Frame").
+"""Frames that a process of this node has proved, for its other processes.
 
 Announcements and finds reach every process of a node that listens, and proving a signature costs more than
 all the rest that is done with such a frame. So the first one to prove it leaves a mark for the others in a
 small file that they share: 16 bytes of a MAC over the signer and the whole frame. Its key follows from the
 node's own key, so nobody else can leave a mark that counts. A mark that is lost costs one more proof.
+
+See: docs/protocol/frames.md#event-frames.
 """
 
 from __future__ import annotations

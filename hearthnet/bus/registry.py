@@ -1,7 +1,9 @@
-"""The offers this process knows of, and until when (wire.md, "Offers, routing, health").
+"""The offers this process knows of, and until when.
 
 What is true of an offer for longer than one call is worked out when it changes and not when a call is made:
 whether it suits a contract, where it stands among the others (bus/table.py), when it ends.
+
+See: docs/protocol/discovery.md#leases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How often this process may ask again: a share of its calls, and a few (wire.md, "Offers, routing, health").
+"""How often this process may ask again: a share of its calls, and a few.
 
 Where everything is full or slow, asking again makes it worse. A process whose calls go well has saved up
 enough to get over a process that restarts; one whose calls all fail soon asks only once each.
+
+See: docs/protocol/discovery.md#what-may-be-repeated.
 """
 
 from __future__ import annotations

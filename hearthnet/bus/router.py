@@ -1,4 +1,7 @@
-"""Why a call goes to nobody, in words (conventions.md 8 and 11). To whom it goes: bus/table.py."""
+"""Why a call goes to nobody, in words. To whom it goes: bus/table.py.
+
+See: docs/protocol/discovery.md#nobody-to-ask.
+"""
 
 from __future__ import annotations
 

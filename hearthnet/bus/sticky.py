@@ -1,7 +1,9 @@
-"""Sessions stay with the process that answered them first (conventions.md 11): what it has loaded or
-remembers need not be made again elsewhere.
+"""Sessions stay with the process that answered them first: what it has loaded or remembers need not be made
+again elsewhere.
 
 A session is lost ten minutes after its last call, or when its process leaves. Pure: times are milliseconds.
+
+See: docs/protocol/discovery.md#sessions.
 """
 
 from __future__ import annotations

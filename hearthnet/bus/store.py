@@ -1,8 +1,9 @@
-"""The STORE account: JetStream of this server's operator, and blobs by their hash (wire.md, "Accounts and
-subjects").
+"""The STORE account: JetStream of this server's operator, and blobs by their hash.
 
 Only the processes of the node that runs the server hold its login. Streams and buckets are made by the
 supervisor alone.
+
+See: docs/protocol/subjects.md#stored-subjects.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The caller's side of a stream: async iterator and context manager; leaving it cancels (wire.md,
-"Streams")."""
+"""The caller's side of a stream: async iterator and context manager; leaving it cancels.
+
+See: docs/protocol/streams.md#state-machines.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,7 @@ class StreamCall:
                 await self._candidates.again(error, self._until)
                 await self._open()
             else:
-                # An event of a later minor version is not for us, and does no harm (resolution 33).
+                # An event of a later minor version is not for us, and does no harm.
                 if taken is not None:
                     return taken
 

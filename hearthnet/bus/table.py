@@ -1,8 +1,10 @@
-"""The offers that suit one contract, in the order in which they are asked (conventions.md 11).
+"""The offers that suit one contract, in the order in which they are asked.
 
 A table keeps its offers sorted by score, all of them and those for each value that the contract's `match`
 compares by `equal` or `in` (one corpus, one model). An offer that changes is taken out and put back; a call
 looks at the first ones only. Pure; docs/decisions/0011 says why.
+
+See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing.
 """
 
 from __future__ import annotations
@@ -195,7 +197,10 @@ _EMPTY: Final[tuple[Shelf, Shelf]] = ([], [])
 
 
 def same_schema(contract: Contract, view: OfferView) -> bool:
-    """Equal versions must mean equal schemas; another minor has a hash of its own (resolution 33)."""
+    """Equal versions must mean equal schemas; another minor has a hash of its own.
+
+    See: docs/protocol/discovery.md#matching.
+    """
     return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
 
 

@@ -1,6 +1,6 @@
 """Traces: what every call leaves in its process, and how the steps of several processes make one trace.
 
-Nothing here waits or writes. The newest 10,000 entries of a process are kept (conventions.md 16); the step
+Nothing here waits or writes. The newest 10,000 entries of a process are kept; the step
 that the running code belongs to is a context variable, so that a handler's own calls continue its caller's
 trace. Where spans are exported, the exporter hears of each entry when it ends (hearthnet/telemetry).
 """
@@ -8,16 +8,16 @@ trace. Where spans are exported, the exporter hears of each entry when it ends (
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar, Token
+from contextvars import Token
 from itertools import count, islice
 from time import perf_counter_ns, time_ns
 from typing import Final
 
 from hearthnet.errors import HearthNetError
-from hearthnet.telemetry.entry import NO_SPAN, Entry, Side
+from hearthnet.telemetry.entry import NO_SPAN, Detail, Entry, Side
+from hearthnet.telemetry.steps import below, current, new_span
 from hearthnet.wire import traceparent
 from hearthnet.wire.header import Header
 
@@ -28,25 +28,6 @@ UNTRACED: Final = "node.trace.list@1.0"
 CANCELLED: Final = "cancelled"
 _LONGEST_NAME: Final = 140
 _EPOCH_NS: Final = 1_000_000_000
-_DRAWN_BYTES: Final = 4096
-
-_current: Final[ContextVar[Entry | None]] = ContextVar("hearthnet_step", default=None)
-"""The step that the running code belongs to."""
-_spans: Final[list[str]] = []
-"""Ids of spans, 16 hexadecimal digits each, drawn in blocks: asking the system for each costs more."""
-# A child must not draw what its parent draws.
-os.register_at_fork(after_in_child=_spans.clear)
-
-
-def _new_span() -> str:
-    """The id of a span; other threads, with a bus of their own, may take of the same store at any moment."""
-    try:
-        return _spans.pop()
-    except IndexError:
-        digits = os.urandom(_DRAWN_BYTES).hex()
-        first, *others = (digits[at : at + 16] for at in range(0, len(digits), 16))
-        _spans.extend(others)
-        return first
 
 
 class Traces:
@@ -73,9 +54,9 @@ class Traces:
     def calling(self, capability: str, run: str) -> Entry:
         """A call by this process begins; it belongs to the step that the running code belongs to."""
         self._calling += 1
-        step = _current.get()
+        step = current.get()
         above = self._root() if step is None else below(step)
-        span = _new_span()
+        span = new_span()
         return Entry("caller", capability, above, span, run, self._epoch_ns, perf_counter_ns())
 
     def serving(self, header: Header, bytes_in: int) -> Entry:
@@ -85,7 +66,7 @@ class Traces:
             "provider",
             header.capability[:_LONGEST_NAME],
             (traceparent.read(said) if said else "") or self._root(),
-            _new_span(),
+            new_span(),
             header.run[:_LONGEST_NAME],
             self._epoch_ns,
             perf_counter_ns(),
@@ -95,12 +76,15 @@ class Traces:
             0,
             1,
             hops=header.hops + 1,
+            tracer=self,
         )
 
     def end(self, entry: Entry) -> None:
         """The step is over; keeps its entry."""
         now = perf_counter_ns()
         entry.took_ns = now - entry.began_ns
+        # What still runs makes no more steps below it, and entries and ring do not hold each other.
+        entry.tracer = None
         if entry.side == "caller":
             self._calling -= 1
         if now > self._epoch_until_ns:
@@ -113,23 +97,43 @@ class Traces:
             if self.on_end is not None:
                 self.on_end(entry)
 
+    def step(self, name: str, run: str, above: str = "", detail: Detail | None = None) -> Entry:
+        """A step that is no call of the mesh begins: below `above`, else the running step, else a root."""
+        inside = current.get()
+        if not above:
+            above = self._root() if inside is None else below(inside)
+        entry = Entry("run", name, above, new_span(), run, self._epoch_ns, perf_counter_ns(), tracer=self)
+        entry.until, entry.hops, entry.detail = limit(), hops(), detail
+        return entry
+
+    def fail(self, entry: Entry, error: BaseException) -> None:
+        """Notes in which way a step failed, unless that is known more exactly."""
+        entry.code = entry.code or code_of(error)
+
     @contextlib.contextmanager
-    def run(self, name: str, run: str) -> Iterator[Entry]:
-        """A step that makes calls and is none: what is called inside is one trace. It ends with the block."""
-        step = _current.get()
-        above = self._root() if step is None else below(step)
-        span = _new_span()
-        began = perf_counter_ns()
-        entry = Entry("run", name, above, span, run, self._epoch_ns, began, until=limit(), hops=hops())
-        token = _current.set(entry)
+    def inside(self, entry: Entry) -> Iterator[None]:
+        """What is called inside of the block lies below `entry`, which notes an error that ends it."""
+        token = current.set(entry)
         try:
-            yield entry
+            yield
         except BaseException as error:
-            entry.code = code_of(error)
+            self.fail(entry, error)
             raise
         finally:
             entry.until = 0.0
-            _current.reset(token)
+            current.reset(token)
+
+    @contextlib.contextmanager
+    def run(self, name: str, run: str, *, above: str = "", detail: Detail | None = None) -> Iterator[Entry]:
+        """A step that makes calls and is none: what is called inside is one trace. It ends with the block.
+
+        `above` is the `traceparent` of the step that it continues, where that is not the running one.
+        """
+        entry = self.step(name, run, above, detail)
+        try:
+            with self.inside(entry):
+                yield entry
+        finally:
             self.end(entry)
 
     def after(self, number: int) -> Iterator[tuple[int, Entry]]:
@@ -140,43 +144,28 @@ class Traces:
 
     def _root(self) -> str:
         """What stands above the first step of a new trace."""
-        trace = _new_span() + _new_span()
+        trace = new_span() + new_span()
         sampled = self.sampled is None or self.sampled(trace)
         return traceparent.write(trace, NO_SPAN, traceparent.SAMPLED if sampled else traceparent.UNSAMPLED)
-
-
-def below(step: Entry) -> str:
-    """The `traceparent` of what is called inside `step`."""
-    if step.side != "provider":
-        return step.traceparent
-    above = step.above
-    return f"{above[:36]}{handler_of(step)}{above[52:]}"
-
-
-def handler_of(step: Entry) -> str:
-    """The span of a provider's method; it gets its id when somebody asks for it."""
-    if not step.handler:
-        step.handler = _new_span()
-    return step.handler
 
 
 def limit() -> float:
     """The loop time by which the calls of the running code have to end, since nobody waits any longer; 0
     where there is none. What a provider's method began and left running has none.
     """
-    step = _current.get()
+    step = current.get()
     return 0.0 if step is None else step.until
 
 
 def hops() -> int:
     """How deep in other calls the calls of the running code lie; 0 where nobody waits for them."""
-    step = _current.get()
+    step = current.get()
     return step.hops if step is not None and step.until else 0
 
 
 def went(path: str) -> None:
     """The call that the running code answers is done in this way: one word of a few, for its metrics."""
-    step = _current.get()
+    step = current.get()
     if step is not None and step.side == "provider":
         step.path = path
 
@@ -187,14 +176,14 @@ def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
     """
     entry.until = until
     entry.handler_began_ns = perf_counter_ns()
-    return _current.set(entry)
+    return current.set(entry)
 
 
 def handled(entry: Entry, token: Token[Entry | None]) -> None:
     """The provider's method has ended, in whichever way."""
     entry.until = 0.0
     entry.handler_took_ns = perf_counter_ns() - entry.handler_began_ns
-    _current.reset(token)
+    current.reset(token)
 
 
 def code_of(error: BaseException) -> str:

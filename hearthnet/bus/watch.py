@@ -1,7 +1,9 @@
-"""Following who offers a capability: what appears, changes and goes (wire.md, "Offers, routing, health").
+"""Following who offers a capability: what appears, changes and goes.
 
 A reader that is slow sees less, not more: of each offer at most one change waits for it, the sum of all that
 happened since it last looked.
+
+See: docs/protocol/discovery.md#announcements, docs/protocol/discovery.md#leases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`hearthnet ask`: a question, answered by a language model that may call tools (tools.md)."""
+"""`hearthnet ask`: a question, answered by a language model that may call tools.
+
+See: docs/tools.md#a-run.
+"""
 
 from __future__ import annotations
 

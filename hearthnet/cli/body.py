@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hearthnet.canonical import json_fault
 from hearthnet.cli.text import one_line
 from hearthnet.errors import HearthNetError
 
@@ -27,10 +28,8 @@ def read_json(source: str, option: str, form: str) -> Any:
     text, where = _text(source, option)
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise _malformed(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}", form) from error
     except ValueError as error:
-        raise _malformed(f"{where}: {error}", form) from error
+        raise _malformed(f"{where}: {json_fault(error)}", form) from error
     except RecursionError as error:
         raise _malformed(f"{where}: nested too deeply", form) from error
 

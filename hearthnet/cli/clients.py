@@ -13,6 +13,7 @@ from hearthnet.cli.text import duration, one_line
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
+    from hearthnet.bus import OfferView
     from hearthnet.gateway.book import Entry
     from hearthnet.home import Home
     from hearthnet.trust.token import Scope
@@ -28,6 +29,7 @@ def command() -> None:
 
     \b
     hearthnet clients add editor --scope llm.chat
+    hearthnet clients add agent --scope 'experimental.mcp.notes.*'
     hearthnet clients list
     hearthnet clients remove editor
     """
@@ -39,7 +41,8 @@ def command() -> None:
     "--scope",
     multiple=True,
     metavar="CAPABILITY",
-    help="What it may call, such as llm.chat. May be given several times. Default: all that a guest may.",
+    help="What it may call, such as llm.chat, or experimental.mcp.NAME.* for all tools of an MCP server. "
+    "May be given several times. Default: all that a guest may.",
 )
 @click.option("--guest", metavar="NAME", help="Whose conversations it sees. Default: its own alone.")
 @click.option("--key", metavar="ED25519", help="Its public key, by which it signs for itself.")
@@ -68,16 +71,22 @@ def add(
     It goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a public
     key of its own, the gateway confirms effects in its name.
     """
-    from hearthnet.bus.keyring import load_identity
-    from hearthnet.gateway.book import ClientBook, api_key
+    import functools
 
-    load_identity(home.device_key)  # a client of a home that there is
+    from hearthnet.bus.keyring import load_identity
+    from hearthnet.cli.who import roster_of
+    from hearthnet.gateway.book import ClientBook, api_key
+    from hearthnet.gateway.clients import check_room
+
+    identity, community = load_identity(home.device_key), roster_of(home).community_id
+    _check_scope(home, scope)
     entry, secret = ClientBook(home).add(
         name,
         guest or "",
         key=key or "",
-        scope=_scope(scope, effects, per_minute, bool(key)),
+        scope=_scope(tuple(dict.fromkeys(scope)), effects, per_minute, bool(key)),
         life_ms=seconds * 1000,
+        check=functools.partial(check_room, identity, community),
     )
     if json:
         terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": _url(home) or None})
@@ -123,16 +132,32 @@ def remove(client: str, home: Home, json: bool) -> None:
         terminal.line(f"{one_line(entry.name)} ({entry.id}) is no client any more")
 
 
+def _check_scope(home: Home, names: tuple[str, ...]) -> None:
+    """Raises where a client could never call one of `names`; of tools that were added, the mesh is asked."""
+    import asyncio
+
+    from hearthnet.cli.mcp_settings import configured
+    from hearthnet.gateway import scopes
+    from hearthnet.node_state import read_node_state
+
+    servers = configured(home)
+    unsure = [name for name in scopes.check_installed(names) if not scopes.is_shared(name, servers)]
+    if unsure:
+        read_node_state(home)  # raises where no node runs that could be asked
+        scopes.check_offered(unsure, asyncio.run(_offers(home)), servers)
+
+
+async def _offers(home: Home) -> list[OfferView]:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.offers()
+
+
 def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
     """What the client may call, and how much of it."""
-    from hearthnet.bus import find_contract
-    from hearthnet.gateway.own_offers import PREFIX
     from hearthnet.trust.token import Scope
 
-    for name in names:
-        # What somebody added has its contract at the node that offers it.
-        if not name.startswith(PREFIX):
-            find_contract(name)
     most = _EFFECTS if effects is None and not has_key else effects
     return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
 

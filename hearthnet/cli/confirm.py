@@ -1,7 +1,9 @@
-"""Asking a person about a call with side effects (tools.md, "One turn" 5; wire.md, "Approvals").
+"""Asking a person about a call with side effects.
 
 What is shown is exactly what would be sent, hidden characters as codes. Only a typed `a` is a yes: not an
 empty line, not the end of the input, not what was typed before the question stood there.
+
+See: docs/protocol/approvals.md#when-consent-is-required, docs/protocol/agent.md#consent-to-effects.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Dialogue:
         arguments = pending.arguments
         shown = Prepared(pending.body, pending.arguments_digest)
         while True:
-            self._show(shown, untrusted=pending.untrusted)
+            self._show(shown, pending)
             answer = await self._answer()
             if answer is None:
                 return None
@@ -90,7 +92,7 @@ class Dialogue:
                 return None
             arguments, shown = edited
 
-    def _show(self, shown: Prepared, *, untrusted: bool) -> None:
+    def _show(self, shown: Prepared, pending: Pending) -> None:
         self._say("")
         self._say(
             terminal.styled(
@@ -103,7 +105,9 @@ class Dialogue:
         for name, value in members:
             self._say(f"  {one_line(name).ljust(width)}  {as_json(value)}")
         self._say(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
-        if untrusted:
+        if pending.home:
+            self._say(f"  at the home {one_line(pending.home)}")
+        if pending.untrusted:
             self._say(terminal.styled(_UNTRUSTED, "bold", self._screen))
 
     async def _answer(self) -> str | None:

@@ -11,6 +11,7 @@ from hearthnet.cli.ingest import check_corpus
 from hearthnet.cli.options import Commands, home_option, json_option
 from hearthnet.cli.page_runs import without_text
 from hearthnet.cli.text import counted, one_line, size
+from hearthnet.cli.yes import demand
 from hearthnet.errors import HearthNetError
 
 if TYPE_CHECKING:
@@ -79,10 +80,13 @@ def show(name: str, home: Home, json: bool) -> None:
 @click.argument("name")
 @click.argument("documents", nargs=-1, metavar="DOCUMENT...")
 @click.option("--all", "everything", is_flag=True, help="Every document of the corpus, and so the corpus.")
+@click.option("--yes", "given", is_flag=True, help="Do not ask; for --all.")
 @home_option
 @json_option
-def remove(name: str, documents: tuple[str, ...], everything: bool, home: Home, json: bool) -> None:
-    """Remove documents from a corpus; what they said is found no more.
+def remove(
+    name: str, documents: tuple[str, ...], everything: bool, given: bool, home: Home, json: bool
+) -> None:
+    """Remove documents from a corpus; what they said is found no more. With --all you are asked first.
 
     DOCUMENT is the beginning of a hash as `corpus show` lists them, or a whole title. The file itself stays
     in the store until it is removed there. See: hearthnet file remove --all
@@ -92,6 +96,12 @@ def remove(name: str, documents: tuple[str, ...], everything: bool, home: Home, 
     check_corpus(name)
     if everything == bool(documents):
         raise click.UsageError("name the documents, or give --all")
+
+    if everything:
+        there = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
+        count = f"more than {_MOST} documents" if there["truncated"] else None
+        count = count or counted(len(there["documents"]), "document")
+        demand(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
 
     async def removed(bus: Bus) -> list[dict[str, Any]]:
         gone: list[dict[str, Any]] = []

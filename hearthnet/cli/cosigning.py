@@ -1,7 +1,8 @@
-"""What takes the signatures of several: made by the first, handed round as a text, carried out by the last
-(resolutions.md 71 to 73).
+"""What takes the signatures of several: made by the first, handed round as a text, carried out by the last.
 
 Each one signs on its own computer with its own key. The one whose signature makes it enough submits it there.
+
+See: docs/protocol/community.md#agreements, docs/protocol/community.md#proposal-text.
 """
 
 from __future__ import annotations

@@ -9,6 +9,13 @@ from typing import Any, Final
 from hearthnet.cli.text import one_line
 
 _REMOVED: Final = "-"
+_EXAMPLES: Final = {
+    "integer": "a whole number such as 12",
+    "number": "a number such as 2.5",
+    "boolean": "true or false",
+    "array": 'a list such as ["a", "b"]',
+    "object": 'an object such as {"key": "value"}',
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,19 @@ class Field:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise ValueError(f"not a value that {self.name} can have: {error}") from error
+            kind = str(self.schema.get("type"))
+            example = _EXAMPLES.get(kind, "a value as in JSON")
+            raise ValueError(f"not a value that {self.name} can have; type {example}") from error
 
 
 def fields(schema: dict[str, Any]) -> list[Field]:
-    """The fields of a tool's flat schema, in its order."""
-    required = schema.get("required", [])
-    return [Field(name, inner, name in required) for name, inner in schema.get("properties", {}).items()]
+    """The fields of a tool's flat schema, in its order; one with the schema `true` may be anything."""
+    required, properties = schema.get("required", []), schema.get("properties", {})
+    return [
+        Field(name, inner if isinstance(inner, dict) else {}, name in required)
+        for name, inner in properties.items()
+        if inner is not False
+    ]
 
 
 def _quoted(text: str) -> str:

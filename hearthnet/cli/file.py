@@ -168,6 +168,28 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
     asyncio.run(_connected(home, removed))
 
 
+@command.command("verify")
+@click.argument("cids", nargs=-1, metavar="CID...")
+@home_option
+@json_option
+def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
+    """Read what this node keeps, all of it or single content by its hash, and name what the disk has damaged.
+
+    The exit code is 1 where something is. What is damaged is mended by putting the same file again.
+    """
+    import asyncio
+
+    from hearthnet.cli import file_verify
+    from hearthnet.errors import OK, OTHER
+
+    found = asyncio.run(file_verify.verified(home, cids, quiet=json))
+    if json:
+        terminal.json_page(found.as_json())
+    else:
+        file_verify.show(found)
+    return OTHER if found.damaged else OK
+
+
 async def _connected(home: Home, work: Any) -> None:
     from hearthnet.bus import Bus
 

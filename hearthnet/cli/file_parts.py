@@ -154,9 +154,7 @@ async def found_at(bus: Bus, text: str, node: str | None) -> Found:
 
     `not_found`; `bad_request` where several do, or too little of it is given.
     """
-    prefix = full_prefix(text)
-    if len(prefix) < len("blake3:") + _LEAST_PREFIX:
-        raise HearthNetError("bad_request", f"give at least {_LEAST_PREFIX} characters of the hash")
+    prefix = long_enough(full_prefix(text))
     blobs, silent = await listed(bus, prefix, node)
     cids = list(dict.fromkeys(str(blob["cid"]) for blob in blobs))
     if len(cids) > 1:
@@ -211,6 +209,13 @@ def full_prefix(text: str) -> str:
             "bad_request", f"{one_line(text[:80])!r} is no content hash: blake3: and up to 64 of 0-9a-f"
         )
     return f"blake3:{found[1]}"
+
+
+def long_enough(prefix: str) -> str:
+    """`prefix`; `bad_request` where too little of a hash is given."""
+    if len(prefix) < len("blake3:") + _LEAST_PREFIX:
+        raise HearthNetError("bad_request", f"give at least {_LEAST_PREFIX} characters of the hash")
+    return prefix
 
 
 def file_name(path: Path) -> str:

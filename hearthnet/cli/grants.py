@@ -1,4 +1,7 @@
-"""`hearthnet grants`: standing yeses to some calls of one tool (tools.md, "One turn" 5)."""
+"""`hearthnet grants`: standing yeses to some calls of one tool.
+
+See: docs/protocol/approvals.md#standing-grant.
+"""
 
 from __future__ import annotations
 

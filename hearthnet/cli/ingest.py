@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from hearthnet.cli import terminal
 from hearthnet.cli.options import home_option, json_option
 from hearthnet.cli.page_runs import without_text
 from hearthnet.cli.text import counted, one_line
-from hearthnet.errors import OK, OTHER, HearthNetError
+from hearthnet.errors import FULL, OK, OTHER, HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.bus import Bus, OfferView
@@ -28,6 +29,12 @@ _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
 _READ_ONLY: Final = "system"
 _PATH_LIMIT: Final = 1000
 _MOST_SKIPPED: Final = 5
+_AT_ONCE: Final = 8
+"""So many files are on their way at once: each waits for the disk several times."""
+_FULL: Final = "capacity_exceeded"
+_PATIENCE_SECONDS: Final = 600.0
+"""So long a file waits for a place that others take, such as a second `hearthnet ingest`."""
+_LEAST_WAIT_SECONDS: Final = 0.1
 _FOLLOW_AFTER_SECONDS: Final = 0.5
 """So long an ingestion may take before it is worth following."""
 
@@ -59,7 +66,7 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
 
     PDF, HTML, Markdown, text, DOCX and EPUB can be read. In folders, files with one of their endings are
     taken. A file that is already there, unchanged, is not added twice. One that fails does not stop the
-    others: they are listed at the end, and the exit code is 1.
+    others: they are listed at the end, and the exit code is 1; a full disk does, with exit code 8.
     """
     from hearthnet.cli.text_files import PATTERNS, find
 
@@ -74,6 +81,8 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
         terminal.json_page(summary)
     else:
         _show(summary)
+    if any(map(is_full, summary["failed"])):
+        return FULL
     return OTHER if summary["failed"] else OK
 
 
@@ -101,18 +110,69 @@ async def _ingest(
 ) -> None:
     async with _connected(home) as (bus, store):
         most = largest(await bus.offers("rag.ingest"))
-        for file in texts:
-            try:
-                cid = await store.put_blob(file.read(most))
-                added = await _add(bus, order, file, cid, shown)
-            except HearthNetError as error:
-                if error.code == "partition":
-                    raise
-                summary["failed"].append({"path": str(file.path), **error.to_body()})
-                shown.done(f"failed    {one_line(file.name)}")
-            else:
-                summary["ingested"].append({"path": str(file.path), **added})
-                shown.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
+        outcomes: dict[int, dict[str, Any] | HearthNetError] = {}
+        waiting = iter(enumerate(texts))
+
+        async def take() -> None:
+            for number, file in waiting:
+                outcomes[number] = outcome = await _outcome(bus, store, order, file, most, shown)
+                if isinstance(outcome, HearthNetError) and is_full(outcome.to_body()):
+                    return  # no other file would fare better
+
+        await _all_or_none([take() for _ in range(_AT_ONCE)])
+    summary["not_tried"] = [str(file.path) for number, file in enumerate(texts) if number not in outcomes]
+    for number, outcome in sorted(outcomes.items()):
+        file = texts[number]
+        if isinstance(outcome, HearthNetError):
+            summary["failed"].append({"path": str(file.path), **outcome.to_body()})
+        else:
+            summary["ingested"].append({"path": str(file.path), **outcome})
+
+
+def is_full(failure: dict[str, Any]) -> bool:
+    """Whether a disk is full: of places that are taken the error says when to try again."""
+    return failure["error"] == _FULL and "retry_after_ms" not in failure
+
+
+async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Runs all of them; the first error ends the others, and is raised as it is."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _outcome(
+    bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, shown: Shown
+) -> dict[str, Any] | HearthNetError:
+    """What came of one file; raises `partition`: then nobody is there for the others either."""
+    try:
+        cid = await store.put_blob(await asyncio.to_thread(file.read, most))
+        added = await patiently(lambda: _add(bus, order, file, cid, shown), _PATIENCE_SECONDS)
+    except HearthNetError as error:
+        if error.code == "partition":
+            raise
+        shown.done(f"failed    {one_line(file.name)}")
+        return error
+    shown.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
+    return added
+
+
+async def patiently(add: Callable[[], Awaitable[dict[str, Any]]], seconds: float) -> dict[str, Any]:
+    """What `add` returns, which is tried again for so long while others take all places."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return await add()
+        except HearthNetError as error:
+            wait = (error.retry_after_ms or 0) / 1000
+            taken = error.code == _FULL and error.retry_after_ms is not None
+            if not taken or time.monotonic() + wait > end:
+                raise
+        await asyncio.sleep(max(wait, _LEAST_WAIT_SECONDS))
 
 
 def largest(offers: Sequence[OfferView]) -> int | None:
@@ -203,3 +263,7 @@ def _show(summary: dict[str, Any]) -> None:
             terminal.aside(f"{one_line(Path(one['path']).name)}: {lacking}; ocrmypdf --skip-text adds it")
     for failure in summary["failed"]:
         terminal.complain(one_line(failure["message"]))
+    if summary["not_tried"]:
+        terminal.complain(
+            f"{counted(len(summary['not_tried']), 'file')} not tried; make room, then repeat this"
+        )

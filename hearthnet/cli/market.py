@@ -78,7 +78,10 @@ def post(
 
 
 async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Sends a call that is on the disk before; where it cannot be sent now, it stays there."""
+    """Sends a call that is on the disk before; where it cannot be sent now, it stays there.
+
+    Raises `capacity_exceeded` for a full disk: who posts has to make room, and waiting does not.
+    """
     from hearthnet.bus import Bus
     from hearthnet.bus.keyring import load_roster
     from hearthnet.bus.outbox import passing
@@ -93,7 +96,8 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
         async with await Bus.connect(home, name="cli") as bus:
             reply = await bus.call(kept.capability, request)
     except HearthNetError as error:
-        if passing(kept.capability, error):
+        full = error.code == "capacity_exceeded" and error.retry_after_ms is None
+        if passing(kept.capability, error) and not full:
             return {"waits": True, "why": error.message}
         await outbox.remove(kept.id)
         raise

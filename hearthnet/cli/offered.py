@@ -1,4 +1,7 @@
-"""Which model and which tools a question gets, from what the mesh offers (tools.md; conventions.md 15)."""
+"""Which model and which tools a question gets, from what the mesh offers.
+
+See: docs/protocol/agent.md#tools-of-a-request.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,14 @@ from hearthnet.tools.settings import ToolSettings
 from hearthnet.tools.types import ToolChoice, ToolDefinition
 
 SEARCH: Final = "search_corpus"
+_ELSEWHERE: Final = LOST | {
+    "rate_limited",
+    "capacity_exceeded",
+    "internal_error",
+    "unauthorized",
+    "not_implemented",
+}
+"""Failures of one model's server, after which another model may do."""
 _USUAL: Final = ToolSettings()
 _TRIAL_TOKENS: Final = 320
 """Most tokens of a turn of a model that is only there to try things out: what it says later is noise."""
@@ -37,6 +48,11 @@ class Plan:
         if self.choice == "auto":
             return True
         return other.tools == "yes" or (other.tools == "by name" and self.choice != "required")
+
+    def passes_to(self, other: ModelOffer) -> bool:
+        """Whether `other` may answer unasked: it is to be relied on, and can do as much with the tools."""
+        able = not self.tools or other.tools in ("yes", self.model.tools)
+        return able and not other.advice and self.suits(other)
 
     def request(self, text: str) -> dict[str, Any]:
         """The body of the chat request."""
@@ -139,6 +155,20 @@ class Offered:
             for view in self._views
             if view.capability.name == "llm.chat"
         ]
+
+    def instead(self, error: HearthNetError, plan: Plan, failed: Sequence[str]) -> ModelOffer | None:
+        """The model of this node that is asked the same after `error` of the planned one and of those that
+        `failed` before; none that is only there to try things out.
+        """
+        if error.code not in _ELSEWHERE:
+            return None
+        gone = {*failed, plan.model.name}
+        others = [
+            (model, foreign)
+            for model, foreign in self._models()
+            if not foreign and model.name not in gone and plan.passes_to(model)
+        ]
+        return min(others, key=_rank)[0] if others else None
 
     def explained(self, error: HearthNetError, plan: Plan) -> HearthNetError:
         """`error` of a run; where the model's own server is lost, with another model to go on with."""

@@ -1,4 +1,7 @@
-"""Calls that only the own node serves: they act with its key (resolutions.md 62, 63)."""
+"""Calls that only the own node serves: they act with its key.
+
+See: docs/protocol/admission.md#ladder.
+"""
 
 from __future__ import annotations
 

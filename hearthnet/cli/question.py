@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus import Bus
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS: Final = 6.0
 _AGAIN_SECONDS: Final = 0.5
+_BEFORE: Final = frozenset({"iteration", "notice", "progress", "error"})
+"""Frames that come before a model has said anything."""
+_NO_ANSWER: Final = {
+    "max_tokens": "there is no answer: the model reached its limit of tokens before it said anything; ask "
+    "for less, or ask another model with --model",
+    "end": "there is no answer: the model ended without saying anything; ask again in other words, or "
+    "ask another model with --model",
+}
+"""What to do where nothing was said, by stop reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +77,21 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
             request = plan.request(question.text)
             return executor.open_run(request, stream_to=hear, decide=person.decide)
 
-        try:
-            async with results:
-                return await Run(settings, plan).drive(bus, opened)
-        except HearthNetError as error:
-            raise offered.explained(error, plan) from error
+        failed: list[str] = []
+        instead = ""
+        async with results:
+            while True:
+                run = Run(settings, plan, instead=instead)
+                try:
+                    return await run.drive(bus, opened)
+                except HearthNetError as error:
+                    free = question.model is None and not run.begun
+                    other = offered.instead(error, plan, failed) if free else None
+                    if other is None:
+                        raise offered.explained(error, plan) from error
+                    instead = f"{error.message}; {other.name} answers instead"
+                    failed.append(plan.model.name)
+                    plan = replace(plan, model=other, notices=())
 
 
 async def resume(home: Home, run: str, settings: Settings) -> int:
@@ -142,6 +161,10 @@ class Run:
     """Calls that a person had to decide about: how each ended, and the text of its result."""
     known: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """Name and arguments of calls that an earlier process has shown."""
+    instead: str = ""
+    """Why this model answers in place of another one."""
+    begun: bool = False
+    """Whether the model has said or called anything."""
 
     async def drive(self, bus: Bus, opened: Callable[[Listener], Awaitable[ToolRun]]) -> int:
         """Runs to the end and returns the exit code; SIGINT and SIGTERM cancel."""
@@ -151,17 +174,20 @@ class Run:
 
         async def hear(frame: dict[str, Any]) -> None:
             self._note(frame)
+            if frame["event"] == "error":
+                return  # `drive` raises it, and another model may yet answer
             if self.settings.frames:
                 terminal.json_line({"event": frame["event"], "data": frame["data"]})
-                self.settings.frames = frame["event"] != "error"
             else:
                 show.frame(frame["event"], frame["data"])
 
+        if self.instead:
+            await hear({"event": "notice", "data": {"code": "other_model", "text": self.instead}})
         for text in self.plan.notices:
             await hear({"event": "notice", "data": {"code": UNAVAILABLE, "text": text}})
         run = await opened(hear)
         try:
-            with _cancelled_by_signals(run), bus.peer.traces.run("ask", run.run):
+            with _cancelled_by_signals(run):
                 outcome = await run.drive()
         finally:
             show.ending()
@@ -169,6 +195,7 @@ class Run:
 
     def _note(self, frame: dict[str, Any]) -> None:
         data = frame["data"]
+        self.begun = self.begun or frame["event"] not in _BEFORE
         if frame["event"] == "confirmation_required":
             self.effects[data["tool_call_id"]] = ("", "")
         elif frame["event"] == "tool_result" and data["tool_call_id"] in self.effects:
@@ -182,7 +209,19 @@ class Run:
         if outcome.done is not None and outcome.done["stop_reason"] == "cancelled":
             return INTERRUPTED
         codes = [_code_of_effect(status, text) for status, text in self.effects.values()]
+        if problem := self._no_answer(outcome):
+            terminal.complain(problem)
+            codes.append(OTHER)
         return next((code for code in codes if code != OK), OK)
+
+    def _no_answer(self, outcome: Outcome) -> str:
+        """Why there is no answer, where there is none. A model that ends after an effect owes no words."""
+        done = outcome.done
+        if done is None or str(outcome.message.get("content") or "").strip():
+            return ""
+        effects = {tool.name for tool in self.plan.tools if tool.side_effects}
+        acted = any(one["name"] in effects and one["status"] == "completed" for one in done["tools"])
+        return "" if acted and done["stop_reason"] == "end" else _NO_ANSWER.get(done["stop_reason"], "")
 
 
 def _code_of_effect(status: str, text: str) -> int:

@@ -1,4 +1,7 @@
-"""`hearthnet revoke`: a member is put out (resolutions.md 70 to 73)."""
+"""`hearthnet revoke`: a member is put out.
+
+See: docs/protocol/community.md#removals, docs/protocol/community.md#agreements.
+"""
 
 from __future__ import annotations
 

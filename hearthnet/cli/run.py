@@ -1,12 +1,15 @@
-"""From arguments to an exit code: where errors become a line and a number (resolutions.md, "exit codes").
+"""From arguments to an exit code: where errors become a line and a number.
 
 No traceback ever reaches a person. What nobody foresaw is written to `logs/cli.log` under an id, and the line
 names that id.
+
+See: docs/protocol/errors.md#mapping-to-exit-codes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -19,7 +22,7 @@ from hearthnet.cli import terminal
 from hearthnet.cli.app import app
 from hearthnet.cli.options import Settings, home_at
 from hearthnet.cli.text import one_line
-from hearthnet.errors import INTERRUPTED, OK, OTHER, HearthNetError
+from hearthnet.errors import INTERRUPTED, OK, OTHER, HearthNetError, first_of
 
 PROGRAM: Final = "hearthnet"
 _NOWHERE: Final = logging.NullHandler()
@@ -45,17 +48,32 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: list[str], settings: Settings) -> int:
     try:
         outcome = app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=settings)
-    except HearthNetError as error:
-        return report(error, settings)
-    except ClickException as error:
-        return _misused(error)
-    except (KeyboardInterrupt, Abort):
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        return report(_unforeseen(error, settings), settings)
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        return _failed(first_of(raised), settings)
     return outcome if isinstance(outcome, int) else OK
+
+
+def _failed(error: BaseException, settings: Settings) -> int:
+    """Says why a command failed, and returns its exit code: the one place where exceptions end."""
+    match error:
+        case HearthNetError():
+            return report(error, settings)
+        case ClickException():
+            return _misused(error)
+        case KeyboardInterrupt() | Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            raise error
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return report(_full(error), settings)
+        case Exception():
+            return report(_unforeseen(error, settings), settings)
+    raise error
+
+
+def _full(error: OSError) -> HearthNetError:
+    where = f" of {error.filename}" if error.filename else ""
+    return HearthNetError("capacity_exceeded", f"the disk{where} is full; make room, then try again")
 
 
 def _misused(error: ClickException) -> int:

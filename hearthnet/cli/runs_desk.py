@@ -19,6 +19,7 @@ from hearthnet.tools.desk import RunDesk, RunPage, status_of
 from hearthnet.tools.run_record import EffectRecord, RunRecord
 from hearthnet.tools.state import Phase
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.trust.token import is_owner
 
 _HEADINGS: Final = ("run", "since", "for", "state", "question")
 _QUESTION: Final = 60
@@ -163,12 +164,14 @@ def _state(record: RunRecord, asked: list[Pending]) -> str:
 
 
 def _whom(record: RunRecord) -> str:
-    """Whose run it is: this node's own, or that of a client of its gateway."""
-    return "you" if record.principal == record.owner else _whose(record.principal)
+    """Whose run it is: the owner's, begun here or at the page, or that of a client of the gateway."""
+    if record.principal == record.owner:
+        return "you"
+    return "you, at the page" if is_owner(record.principal, record.owner) else _whose(record.principal)
 
 
 def _for(record: RunRecord) -> str:
-    return "" if record.principal == record.owner else f", for {_whose(record.principal)}"
+    return "" if record.principal == record.owner else f", for {_whom(record)}"
 
 
 def _whose(principal: str) -> str:
@@ -211,6 +214,8 @@ def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
     for name, value in members:
         terminal.line(f"  {one_line(name)}  {as_json(value)}")
     terminal.line(f"  digest {asked.arguments_digest[:23]}")
+    if asked.home:
+        terminal.line(f"  at the home {one_line(asked.home)}")
     if untrusted or asked.untrusted:
         terminal.line(f"  {_UNTRUSTED}")
 

@@ -1,4 +1,7 @@
-"""The passages in a tool's result, and the documents that they come from (resolutions.md, "advice")."""
+"""The passages in a tool's result, and the documents that they come from.
+
+See: docs/rag.md#search.
+"""
 
 from __future__ import annotations
 

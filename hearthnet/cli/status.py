@@ -63,7 +63,8 @@ def _show(state: NodeState) -> None:
     )
     up = f"up {duration(now - state.started_at)}, pid {state.pid}, {_memory(state.pid)}"
     server = state.server
-    terminal.line(f"{up}; server {server.url}, pid {server.pid}, {_memory(server.pid)}\n")
+    terminal.line(f"{up}; server {server.url}, pid {server.pid}, {_memory(server.pid)}")
+    terminal.line(f"other homes: {server.homes}\n")
     terminal.table(_HEADINGS, [row for service in state.services for row in _rows(service, now)])
     for service in state.services:
         if service.note:

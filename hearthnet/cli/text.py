@@ -1,7 +1,9 @@
-"""Text that comes from elsewhere, made harmless for a terminal (tools.md, "Safe at the border").
+"""Text that comes from elsewhere, made harmless for a terminal.
 
 A model's words, a neighbour's post or a file name may hold escape sequences that move the cursor, characters
 that turn the reading direction, and others that nobody sees. Each is shown as its code, and not obeyed.
+
+See: docs/protocol/agent.md#untrusted-content.
 """
 
 from __future__ import annotations

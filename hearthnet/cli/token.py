@@ -1,4 +1,7 @@
-"""`hearthnet token`: narrow, short-lived authority for another node (wire.md, "Tokens")."""
+"""`hearthnet token`: narrow, short-lived authority for another node.
+
+See: docs/protocol/tokens.md#issuing.
+"""
 
 from __future__ import annotations
 

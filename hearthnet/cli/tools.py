@@ -1,4 +1,7 @@
-"""`hearthnet tools`: the tools that a model may be given (conventions.md 15)."""
+"""`hearthnet tools`: the tools that a model may be given.
+
+See: docs/tools.md#the-parts.
+"""
 
 from __future__ import annotations
 

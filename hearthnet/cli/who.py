@@ -1,7 +1,9 @@
-"""Members by what people call them: a name, a short id, a full id (conventions.md 1).
+"""Members by what people call them: a name, a short id, a full id.
 
 A display name is foreign text: shown with its hidden characters as codes, found by what is shown or by what
 it is. An id always means its node, whatever somebody chose to be called.
+
+See: docs/protocol/identity.md#text-forms.
 """
 
 from __future__ import annotations

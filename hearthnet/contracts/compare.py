@@ -1,4 +1,7 @@
-"""Whether a changed contract still serves those who know the old one (conventions.md 4)."""
+"""Whether a changed contract still serves those who know the old one.
+
+See: docs/contracts.md#what-compatible-means.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,9 @@ def compare(old: Contract, new: Contract) -> Comparison:
     return Comparison("breaking" if reasons else "additive", reasons)
 
 
-def _narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
+def _narrowed(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterator[str]:
     """Why something that fitted `old` may not fit `new`."""
+    old, new = _keywords(old), _keywords(new)
     for name in _required(new) - _required(old):
         yield f"{path}/{name} is now required"
     if gone := _types(old) - _types(new):
@@ -58,8 +62,9 @@ def _narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
         yield from [f"{path}/{name} is gone"] if after is None else _narrowed(before, after, f"{path}/{name}")
 
 
-def _loosened(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
+def _loosened(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterator[str]:
     """Why somebody who read `old` may fail on `new`."""
+    old, new = _keywords(old), _keywords(new)
     for name in _required(old) - _required(new):
         yield f"{path}/{name} is no longer promised"
     if added := _types(new) - _types(old):
@@ -68,13 +73,20 @@ def _loosened(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
         yield from [f"{path}/{name} is gone"] if after is None else _loosened(before, after, f"{path}/{name}")
 
 
-def _children(old: Schema, new: Schema) -> Iterator[tuple[str, Schema, Schema | None]]:
+def _children(old: Schema, new: Schema) -> Iterator[tuple[str, Schema | bool, Schema | bool | None]]:
     """Fields and items of `old`, each with what became of it."""
     properties = new.get("properties", {})
     for name, schema in old.get("properties", {}).items():
         yield name, schema, properties.get(name)
     if "items" in old:
         yield "items", old["items"], new.get("items", {})
+
+
+def _keywords(schema: Schema | bool) -> Schema:
+    """A schema as keywords: `true` demands nothing, and nothing fits `false`."""
+    if isinstance(schema, bool):
+        return {} if schema else {"type": []}
+    return schema
 
 
 def _required(schema: Schema) -> set[str]:

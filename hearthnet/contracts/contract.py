@@ -1,4 +1,7 @@
-"""One contract: what a capability takes, gives and costs (contracts.md)."""
+"""One contract: what a capability takes, gives and costs.
+
+See: docs/contracts.md#the-parts.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     summary: str
     """One line, for people and for models that choose among tools."""
     trust_required: str
-    """unknown, invited, member, trusted, anchor, self, or `custom:<rule>` (resolutions.md 61)."""
+    """unknown, invited, member, trusted, anchor, self, or `custom:<rule>`.
+
+    See: docs/protocol/community.md#levels.
+    """
     side_effects: bool
     idempotent: Literal["pure", "client_id", "natural", "no"]
     """pure: reads; client_id: once per caller and client_id; natural: once per what the call names; no."""
@@ -69,7 +75,10 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     @cached_property
     def schema_hash(self) -> str:
-        """Equal hash, equal behaviour on the wire; compared within one name@X.Y only (resolutions.md 33)."""
+        """Equal hash, equal behaviour on the wire; compared within one name@X.Y only.
+
+        See: docs/protocol/discovery.md#matching.
+        """
         parts = ("name", "version", "request_schema", "response_schema", "stream_schema")
         return digest({part: getattr(self, part) for part in parts})
 
@@ -91,7 +100,9 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     def check_frame(self, event: str, data: Any) -> None:
         """Raise `bad_request` unless `event` is one of this stream's and `data` fits it.
 
-        A receiver skips events that it does not know unchecked (`has_event`; resolutions.md 33).
+        A receiver skips events that it does not know unchecked (`has_event`).
+
+        See: docs/protocol/README.md#versioning.
         """
         if not self.has_event(event):
             raise HearthNetError(
@@ -170,7 +181,9 @@ class _Defaults(NamedTuple):
 
     @classmethod
     def of(cls, schema: Schema) -> _Defaults:
-        properties: dict[str, Schema] = schema.get("properties", {})
+        # A property's schema may be `true` or `false`, which have no defaults.
+        declared = schema.get("properties", {})
+        properties = {name: inner for name, inner in declared.items() if isinstance(inner, dict)}
         nested = {name: cls.of(inner) for name, inner in properties.items() if "properties" in inner}
         values = {name: inner["default"] for name, inner in properties.items() if "default" in inner}
         return cls(

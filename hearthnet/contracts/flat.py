@@ -1,13 +1,18 @@
-"""A contract as a tool: params and input in one flat object, and back (resolutions.md 9)."""
+"""A contract as a tool: params and input in one flat object, and back.
+
+See: docs/protocol/agent.md#from-a-contract.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.errors import HearthNetError
 
 SECTIONS: Final = ("params", "input")
+_COMBINED: Final = ("allOf", "anyOf", "oneOf")
+_OTHERS: Final = ("additionalProperties", "patternProperties")
 
 
 class Flat:
@@ -20,17 +25,25 @@ class Flat:
         self._required: list[str] = []
         self._choices: list[list[list[str]]] = []
         """Of each choice between fields, the names that each alternative requires."""
+        self._open = ""
+        """The section that takes fields that it does not name, if there is one."""
+        self._others: dict[str, Any] = {"additionalProperties": False}
+        """The keywords for such fields."""
         for section in SECTIONS:
             part = request_schema["properties"][section]
-            for name, schema in part["properties"].items():
+            for name, schema in declared(part).items():
                 if name in self._section:
                     raise HearthNetError(
                         "bad_request", f"{identifier} has {name!r} twice and cannot be a tool"
                     )
                 self._section[name], self._schema[name] = section, schema
-            self._required += part.get("required", [])
+            self._required += _required(part)
             if "oneOf" in part:
-                self._choices.append([one.get("required", []) for one in part["oneOf"]])
+                self._choices.append([_required(one) for one in part["oneOf"] if one is not False])
+            # Without the keyword a contract leaves room for its later versions only: the tool is closed.
+            if part.get("additionalProperties", False) is not False or part.get("patternProperties"):
+                self._open = section
+                self._others = {key: part[key] for key in _OTHERS if key in part}
 
     def tool_schema(self, hidden: Iterable[str], bound: Iterable[str] = ()) -> dict[str, Any]:
         """The closed schema of the fields that are neither hidden nor bound; `bad_request` for a name there
@@ -39,14 +52,15 @@ class Flat:
         gone = frozenset(hidden).union(bound)
         for name in gone:
             self._home(name)
+        required = [name for name in self._required if name not in gone]
         return {
             "type": "object",
             "properties": {
                 name: _closed(schema) for name, schema in self._schema.items() if name not in gone
             },
-            "required": [name for name in self._required if name not in gone]
-            + self._left(gone, frozenset(bound)),
-            "additionalProperties": False,
+            # A field may be required by the section and by the alternative that is left; names are unique.
+            "required": [*dict.fromkeys(required + self._left(gone, frozenset(bound)))],
+            **self._others,
         }
 
     def _left(self, gone: frozenset[str], bound: frozenset[str]) -> list[str]:
@@ -74,8 +88,8 @@ class Flat:
         return body
 
     def _home(self, name: str) -> str:
-        section = self._section.get(name)
-        if section is None:
+        section = self._section.get(name, self._open)
+        if not section:
             raise HearthNetError(
                 "bad_request",
                 f"{self._identifier} has no field {name!r}; it has {', '.join(self._section) or 'none'}",
@@ -84,21 +98,61 @@ class Flat:
         return section
 
 
+def declared(schema: Any) -> dict[str, Any]:
+    """The schema of each property that an object schema names, itself or in a schema combined with it.
+
+    A property of several alternatives may be what any of them allows; the whole schema judges the rest. What
+    is required without being described may be anything, and what may not be there (`false`) is left out.
+    """
+    if not isinstance(schema, dict):
+        return {}
+    own: dict[str, Any] = schema.get("properties", {})
+    beside: dict[str, list[Any]] = {}
+    for branch in _branches(schema):
+        for name, inner in declared(branch).items():
+            found = beside.setdefault(name, [])
+            if inner not in found:
+                found.append(inner)
+    named = {name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in beside.items()}
+    every = dict.fromkeys((*own, *named, *_required(schema)), True) | named | own
+    return {name: inner for name, inner in every.items() if inner is not False}
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterator[Any]:
+    """The schemas that apply, or may apply, to the same value as `schema`."""
+    for keyword in _COMBINED:
+        yield from schema.get(keyword, ())
+    yield from (schema[keyword] for keyword in ("then", "else") if keyword in schema)
+    yield from schema.get("dependentSchemas", {}).values()
+
+
+def _required(schema: Any) -> list[str]:
+    """The properties that must be there in any case."""
+    if not isinstance(schema, dict):
+        return []
+    names = [*schema.get("required", [])]
+    for part in schema.get("allOf", ()):
+        names += [name for name in _required(part) if name not in names]
+    return names
+
+
 def _closed(schema: Any) -> Any:
     """A copy of `schema` in which each object that lists its fields allows no others, unless it says so.
 
-    Only what describes the value itself is closed; what merely tests it (`if`, `contains`, `not`) stays open.
+    Only what describes the value itself is closed; what merely tests it (`if`, `contains`, `not`) stays open,
+    and so does an object whose fields stand in several schemas combined, of which none may forbid the fields
+    of another. `true` and `false`, which not every model's server takes for schemas, become objects.
     """
     if not isinstance(schema, dict):
-        return schema
+        return {} if schema else {"not": {}}
     closed = dict(schema)
     if "properties" in schema:
         closed["properties"] = {name: _closed(inner) for name, inner in schema["properties"].items()}
-        if schema.get("type") == "object":
+        if schema.get("type") == "object" and declared(schema).keys() <= schema["properties"].keys():
             closed.setdefault("additionalProperties", False)
     if "items" in schema:
         closed["items"] = _closed(schema["items"])
     for keyword in ("anyOf", "oneOf"):
-        if keyword in schema:
+        if keyword in schema and "properties" not in schema:
             closed[keyword] = [_closed(inner) for inner in schema[keyword]]
     return closed

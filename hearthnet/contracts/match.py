@@ -1,8 +1,10 @@
-"""How a request fits an offer, as data: the `match` table of a contract (contracts.md; conventions.md 11).
+"""How a request fits an offer, as data: the `match` table of a contract.
 
 A key names a field of the request (`params.model`, `input.from`), its rule says how that value must stand to
-the offer's params. A field that the request leaves out fits every offer (resolutions.md 24 and 51), and so
-does one that no rule can be asked about, a text for a number: the request schema says what is wrong.
+the offer's params. A field that the request leaves out fits every offer, and so does one that no rule can be
+asked about, a text for a number: the request schema says what is wrong.
+
+See: docs/protocol/discovery.md#matching.
 """
 
 from __future__ import annotations

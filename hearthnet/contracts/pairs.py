@@ -1,4 +1,7 @@
-"""What is offered near a pair that nobody offers: for the rule `pair` of a match table (contracts.md)."""
+"""What is offered near a pair that nobody offers: for the rule `pair` of a match table.
+
+See: docs/protocol/discovery.md#matching.
+"""
 
 from __future__ import annotations
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.models import failures
+from hearthnet.telemetry import names, steps
+from hearthnet.telemetry.entry import Entry
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -24,6 +28,7 @@ _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 100.0
 _KEPT_SECONDS: Final = 60.0
 """So long a connection that is not used is kept: who asks again need not wait for a new one."""
+_PORTS: Final = {"http": 80, "https": 443}
 _ERROR_BYTES: Final = 65_536
 _MOST_BYTES: Final = 64 << 20
 """No answer is longer; a server that never ends would fill the memory."""
@@ -102,7 +107,10 @@ class Connection:
 
     @asynccontextmanager
     async def post(self, request: HttpRequest) -> AsyncGenerator[Body, None]:
-        """The body of a successful answer. Every failure inside the block comes out as `failures` has it."""
+        """The body of a successful answer. Every failure inside the block comes out as `failures` has it.
+
+        Inside of a call of the mesh it is a step of its trace, which the server is told by `traceparent`.
+        """
         key = self._key()
         secrets = [one for one in (key, *(self._sign.secrets if self._sign else ())) if one]
         content = _as_text(request.body).encode("utf-8", "replace") if request.body else None
@@ -112,10 +120,14 @@ class Connection:
         elif self._sign is not None:
             headers |= self._sign.headers(request, content or b"")
         try:
-            async with self._answered(request, content, headers) as response:
-                if not response.is_success:
-                    raise await self._failure(response, secrets)
-                yield Body(response, self._name)
+            with _step(request) as step:
+                if step is not None:
+                    headers["traceparent"] = step.traceparent
+                async with self._answered(request, content, headers) as response:
+                    _note(step, response.status_code)
+                    if not response.is_success:
+                        raise await self._failure(response, secrets)
+                    yield Body(response, self._name)
         except HearthNetError as error:
             raise _without(secrets, error) from error.__cause__
 
@@ -174,6 +186,27 @@ class Connection:
                 "`hearthnet up` is started, and start the node again",
             )
         return key
+
+
+def _step(request: HttpRequest) -> AbstractContextManager[Entry | None]:
+    """The request as a step; of its URL neither login nor query, which may hold a key."""
+    url = urlsplit(request.url)
+    place = url.netloc.rpartition("@")[2]
+    found: dict[str, Any] = {
+        names.HTTP_METHOD: request.method,
+        names.URL_FULL: urlunsplit((url.scheme, place, url.path, "", "")),
+        names.SERVER_ADDRESS: url.hostname or "",
+        names.SERVER_PORT: url.port or _PORTS.get(url.scheme, 0),
+    }
+    return steps.client_step(f"{request.method} {place}", found, span=request.method)
+
+
+def _note(step: Entry | None, status: int) -> None:
+    if step is None or step.detail is None:
+        return
+    step.detail.attributes[names.HTTP_STATUS] = status
+    if status >= HTTPStatus.BAD_REQUEST:
+        step.detail.attributes[names.ERROR] = str(status)
 
 
 def _as_text(body: dict[str, Any]) -> str:

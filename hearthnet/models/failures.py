@@ -1,6 +1,6 @@
-"""What a server's failure means on the wire: the one translation point of all vendors (style.md 12).
+"""What a server's failure means on the wire: the one translation point of all vendors.
 
-400, 413, 422   bad_request     what the server says, cut
+400, 413, 422   bad_request     what the server says, cut; with `details.rule` where the context is too long
 401, 403        unauthorized    names the environment variable, never the key
 404             not_found       model or address
 429             rate_limited    with the server's own retry-after
@@ -8,6 +8,8 @@
 other           internal_error
 inside a 200    by the status or the type it names, else internal_error
 no connection   partition, and how to go on; silence is a timeout; an answer that breaks off is internal_error
+
+See: docs/vendors.md#what-a-failure-means.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hearthnet.errors import HearthNetError
+from hearthnet.errors import CONTEXT_LENGTH, HearthNetError
 
 _MESSAGE_LIMIT: Final = 300
 _DEFAULT_WAIT_MS: Final = 1000
@@ -64,6 +66,19 @@ _MENDS: Final = {
     "unauthorized": "check the key in {variable}",
     "not_found": "check its model and its url in hearthnet.toml",
 }
+_OVERFLOW: Final = re.compile(
+    r"context_length_exceeded|exceed_context_size"
+    r"|(maximum|available) (context|prompt|model) (length|size|window)"
+    r"|exceed\w* (the |this |your )?(\w+'s )?(available |max(imum)? )?context"
+    r"|context (length|size|window|limit) (is |was )?exceeded"
+    r"|greater than the context length|context length of only"
+    r"|(prompt|input)( is|:)? too long|too many (input |prompt )?tokens|input token count"
+    r"|reduce the length of the (messages|prompt|input)"
+    r"|inputs`? (tokens \+|must have less than)",
+    re.IGNORECASE,
+)
+"""The words of vendors, and of servers that speak their wires, for a conversation longer than the context."""
+_OVERFLOWING: Final = frozenset({"bad_request", "internal_error"})
 _REQUEST_MENDS: Final = (
     (re.compile(r"context|too (long|many tokens|large)|exceed|token count", re.I), "shorten the messages"),
     (re.compile(r"tool|function|schema", re.I), "change the tool or leave it out"),
@@ -79,10 +94,18 @@ def of_status(
     empty.
     """
     code, said = _CODES.get(status, "internal_error"), _said(body)
-    mend = _mend(code, said, key_variable)
+    code, details = _judged(code, said, _named(_error_of(body)))
+    mend = "shorten the messages" if details else _mend(code, said, key_variable)
     message = f"{model}: the server answered {status}: {said}{mend and '; '}{mend}"
     wait = _wait(headers, body) if code in _WAITING else None
-    return HearthNetError(code, message, retry_after_ms=wait, details={"status": status})
+    return HearthNetError(code, message, retry_after_ms=wait, details={"status": status, **details})
+
+
+def _judged(code: str, said: str, named: str) -> tuple[str, dict[str, Any]]:
+    """The code, and the details by which clients know a context that is too long."""
+    if code in _OVERFLOWING and _OVERFLOW.search(f"{named} {said}"):
+        return "bad_request", {"rule": CONTEXT_LENGTH}
+    return code, {}
 
 
 def _mend(code: str, said: str, key_variable: str) -> str:
@@ -104,9 +127,13 @@ def of_error(model: str, status: int | None, said: str, named: str = "") -> Hear
     kind = named.lower()
     code = next((code for part, code in _TYPES if part in kind), "internal_error")
     code = code if status is None else _CODES.get(status, "internal_error")
+    code, details = _judged(code, said, named)
     wait = _DEFAULT_WAIT_MS if code in _WAITING else None
     return HearthNetError(
-        code, f"{model}: the server reported in mid-answer: {said or 'nothing'}", retry_after_ms=wait
+        code,
+        f"{model}: the server reported in mid-answer: {said or 'nothing'}",
+        retry_after_ms=wait,
+        details=details,
     )
 
 
@@ -174,6 +201,15 @@ def _named(error: Any) -> str:
     if not isinstance(error, Mapping):
         return ""
     return " ".join(str(error.get(key) or "") for key in ("type", "code", "status"))
+
+
+def _error_of(body: bytes) -> Any:
+    """The object that describes the error in an answer, as most vendors have it."""
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        return None
+    return said.get("error", said) if isinstance(said, Mapping) else said
 
 
 def _said(body: bytes) -> str:

@@ -1,4 +1,7 @@
-"""What a service author writes against (architecture.md, "service/")."""
+"""What a service author writes against.
+
+See: docs/services.md.
+"""
 
 from __future__ import annotations
 

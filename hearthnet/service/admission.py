@@ -1,4 +1,4 @@
-"""The ladder every call climbs before a handler sees it; the first rung that fails decides (style.md 8).
+"""The ladder every call climbs before a handler sees it; the first rung that fails decides.
 
      1  the box opens with the key of the subject's caller   else dropped, counted
      2  the header is for us, this process, this subject     else dropped, counted
@@ -24,8 +24,10 @@
     12  a place is free                                      else `capacity_exceeded`
 
 Then, before the handler (service/running.py): the token's budget (service/budget.py), and the use of a grant.
-An approval's expiry is asked where the effect is claimed, after the outcome of an earlier use was looked
-up (wire.md).
+An approval's expiry is asked where the effect is claimed, after the outcome of an earlier use was
+looked up.
+
+See: docs/protocol/admission.md#ladder.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from hearthnet.wire.replay import STRANGERS
 
 RETRY_AFTER_MS: Final = 250
 MOST_HOPS: Final = 6
-"""So deep may calls lie in one another (resolutions.md 19): a cycle ends here."""
+"""So deep may calls lie in one another (docs/protocol/discovery.md#hops): a cycle ends here."""
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -143,8 +145,7 @@ def admit(
     serving = offered.serving(header.capability)
     endpoint = endpoints[serving[0].offer.capability]
     contract = endpoint.contract
-    if contract.side_effects and frame.evidence is None:
-        raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
+    _check_kind(contract, frame)
     claims = _claims(peer, header)
     body = _decode(frame)
     chosen = _choose(contract, body, serving)
@@ -159,6 +160,14 @@ def admit(
             retry_after_ms=RETRY_AFTER_MS,
         )
     return Admitted(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
+
+
+def _check_kind(contract: Contract, frame: Frame) -> None:
+    """Refuse an effect without a signature, and a stream of what has none, before anything is done for it."""
+    if contract.side_effects and frame.evidence is None:
+        raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
+    if frame.header.kind == "open" and contract.stream_schema is None:
+        raise HearthNetError("bad_request", f"{contract.id} does not stream; send it as a call")
 
 
 def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:

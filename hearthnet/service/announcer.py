@@ -1,4 +1,7 @@
-"""Being found: answers to finds, and announcements every 20 s (wire.md, "Offers, routing, health")."""
+"""Being found: answers to finds, and announcements every 20 s.
+
+See: docs/protocol/discovery.md#announcements.
+"""
 
 from __future__ import annotations
 

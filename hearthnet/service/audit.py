@@ -1,8 +1,9 @@
-"""The audit log of a node as its processes write it: one chain in the node's store (wire.md, "Records that
-must survive").
+"""The audit log of a node as its processes write it: one chain in the node's store.
 
 Each entry is appended behind the last one only. Who finds that another process was faster reads the new end
 and signs its entry anew, so that the processes of a node share one chain without asking each other.
+
+See: docs/protocol/audit.md#chain.
 """
 
 from __future__ import annotations

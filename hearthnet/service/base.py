@@ -1,4 +1,7 @@
-"""What a service is (architecture.md, "service/")."""
+"""What a service is.
+
+See: docs/services.md#a-service-that-answers.
+"""
 
 from __future__ import annotations
 

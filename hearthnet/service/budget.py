@@ -1,5 +1,4 @@
-"""What a token may still be used for at this node: asked after admission, before the handler (wire.md,
-"Tokens"; docs/decisions/0041).
+"""What a token may still be used for at this node: asked after admission, before the handler.
 
     rate_limit_per_minute   a sliding window in memory; each live process of the service has an equal share
     max_calls_total         a JetStream counter: exact for this node, however many processes and restarts
@@ -8,6 +7,8 @@
 
 What was counted stays counted where the call fails later: nothing is ever given twice. Only tokens with such
 a limit pay for it.
+
+See: docs/protocol/tokens.md#limits, docs/decisions/0041.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a handler gets and gives (architecture.md, "service/")."""
+"""What a handler gets and gives.
+
+See: docs/services.md#what-a-call-says.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a service author says what a method answers, and what is offered (architecture.md, "service/")."""
+"""How a service author says what a method answers, and what is offered.
+
+See: docs/services.md#offers.
+"""
 
 from __future__ import annotations
 

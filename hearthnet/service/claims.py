@@ -1,5 +1,6 @@
-"""The bucket of claims: a key is taken by one, and changed only by who knows what it says (wire.md, "Effects
-happen once").
+"""The bucket of claims: a key is taken by one, and changed only by who knows what it says.
+
+See: docs/protocol/effects.md#claims.
 """
 
 from __future__ import annotations

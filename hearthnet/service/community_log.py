@@ -11,10 +11,9 @@ and when it may have missed something (docs/decisions/0043).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,15 +30,10 @@ from hearthnet.trust import community, revocation
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.revocation import TokenRevocation
 
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
-
 _log = logging.getLogger(__name__)
 STREAM: Final = "COMMUNITY"
 _WHAT: Final = "the community's log"
 _APPEND_SECONDS: Final = 8.0
-_BATCH: Final = 500
-_IDLE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 1.0
 
 
@@ -103,30 +97,13 @@ class CommunityLog:
                 _log.error("%s in %s is damaged: %s", message.subject, _WHAT, error)
         return Remembered(tuple(events), tuple(revocations))
 
-    async def _messages(self) -> AsyncIterator[Msg]:
-        """Every message. How many there are is asked of the reader: some leave the stream from its middle."""
-        from nats import errors
-        from nats.js import api
-
-        config = api.ConsumerConfig(
-            ack_policy=api.AckPolicy.NONE, inactive_threshold=_IDLE_SECONDS, mem_storage=True
-        )
-        js = self._store.js
+    async def _messages(self) -> AsyncIterator[stored.Message]:
+        """Every message; some leave the stream from its middle and its end, also while this reads."""
         async with stored.answering(_WHAT):
-            reader = await js.pull_subscribe("cm.>", stream=STREAM, config=config)
-            left = int((await reader.consumer_info()).num_pending or 0)
-        try:
-            while left > 0:
-                async with stored.answering(_WHAT):
-                    batch = await reader.fetch(min(_BATCH, left), timeout=stored.ANSWER_SECONDS)
-                left -= len(batch)
-                for message in batch:
-                    yield message
-        finally:
-            # Where the connection is gone, the server forgets the reader by itself.
-            with contextlib.suppress(errors.Error, TimeoutError):
-                await reader.unsubscribe()
-                await js.delete_consumer(STREAM, str(config.name))
+            upto = int((await self._store.js.stream_info(STREAM)).state.last_seq)
+        async for batch in stored.read(self._store, STREAM, "cm.>", 0, upto, _WHAT):
+            for message in batch:
+                yield message
 
     async def _append(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
         """Whether this call wrote it; False where something stands there."""

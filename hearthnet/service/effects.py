@@ -1,4 +1,4 @@
-"""Effects happen once: claim, effect, outcome (wire.md, "Effects happen once").
+"""Effects happen once: claim, effect, outcome.
 
     nobody's --claim--> taken --the handler answered-----------> done      a repetition gets that answer
                           |  \\--it refused, nothing happened----> free      a repetition tries again
@@ -8,6 +8,8 @@ For capabilities whose effect is no append to a log of events, which is claim an
 (`service/events.py`). What is claimed is `(principal, idempotency_key)`; where a call has no key, its
 approval or the use of its standing grant. An approval is besides claimed for that one effect, and for no
 other. A claim whose process lives is waited for; one whose process is gone is of unknown outcome, for good.
+
+See: docs/protocol/effects.md#order.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""An event log in which claim, effect and outcome are one append (wire.md, "Effects happen once").
+"""An event log in which claim, effect and outcome are one append.
 
 Each event has a subject of its own, `<prefix>.<author>.<client_id>`, in a stream that takes one message a
 subject, for
 good. Whoever appends first wins; everybody else reads what is there: the same digest is a repetition and
 gets the first outcome,
 another digest is refused. The message's sequence is the event's lamport.
+
+See: docs/protocol/effects.md#event-sourced-effects.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Hosting a service on the bus: its calls come in here and nowhere else (wire.md, "Accounts and
-subjects")."""
+"""Hosting a service on the bus: its calls come in here and nowhere else.
+
+See: docs/protocol/subjects.md#use-of-each-subject.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Languages by code: ISO 639-1 where there is one, three letters where not (capabilities.md, "trans")."""
+"""Languages by code: ISO 639-1 where there is one, three letters where not.
+
+See: docs/capabilities.md#transtext10.
+"""
 
 from __future__ import annotations
 

@@ -118,7 +118,10 @@ def _identity(kind: str, about: About) -> dict[str, Any]:
 
 
 def _endpoint(about: About, served: Served) -> dict[str, Any]:
-    """There are no queue groups: the caller's router chooses the process (wire.md)."""
+    """There are no queue groups: the caller's router chooses the process.
+
+    See: docs/protocol/discovery.md#choosing.
+    """
     return {
         "name": _UNFIT.sub("-", str(served.capability)),
         "subject": subjects.calls_of(about.node, about.id, served.capability),

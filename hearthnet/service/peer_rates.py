@@ -1,4 +1,4 @@
-"""What other nodes may ask here, per capability and in all (conventions.md 11; docs/decisions/0012).
+"""What other nodes may ask here, per capability and in all.
 
     soft   calls a second in the long run, and as many at once; one more is told when to come back, later for
            each that was told so before it
@@ -6,6 +6,8 @@
 
 Calls of the own node are not counted. Every refusal is an answer: nothing is dropped. Pure; three numbers for
 each node and capability, no list of calls.
+
+See: docs/protocol/admission.md#rate-limits, docs/decisions/0012.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What a process puts on record around every call with side effects, whatever its handler does (wire.md,
-"Effects happen once", "Records that must survive").
+"""What a process puts on record around every call with side effects, whatever its handler does.
 
     the use of a standing grant, claimed; and the approval of what is an append to a log of events
     `began` in the audit log, on the disk
@@ -10,6 +9,8 @@
 A process that dies in between leaves a `began` without its `ended`. The next process of the same service
 finds it and writes down how it ended: as the effect's claim or the service's events say, else
 `outcome_unknown`.
+
+See: docs/protocol/audit.md#entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Approvals and standing grants that were refused, on record (pains.md 2; docs/decisions/0074).
+"""Approvals and standing grants that were refused, on record.
 
 A yes that nobody gave to this call is worth an entry in the audit log: who sent it, about what, and which
 check it failed. A flood of them is not worth more than that, so that nobody can fill the log:
@@ -9,6 +9,8 @@ check it failed. A flood of them is not worth more than that, so that nobody can
 
 `Tally` is pure; `Refusals` writes what it says. Where the log takes nothing now, an entry is lost: the call
 was refused all the same.
+
+See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Final
 
 from hearthnet.bus.bus import Bus
 from hearthnet.config_file import load_config
-from hearthnet.errors import HearthNetError
+from hearthnet.errors import HearthNetError, first_of
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.service.base import GROUP, Service
@@ -112,7 +112,8 @@ async def until_signal(make: Callable[[], Service], home: Home, status: Status) 
         return error.exit_status
     except Exception as error:
         _log.exception("the service failed")
-        status.failed(f"{type(error).__name__}: {error}")
+        single = first_of(error)
+        status.failed(f"{type(single).__name__}: {single}")
         return 1
     return 0
 

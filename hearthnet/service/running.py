@@ -1,4 +1,7 @@
-"""One call on its way through its handler, and how it is answered (wire.md, "Frame", "Streams")."""
+"""One call on its way through its handler, and how it is answered.
+
+See: docs/protocol/frames.md#replies, docs/protocol/streams.md#ends.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A text in sentences, and in parts that are short enough (capabilities.md, trans.text: the caller splits).
+"""A text in sentences, and in parts that are short enough.
 
 Nothing is lost: what is returned, put together, is the text. No list of abbreviations is complete; who splits
 too often translates a little worse, who splits too rarely sends too much.
+
+See: docs/trans.md#long-texts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """What a node's records in JetStream have in common: how long an answer may take, room on the disk, and
-reading a stream in batches (wire.md, "Records that must survive").
+reading a stream in batches.
+
+See: docs/protocol/subjects.md#stored-subjects.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ _IDLE_SECONDS: Final = 30.0
 
 
 class Message(NamedTuple):
-    """A stored message and its place in its stream."""
+    """A stored message, its place in its stream, and its subject."""
 
     data: bytes
     sequence: int
+    subject: str
 
 
 class Taken(Exception):
@@ -160,7 +163,7 @@ async def last(store: Store, stream: str, subject: str, what: str, seconds: floa
             found = await store.js.get_last_msg(stream, subject, direct=True)
         except NotFoundError:
             return None
-    return Message(found.data or b"", found.seq or 0)
+    return Message(found.data or b"", found.seq or 0, subject)
 
 
 async def at(store: Store, stream: str, sequence: int, what: str) -> Message | None:
@@ -172,7 +175,7 @@ async def at(store: Store, stream: str, sequence: int, what: str) -> Message | N
             found = await store.js.get_msg(stream, sequence, direct=True)
         except NotFoundError:
             return None
-    return Message(found.data or b"", sequence)
+    return Message(found.data or b"", sequence, found.subject or "")
 
 
 async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
@@ -218,7 +221,7 @@ async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Mess
     for sequence in range(after + 1, upto + 1):
         with contextlib.suppress(NotFoundError):
             message = await store.js.get_msg(stream, sequence, direct=True)
-            found.append(Message(message.data or b"", message.seq or 0))
+            found.append(Message(message.data or b"", message.seq or 0, message.subject or ""))
     return found
 
 
@@ -271,6 +274,6 @@ class _Got:
             return
         place = int(message.reply.split(".")[_SEQUENCE])
         if place <= self._upto:
-            self.messages.append(Message(message.data, place))
+            self.messages.append(Message(message.data, place, message.subject))
         if place >= self._upto or len(self.messages) == self.most:
             self.all.set()

@@ -1,4 +1,7 @@
-"""The provider's side of a stream: waits for the window, hears the caller (wire.md, "Streams")."""
+"""The provider's side of a stream: waits for the window, hears the caller.
+
+See: docs/protocol/streams.md#window.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tasks that somebody owns: an exception in one is logged, and all end with their owner (style.md 13)."""
+"""Tasks that somebody owns: an exception in one is logged, and all end with their owner.
+
+See: docs/style.md#errors.
+"""
 
 from __future__ import annotations
 

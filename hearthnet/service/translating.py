@@ -1,4 +1,7 @@
-"""A text of any length through trans.text, which takes 4,000 characters (capabilities.md)."""
+"""A text of any length through trans.text, which takes 4,000 characters.
+
+See: docs/trans.md#long-texts.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
-"""Runs for somebody who is not the node's owner: whose they are, under which token, and whose yes counts
-(wire.md, "Tokens", "Approvals"; docs/decisions/0101).
+"""Runs for somebody who is not the node's owner: whose they are, under which token, and whose yes counts.
 
     owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
     client's run    the client's own token, for the model too; its own approval, or, where it has no key,
                     one that its gateway gives and says so (`via`)                              here
+    owner's page    as a client; what the owner allowed at the command line goes out as the owner's
+                    run would (docs/decisions/0164)                                             here
 
 A gateway never acts with its node's bare key for a client: without a token nothing is sent.
+
+See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/tokens.md#run-tokens, docs/decisions/0101.
 """
 
 from __future__ import annotations
@@ -18,16 +21,18 @@ import msgspec
 from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.tools.authority import APPROVAL_TTL_MS, Offers, provider_of
+from hearthnet.tools.authority import APPROVAL_TTL_MS, RunAuthority
+from hearthnet.tools.decision import SignedDecision
 from hearthnet.tools.derive import confirmation_id
 from hearthnet.tools.events import Dispatch
+from hearthnet.tools.providers import Offers, provider_of
 from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
 from hearthnet.tools.types import Pending
 from hearthnet.trust import approval as approvals
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, Claimed, sign_approval
 from hearthnet.trust.constraints import Constraints
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope
+from hearthnet.trust.token import Scope, is_owner
 
 MODEL: Final = "llm.chat@2.0"
 
@@ -38,13 +43,14 @@ class ActingFor(msgspec.Struct, frozen=True):
     `principal` is as trust/authority.py gives it; `key` whose signature counts for its approvals, in
     node-id form, empty where its gateway approves. `token(approver)` gives the token under which calls go
     out: the client's own for "", else one whose approvals `approver` signs, where it is another key of the
-    same principal; it raises `unauthorized` where there is none.
+    same principal; it raises `unauthorized` where there is none. `is_owner`: this is the node owner's page.
     """
 
     principal: str
     key: str
     scope: Scope
     token: Callable[[str], str]
+    is_owner: bool = False
 
     def covers(self, tool: Tool) -> bool:
         """Whether the scope lets the client call `tool` with what is fixed for it."""
@@ -89,8 +95,8 @@ def must_be_signed(tool: Tool) -> bool:
 class Said(Protocol):
     """What people said about the calls of a run."""
 
-    async def approved(self, run: str, confirmation_id: str) -> Approval | None:
-        """The approval that came with the decision about a call; None where none did."""
+    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
+        """What was decided about a call, proved to be of this node; None where nothing was."""
 
 
 class ClientAuthority:
@@ -104,23 +110,30 @@ class ClientAuthority:
         acting: ActingFor,
         said: Said | None,
         clock: Callable[[], int] = now_ms,
+        owner: RunAuthority | None = None,
     ) -> None:
-        """`said` knows the approvals that the client gave; `clock` milliseconds since the epoch."""
+        """`said` knows what was decided; `clock` milliseconds since the epoch. `owner` is the authority of
+        the node's owner over this run, where the client is a page of that one.
+        """
         self._identity = identity
         self._community = community
         self._run = run
         self._acting = acting
         self._said = said
         self._clock = clock
+        self._owner = owner
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
-        """The client's token, that of the approver where another key of it has approved.
+        """The client's token, that of the approver where another key of it has approved, the owner's for what
+        the owner allowed at the command line.
 
         Raises `unauthorized` for a `holder` other than this node: who has no key of its own here cannot let
-        another node act for it (wire.md, "Tokens").
+        another node act for it (docs/protocol/tokens.md#run-tokens).
         """
         self._own_node(holder)
         key = "" if approval is None or approval.via else approval.approver
+        if self._owner is not None and key == self._identity.node_id:
+            return self._owner.token(tool, holder, approval)
         return self._acting.token("" if key == self._acting.key else key)
 
     def model_token(self) -> str:
@@ -136,9 +149,11 @@ class ClientAuthority:
         self._own_node(actor)
         said = None
         if self._said is not None:
-            said = await self._said.approved(self._run, confirmation_id(self._run, call.tool_call_id))
-        if said is not None:
-            return said
+            said = await self._said.decided(self._run, confirmation_id(self._run, call.tool_call_id))
+        if said is not None and said.signed_yes is not None:
+            return said.signed_yes
+        if self._owner is not None and said is not None and self._allowed_by_owner(said, call):
+            return await self._owner.approve(tool, call, bus, actor)
         if self._acting.key:
             raise HearthNetError("unauthorized", f"{tool.capability} takes the client's own signed approval")
         node, now = self._identity.node_id, self._clock()
@@ -147,7 +162,7 @@ class ClientAuthority:
             community=self._community,
             approver=node,
             actor=node,
-            provider=await provider_of(tool, bus),
+            provider=call.provider or await provider_of(tool, bus, node),
             capability=tool.capability,
             arguments_digest=call.arguments_digest,
             idempotency_key=call.client_id,
@@ -158,6 +173,10 @@ class ClientAuthority:
             via="gateway",
         )
         return sign_approval(self._identity, approval)
+
+    def _allowed_by_owner(self, said: SignedDecision, call: Dispatch) -> bool:
+        """Whether `said` is the yes of the node's owner, at the command line, to exactly `call`."""
+        return said.by == self._identity.node_id and said.digest == call.arguments_digest
 
     def _own_node(self, node: str) -> None:
         if node not in ("", self._identity.node_id):
@@ -172,8 +191,8 @@ async def to_sign(
 ) -> Approval:
     """The approval of exactly what `asked` shows, all but the signature of `key`; `actor` is this node.
 
-    It lives as long as the question. Raises `not_found` where an effect on one node is not offered by
-    exactly one.
+    It lives as long as the question. Raises as `provider_of` where it is not settled which home
+    an effect is for.
     """
     now = now_ms()
     return Approval(
@@ -181,7 +200,7 @@ async def to_sign(
         community=community,
         approver=key,
         actor=actor,
-        provider=await provider_of(tool, bus),
+        provider=asked.provider or await provider_of(tool, bus, actor),
         capability=tool.capability,
         arguments_digest=asked.arguments_digest,
         idempotency_key=asked.client_id,
@@ -229,13 +248,20 @@ def check_signed(approval: Approval, expected: Approval, now: int) -> None:
 class Voter:
     """A client that decides about its runs (`desk.ClientDesk`)."""
 
-    def __init__(self, principal: str, key: str, actor: str, community: str, bus: Offers) -> None:
-        """`actor` is the node that makes the calls: this one."""
+    def __init__(
+        self, principal: str, key: str, actor: str, community: str, bus: Offers, *, is_owner: bool = False
+    ) -> None:
+        """`actor` is the node that makes the calls: this one. `is_owner`: this is a page of its owner."""
         self.principal: Final = principal
         self.key: Final = key
         self._actor = actor
         self._community = community
         self._bus = bus
+        self._is_owner = is_owner
+
+    def sees(self, principal: str) -> bool:
+        """As `desk.ClientDesk.sees`."""
+        return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
 
     async def to_sign(self, tool: Tool, asked: Pending) -> Approval | None:
         """What the client has to sign to say yes to `asked`; None where it has no key, or nothing takes one.

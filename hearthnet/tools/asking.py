@@ -1,5 +1,6 @@
-"""Calls that wait for somebody: a person who decides, or the client that runs a tool of its own (tools.md,
-"One turn" 5 and 6, "Who runs the tools").
+"""Calls that wait for somebody: a person who decides, or the client that runs a tool of its own.
+
+See: docs/protocol/agent.md#consent-to-effects, docs/protocol/agent.md#client-tools.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ import msgspec
 from hearthnet.tools import derive
 from hearthnet.tools.events import (
     Abort,
+    AnswerEvent,
     AskClient,
     AskGrant,
+    AskHome,
     AskPerson,
     ClientAnswered,
     ClientEvent,
     Decided,
     Granted,
     GrantEvent,
+    HomeEvent,
+    Located,
     NotGranted,
+    NotLocated,
     PersonEvent,
     Undecided,
 )
 from hearthnet.tools.outcomes import Outcomes, unknown_outcome
+from hearthnet.tools.providers import is_for_one_home
 from hearthnet.tools.state import CallPhase, CallState, CallStep
 from hearthnet.tools.toolbox import Prepared
 from hearthnet.tools.transcript import error_text
@@ -35,12 +42,14 @@ MAX_EDITS: Final = 5
 class Asking(Outcomes):
     """What is asked of people and of the client, and what they answer."""
 
-    def hear(self, event: PersonEvent | GrantEvent | ClientEvent) -> None:
+    def hear(self, event: AnswerEvent) -> None:
         """An answer, or that there is none."""
         if isinstance(event, Decided | Undecided):
             self.hear_person(event)
         elif isinstance(event, Granted | NotGranted):
             self.hear_grant(event)
+        elif isinstance(event, Located | NotLocated):
+            self.hear_home(event)
         else:
             self.hear_client(event)
 
@@ -52,6 +61,26 @@ class Asking(Outcomes):
         call.shown_at, call.undecided = state.now, False
         call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
         call.untrusted = state.untrusted
+        call.locating = not call.provider and is_for_one_home(self._toolbox[call.name])
+        if call.locating:
+            self._out.append(AskHome(self.pending(call)))
+        else:
+            self._seek_yes(call)
+
+    def hear_home(self, event: HomeEvent) -> None:
+        """For which home one call is; of any other call it changes nothing."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or not call.locating or call.phase is not CallPhase.PENDING:
+            return
+        call.locating = False
+        if isinstance(event, Located):
+            call.provider, call.home = event.provider, event.home
+            self._seek_yes(call)
+        else:
+            self._settle(call, CallStep.ABANDONED, "refused", error_text(event.code, event.message))
+
+    def _seek_yes(self, call: CallState) -> None:
+        """Asks the standing grants, or a person."""
         call.granting = self._may_be_granted(call)
         if call.granting:
             self._out.append(AskGrant(self.pending(call)))
@@ -91,7 +120,7 @@ class Asking(Outcomes):
     def hear_person(self, event: PersonEvent) -> None:
         """A decision about one pending call; about any other call it changes nothing."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
-        if call is None or call.phase is not CallPhase.PENDING:
+        if call is None or call.phase is not CallPhase.PENDING or call.locating:
             return
         if isinstance(event, Undecided):
             call.undecided = True
@@ -213,4 +242,6 @@ def pending_of(run: str, call: CallState) -> Pending:
         expires_at=call.expires_at,
         problem=call.problem,
         untrusted=call.untrusted,
+        provider=call.provider,
+        home=call.home,
     )

@@ -1,4 +1,4 @@
-"""What a run may do in its owner's name: run tokens and signed approvals (wire.md, "Tokens", "Approvals").
+"""What a run may do in its owner's name: run tokens and signed approvals.
 
 A call that a model made is never sent under the owner's bare key. It carries a run token, which covers some
 of the declared tools and a few minutes; so the provider of a side effect demands an approval, and the loop
@@ -11,6 +11,8 @@ is its holder, who could make another one at any time; the loop counts them (doc
 
 Times come from the wall clock, as the provider's do, and not from the run's own clock, which never jumps:
 where a computer learns the time while a run lasts, what it signs afterwards must be right.
+
+See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/approvals.md#approval.
 """
 
 from __future__ import annotations
@@ -21,13 +23,12 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hearthnet import ids
-from hearthnet.bus.registry import OfferView
 from hearthnet.canonical import canonical_json
-from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.events import Dispatch
+from hearthnet.tools.providers import Offers, provider_of
 from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool
-from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.approval import Approval, sign_approval
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope, mint
 
@@ -39,12 +40,6 @@ MOST_CAPABILITIES: Final = 16
 MOST_CHARACTERS: Final = 640
 """So many, with so long names together, fit into the bytes of a token, beside what the tools are fixed to."""
 APPROVAL_TTL_MS: Final = 120_000
-
-
-class Offers(Protocol):
-    """Who offers a capability now, as `Bus.offers` says."""
-
-    async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
 class CallAuthority(Protocol):
@@ -171,7 +166,7 @@ class RunAuthority:
                 community=self._community,
                 approver=node,
                 actor=actor or node,
-                provider=await provider_of(tool, bus),
+                provider=call.provider or await provider_of(tool, bus, node),
                 capability=tool.capability,
                 arguments_digest=call.arguments_digest,
                 idempotency_key=call.client_id,
@@ -181,19 +176,3 @@ class RunAuthority:
                 expires=now + APPROVAL_TTL_MS,
             ),
         )
-
-
-async def provider_of(tool: BoundTool, bus: Offers) -> str:
-    """For which node an approval is: any for an effect on the community, else the only one there is.
-
-    Raises `not_found` where the capability is offered by nobody, or by several nodes.
-    """
-    if tool.contract.effect_scope == "community":
-        return ANY_PROVIDER
-    nodes = sorted({view.node for view in await bus.offers(tool.capability)})
-    if len(nodes) != 1:
-        found = ", ".join(ids.short_id(node) for node in nodes) or "nobody"
-        raise HearthNetError(
-            "not_found", f"an approval of {tool.capability} is for one node; it is offered by: {found}"
-        )
-    return nodes[0]

@@ -1,6 +1,8 @@
-"""Which built-in tools can be called now, and why not the others (conventions.md 15; tools.md).
+"""Which built-in tools can be called now, and why not the others.
 
 A tool needs a contract that this version has, and somebody who offers its capability.
+
+See: docs/tools.md#the-parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a run may use, and what is said when it has used it (tools.md, "One turn" 8)."""
+"""What a run may use, and what is said when it has used it.
+
+See: docs/protocol/agent.md#limits.
+"""
 
 from __future__ import annotations
 

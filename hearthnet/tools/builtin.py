@@ -1,7 +1,9 @@
-"""The tools that HearthNet brings, bound to capabilities (conventions.md 15).
+"""The tools that HearthNet brings, bound to capabilities.
 
 Their schemas come from the contracts; here is only what a model needs on top: when to use which, and what
 may be left out. A contract that changes changes its tool.
+
+See: docs/protocol/agent.md#tool-definitions.
 """
 
 from __future__ import annotations

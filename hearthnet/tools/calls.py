@@ -1,7 +1,9 @@
-"""The calls of one turn: judged, shown to a person, queued, dispatched, settled (tools.md, "One turn" 1-7).
+"""The calls of one turn: judged, shown to a person, queued, dispatched, settled.
 
 `CALL_TRANSITIONS` in state.py says what may follow what. Every call is settled exactly once, and settling
 it is the only way to a `tool_result` frame.
+
+See: docs/protocol/agent.md#judging-a-call, docs/protocol/agent.md#consent-to-effects.
 """
 
 from __future__ import annotations
@@ -198,6 +200,7 @@ class Calls(Asking):
                 max_result_bytes=state.limits.max_result_bytes,
                 grant=call.grant,
                 use=call.use,
+                provider=call.provider,
             )
         )
         data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}

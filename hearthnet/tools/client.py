@@ -1,4 +1,4 @@
-"""Tools that the client runs itself, while it is there (tools.md, "Who runs the tools").
+"""Tools that the client runs itself, while it is there.
 
     client = ClientTools()
     run = executor.open_run(body, stream_to=show, run_tool=client)      # the frame `tool_wanted` goes out
@@ -6,6 +6,8 @@
 
 A client that asks once and goes (plain HTTP) needs none of this: without `run_tool` the run is suspended
 with what is wanted, and is resumed with the answers.
+
+See: docs/protocol/agent.md#client-tools.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Ballot:
         data = await self._store.said(asked.run, asked.confirmation_id)
         return None if data is None else self._read(data, asked)
 
-    async def approved(self, run: str, confirmation_id: str) -> Approval | None:
-        """The approval that came with the decision about a call of `run`; None where none did.
+    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
+        """What was decided about a call of `run`; None where nothing was.
 
         Raises `invalid_signature` where what is written there is not this node's.
         """
@@ -114,7 +114,7 @@ class Ballot:
         said = self._proved(data, run)
         if (said.run, said.confirmation_id) != (run, confirmation_id):
             raise altered(run)
-        return said.signed_yes
+        return said
 
     async def cast(
         self, asked: Pending, decision: Decision, via: str, digest: str, approval: Approval | None = None

@@ -1,4 +1,7 @@
-"""Ids that follow from a run and one of its calls, so that repetitions are known (wire.md, "Approvals")."""
+"""Ids that follow from a run and one of its calls, so that repetitions are known.
+
+See: docs/protocol/agent.md#ids.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ the person's signature fits, it was shown as it stands, it still waits. Nobody n
 this, nor is who does hindered.
 
 A run is its principal's: for every other client there is no such run. The node's owner sees all of them, and
-may say no to each call, but not yes for somebody who has a key (docs/decisions/0101).
+may say no to each call, but not yes for somebody else who has a key (docs/decisions/0101). The owner at the
+command line and at the page is one person: each sees and decides what waits for the other
+(docs/decisions/0164).
 """
 
 from __future__ import annotations
@@ -63,6 +65,9 @@ class ClientDesk(Protocol):
     @property
     def key(self) -> str: ...
 
+    def sees(self, principal: str) -> bool:
+        """Return whether the runs of `principal` are the client's, too."""
+
     async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
         """Raises unless `approval` is the client's signed yes to a call of `tool`, as `allowed` shows it."""
 
@@ -94,7 +99,7 @@ class RunDesk:
         if kept is None:
             raise _no_run(run)
         loaded = Loaded(unseal(kept.data, run, self._identity), kept.revision)
-        if self._client is not None and loaded.record.principal != self._client.principal:
+        if self._client is not None and not self._client.sees(loaded.record.principal):
             raise _no_run(run)
         return loaded
 
@@ -192,7 +197,15 @@ class RunDesk:
         if isinstance(decision, Deny):
             return
         signs = "" if self._client is None else self._client.key
-        if record.key and not signs:
+        own = self._identity.node_id
+        if record.by_owner and self._client is not None and not self._client.sees(own):
+            raise HearthNetError(
+                "unauthorized",
+                "this run is the owner's, who says yes at a page of the owner or by: hearthnet runs approve",
+                details={"rule": "owner"},
+            )
+        is_mine = self._client is None and (record.principal == own or record.by_owner)
+        if record.key and not signs and not is_mine:
             raise HearthNetError(
                 "unauthorized",
                 "this run is of somebody with a key of their own; only that key says yes, you may say no",
@@ -231,7 +244,9 @@ class RunDesk:
 
 def _no_run(run: str) -> HearthNetError:
     return HearthNetError(
-        "not_found", f"there is no run {run[:40]!r} here; runs are kept for a day: hearthnet runs list"
+        "not_found",
+        f"there is no run {run[:40]!r} here: it called nothing before it broke off, is older than a day, or "
+        "was never yours; ask again (those that are kept: hearthnet runs list)",
     )
 
 

@@ -1,4 +1,7 @@
-"""Runs one tool call over the bus, under the run's authority, to an outcome (tools.md, "One turn" 5, 7)."""
+"""Runs one tool call over the bus, under the run's authority, to an outcome.
+
+See: docs/protocol/agent.md#sending-an-effect, docs/protocol/agent.md#results-as-the-model-reads-them.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,21 @@ from hearthnet.bus.calls import InDoubt
 from hearthnet.contracts import is_told
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
-from hearthnet.tools import derive
+from hearthnet.tools import derive, spans
 from hearthnet.tools.authority import CallAuthority
 from hearthnet.tools.drain import OnProgress, drain
-from hearthnet.tools.events import Dispatch, Granted, NotGranted, ToolFailed, ToolReturned
+from hearthnet.tools.events import (
+    Dispatch,
+    Granted,
+    Located,
+    NotGranted,
+    NotLocated,
+    ToolFailed,
+    ToolReturned,
+)
 from hearthnet.tools.outcomes import LOST
 from hearthnet.tools.ports import BusPort, Clock, GrantsPort, ResultsPort
+from hearthnet.tools.providers import home_of, provider_of
 from hearthnet.tools.reader import READ_RESULT, piece, shown, surely_fits
 from hearthnet.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.tools.transcript import json_text
@@ -71,6 +83,12 @@ class Dispatcher:
 
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
+        with spans.tool_span(self._bus.peer, self._run, call) as span:
+            outcome = await self._outcome(call, on_progress)
+            spans.note(span, outcome)
+            return outcome
+
+    async def _outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         try:
             if call.name == READ_RESULT and not call.capability:
                 return await self._read(call)
@@ -98,11 +116,11 @@ class Dispatcher:
         most = call.max_result_bytes
         if self._results is None or not most or surely_fits(output, most):
             return "", 0, output
-        text = await asyncio.to_thread(json_text, output)
-        data = text.encode("utf-8")
-        if len(data) <= call.max_result_bytes:
-            return "", 0, output
         try:
+            text = await asyncio.to_thread(json_text, output)
+            data = text.encode("utf-8")
+            if len(data) <= call.max_result_bytes:
+                return "", 0, output
             cid = await self._results.put(data)
         except HearthNetError as error:
             _log.warning("a large result of run %s is not kept: %s", self._run, error.message)
@@ -169,6 +187,18 @@ class Dispatcher:
         if use is None:
             return NotGranted(now=now, confirmation_id=about)
         return Granted(now=now, confirmation_id=about, grant=use.grant.id, use=use.number)
+
+    async def located(self, pending: Pending) -> Located | NotLocated:
+        """For which home the effect in `pending` is: settled before anybody is asked about it."""
+        about, peer = pending.confirmation_id, self._bus.peer
+        try:
+            tool = self._toolbox.bound(pending.name)
+            node = await provider_of(tool, self._bus, peer.identity.node_id, peer)
+        except HearthNetError as error:
+            now = self._clock.now_ms()
+            return NotLocated(now=now, confirmation_id=about, code=error.code, message=error.message)
+        home = home_of(peer, node)
+        return Located(now=self._clock.now_ms(), confirmation_id=about, provider=node, home=home)
 
     async def _consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
         """Where the provider asks for it: a caller may confirm what the contract calls harmless."""
@@ -251,7 +281,7 @@ class Dispatcher:
         seconds: float,
         on_progress: OnProgress,
     ) -> tuple[Any, dict[str, Any]]:
-        """A capability that streams, drained into one result (resolution 20); its progress is passed on."""
+        """A capability that streams, drained into one result; its progress is passed on."""
         stream = self._bus.stream(
             call.capability,
             call.body,

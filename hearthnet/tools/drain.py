@@ -1,4 +1,7 @@
-"""A capability that streams, read to its end and made one result (resolution 20)."""
+"""A capability that streams, read to its end and made one result.
+
+See: docs/protocol/agent.md#results-as-the-model-reads-them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What goes into the tool loop and what comes out: closed unions of frozen values (tools.md, "Shape").
+"""What goes into the tool loop and what comes out: closed unions of frozen values.
 
 Every event carries `now`, milliseconds since the epoch, because the loop has no clock. Actions are carried
 out in the order they come; exactly one of a run's actions is terminal.
+
+See: docs/protocol/agent.md#frames-of-a-run.
 """
 
 from __future__ import annotations
@@ -138,6 +140,22 @@ class NotGranted(_Event, frozen=True, kw_only=True, tag=True):
     confirmation_id: str
 
 
+class Located(_Event, frozen=True, kw_only=True, tag=True):
+    """An effect on a single home is for the node `provider`, which people know as `home`."""
+
+    confirmation_id: str
+    provider: str
+    home: str
+
+
+class NotLocated(_Event, frozen=True, kw_only=True, tag=True):
+    """It is not settled for which home an effect is meant, or none offers it: nobody is asked."""
+
+    confirmation_id: str
+    code: str
+    message: str
+
+
 class ClientAnswered(_Event, frozen=True, kw_only=True, tag=True):
     """The client ran a tool of its own: `content` is its result, or with `is_error` what went wrong."""
 
@@ -179,8 +197,10 @@ class Cancel(_Event, frozen=True, kw_only=True, tag=True):
 CallEvent = ToolProgress | ToolReturned | ToolFailed
 PersonEvent = Decided | Undecided
 GrantEvent = Granted | NotGranted
+HomeEvent = Located | NotLocated
 ClientEvent = ClientAnswered | Unanswered
-Event = ModelEvent | CallEvent | PersonEvent | GrantEvent | ClientEvent | Start | Resume | Tick | Cancel
+AnswerEvent = PersonEvent | GrantEvent | HomeEvent | ClientEvent
+Event = ModelEvent | CallEvent | AnswerEvent | Start | Resume | Tick | Cancel
 
 
 # --- actions ------------------------------------------------------------------------------------------------
@@ -203,7 +223,7 @@ class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Run this call. `arguments_digest` is set where a person confirmed exactly this `body`, `grant` and
-    `use` where a standing grant stands for that.
+    `use` where a standing grant stands for that, `provider` where it was shown which home it is for.
     """
 
     tool_call_id: str
@@ -216,6 +236,7 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     grant: str = ""
     use: int = 0
     max_result_bytes: int = 0
+    provider: str = ""
 
 
 class AskPerson(msgspec.Struct, frozen=True, tag=True):
@@ -226,6 +247,12 @@ class AskPerson(msgspec.Struct, frozen=True, tag=True):
 
 class AskGrant(msgspec.Struct, frozen=True, tag=True):
     """Look whether a standing grant covers this call; the answer comes back as `Granted` or `NotGranted`."""
+
+    pending: Pending
+
+
+class AskHome(msgspec.Struct, frozen=True, tag=True):
+    """Look for which home this effect is; the answer comes back as `Located` or `NotLocated`."""
 
     pending: Pending
 
@@ -268,11 +295,11 @@ class Fail(msgspec.Struct, frozen=True, tag=True):
 
 
 Terminal = Finish | Suspend | Fail
-Action = Emit | AskModel | Dispatch | AskPerson | AskGrant | AskClient | Abort | Terminal
+Action = Emit | AskModel | Dispatch | AskPerson | AskGrant | AskHome | AskClient | Abort | Terminal
 
 
 def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None:
-    """What a frame of `llm.chat` stands for; None for a frame this version does not know (resolution 33)."""
+    """What a frame of `llm.chat` stands for; None for a frame this version does not know."""
     match event:
         case "token":
             return Token(now=now, text=str(data.get("text", "")), logprob=data.get("logprob"))

@@ -1,4 +1,4 @@
-"""Runs tools for a model: one call, or a whole conversation (tools.md; the public API of the M21 seed).
+"""Runs tools for a model: one call, or a whole conversation.
 
     executor = ToolExecutor(bus, builtin_tools(["search_corpus"], {"search_corpus": {"corpus": "system"}}))
     message = await executor.run_chat_with_tools(body, stream_to=show)
@@ -8,6 +8,8 @@ approvals. Only `decide`, a decision in its store, or a call of `dispatch_confir
 
 With a `store` its runs outlive it: what waits for a person is decided from anywhere, and any process of the
 node resumes it (docs/decisions/0070).
+
+See: docs/tools.md#a-run.
 """
 
 from __future__ import annotations
@@ -204,7 +206,7 @@ class ToolExecutor:
         `stream_to` gets each frame `{"event", "data", "seq"}`. `decide` is asked about every call with side
         effects, `run_tool` has the client run each call of a tool of its own; without them, or where they
         give None, the message is what was said so far, with `requires_follow_up`, `run`, `pending` and
-        `wanted` (tools.md, "One turn" 6). Raises the model's `HearthNetError` where there is no answer.
+        `wanted` (docs/protocol/agent.md#done). Raises the model's `HearthNetError` where there is no answer.
         """
         run = self.open_run(chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool)
         return _answer(await run.drive())
@@ -342,6 +344,7 @@ class ToolExecutor:
             owner=owner,
             principal=self._whose.principal,
             key=self._whose.key,
+            by_owner=self._whose.is_owner,
             state=state,
             request=request,
             tools=[tool.definition for tool in self._toolbox],
@@ -353,7 +356,11 @@ class ToolExecutor:
         )
 
     def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
-        record.via, record.key = self._via, self._whose.key
+        record.via = self._via
+        record.by_owner = record.by_owner and self._whose.is_owner
+        # The command line has no key to put in its place: without one a client without a key could say yes.
+        if not self._whose.owner:
+            record.key = self._whose.key
         ballot = self._whose.desk(store).ballot
         return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
 

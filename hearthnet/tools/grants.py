@@ -1,9 +1,11 @@
-"""Standing grants: "always, up to 5 times, until tonight" (tools.md, "One turn" 5; wire.md, "Approvals").
+"""Standing grants: "always, up to 5 times, until tonight".
 
 A grant is signed by the node whose runs may use it, names one tool and the one node that carries it out, and
 lives a day at most. The book keeps them in the node's data folder and hands out each use once, before the
 call is sent; the provider takes each use once besides. A tool that was changed since voids its grants.
 Blocks; not for the event loop.
+
+See: docs/protocol/approvals.md#standing-grant.
 """
 
 from __future__ import annotations
@@ -181,4 +183,5 @@ class GrantBook:
 
 def _covers(grant: Grant, pending: Pending) -> bool:
     fits = Constraints(grant.params_constraints).violated(pending.body) is None
-    return fits and grant.capability == pending.capability
+    here = pending.provider in ("", grant.provider)
+    return fits and here and grant.capability == pending.capability

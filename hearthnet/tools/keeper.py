@@ -92,7 +92,11 @@ class Keeper:
 
     def _here(self) -> Any:
         state = self.state
-        return state.phase, state.iteration, [(call.id, call.phase, call.edits) for call in state.calls]
+        return (
+            state.phase,
+            state.iteration,
+            [(call.id, call.phase, call.edits, call.provider) for call in state.calls],
+        )
 
     # --- others
 

@@ -1,4 +1,4 @@
-"""The tool loop: events in, actions out (tools.md, "Shape" and "One turn").
+"""The tool loop: events in, actions out.
 
 The rules in words. The tables that bind them are `TRANSITIONS` and `CALL_TRANSITIONS` in state.py; what
 happens to a single call is in calls.py.
@@ -8,7 +8,8 @@ happens to a single call is in calls.py.
 - A call is judged in this order, and the first failure is its result: the budget allows it; it was not made
   too often; the tool is declared; the arguments fit. A call without side effects then waits for one of the
   `max_parallel` places; an equal one that only reads is answered from memory.
-  One with side effects is first shown to a person, with the exact body and its digest; only a yes puts it
+  One with an effect on a single home is refused unless it is settled which home that is. One with side
+  effects is then shown to a person, with the exact body, its digest and that home; only a yes puts it
   in the queue. A no, an edit, a yes: each concerns one call, in any order, while others run. An edit is a
   yes to other arguments, which must be valid; if they are not, the question comes again and says why, at
   most `MAX_EDITS` times.
@@ -36,6 +37,8 @@ happens to a single call is in calls.py.
 
 What comes too late (a frame after the end, the outcome of an abandoned call, a second decision) changes
 nothing.
+
+See: docs/protocol/agent.md#run-states, docs/protocol/agent.md#call-status.
 """
 
 from __future__ import annotations
@@ -62,10 +65,12 @@ from hearthnet.tools.events import (
     Finish,
     Granted,
     Kept,
+    Located,
     ModelDone,
     ModelEvent,
     ModelFailed,
     NotGranted,
+    NotLocated,
     PersonEvent,
     Resume,
     Start,
@@ -131,7 +136,16 @@ class ToolLoop:
                     self._hear(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
                 self._calls.hear_tool(event)
-            case Decided() | Undecided() | ClientAnswered() | Unanswered() | Granted() | NotGranted():
+            case (
+                Decided()
+                | Undecided()
+                | ClientAnswered()
+                | Unanswered()
+                | Granted()
+                | NotGranted()
+                | Located()
+                | NotLocated()
+            ):
                 self._calls.hear(event)
             case Tick():
                 self._calls.lose_patience()

@@ -1,9 +1,10 @@
-"""What a run remembers of its calls: results of reads, and how often a call was made (tools.md,
-"Remembering and composing").
+"""What a run remembers of its calls: results of reads, and how often a call was made.
 
 A read is answered from memory where an equal one of this run was answered before and no effect was under way
 or has ended since: what was read may have changed by it. Both are part of the run's state, so they hold over
 a restart; both are bounded.
+
+See: docs/protocol/agent.md#memory.
 """
 
 from __future__ import annotations

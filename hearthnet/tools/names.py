@@ -1,8 +1,10 @@
-"""Tool names that every vendor takes, and back (resolution 1).
+"""Tool names that every vendor takes, and back.
 
 A name is declared once, for people and for the run's records. Vendors take only `[a-zA-Z0-9_-]{1,64}`, so a
 name of another form is shown to the model under a safe one. The way back is a look-up, never a guess from
 dots and underscores, and two names never meet in one.
+
+See: docs/protocol/agent.md#names.
 """
 
 from __future__ import annotations

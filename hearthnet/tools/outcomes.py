@@ -1,4 +1,7 @@
-"""How calls end: each gets exactly one result, and with it a record and a frame (tools.md, "One turn" 7)."""
+"""How calls end: each gets exactly one result, and with it a record and a frame.
+
+See: docs/protocol/agent.md#results-as-the-model-reads-them.
+"""
 
 from __future__ import annotations
 

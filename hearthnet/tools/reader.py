@@ -1,7 +1,9 @@
-"""Results that are too large for the model: kept as a blob, shown in part, read piece by piece (pains.md 22).
+"""Results that are too large for the model: kept as a blob, shown in part, read piece by piece.
 
 What the model is shown has a head, a tail, and the CID under which the whole is kept; from then on it has the
 tool `read_result`, which reads the results of its own run and nothing else.
+
+See: docs/protocol/agent.md#large-results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where large results are kept: the blobs of the home (tools.md, "One turn" 7)."""
+"""Where large results are kept: the blobs of the home.
+
+See: docs/protocol/agent.md#large-results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run, driven: carries out what the loop wants and feeds it what happens (tools.md, "Shape").
+"""One run, driven: carries out what the loop wants and feeds it what happens.
 
 A run that is kept is saved at its decision points: before a person is asked, before an effect is sent (which
 is its claim), before the model is asked again, before the end is told. Reads do not wait for that
@@ -7,6 +7,8 @@ is its claim), before the model is asked again, before the end is told. Reads do
 Every piece of work is a task that ends by putting an event into a queue; only `drive` touches the loop.
 When the run ends, however it ends, all its tasks are cancelled and waited for, which cancels their work at
 the provider too.
+
+See: docs/tools.md#the-parts.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import msgspec
 
 from hearthnet.errors import HearthNetError
 from hearthnet.service import tasks
-from hearthnet.tools import usage
+from hearthnet.tools import spans, usage
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.dispatch import Dispatcher
 from hearthnet.tools.events import (
@@ -28,6 +30,7 @@ from hearthnet.tools.events import (
     Action,
     AskClient,
     AskGrant,
+    AskHome,
     AskModel,
     AskPerson,
     Cancel,
@@ -133,6 +136,11 @@ class ToolRun:
         A run that is kept also ends with what `Keeper.save` raises: it is as it was saved last, and can be
         resumed.
         """
+        record = None if self._keeper is None else self._keeper.record
+        with spans.run_span(self._bus.peer, self.run, record):
+            return await self._drive()
+
+    async def _drive(self) -> Outcome:
         try:
             if self._keeper is not None and self._keeper.saved:
                 await self._watch(self._keeper)
@@ -194,7 +202,7 @@ class ToolRun:
                     frames.append(action)
                 case Dispatch() if not action.arguments_digest:
                     self._spawn(self._run_tool(action), action.tool_call_id)
-                case AskModel() | AskPerson() | AskGrant() | AskClient() | Dispatch():
+                case AskModel() | AskPerson() | AskGrant() | AskHome() | AskClient() | Dispatch():
                     saved.append(action)
                 case Abort(tool_call_id=aborted):
                     self._stop(aborted)
@@ -220,6 +228,8 @@ class ToolRun:
                 self._asking[action.pending.confirmation_id] = asking
             elif isinstance(action, AskGrant) and action.pending.tool_call_id not in aborted:
                 self._spawn(self._ask_grant(action.pending), action.pending.tool_call_id)
+            elif isinstance(action, AskHome) and action.pending.tool_call_id not in aborted:
+                self._spawn(self._ask_home(action.pending), action.pending.tool_call_id)
             elif isinstance(action, AskClient) and action.wanted.tool_call_id not in aborted:
                 self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
             elif isinstance(action, Dispatch) and action.arguments_digest and not over:
@@ -331,6 +341,9 @@ class ToolRun:
 
     async def _ask_grant(self, pending: Pending) -> None:
         self._events.put(await self._dispatcher.granted(pending))
+
+    async def _ask_home(self, pending: Pending) -> None:
+        self._events.put(await self._dispatcher.located(pending))
 
     async def _ask_client(self, wanted: Wanted) -> None:
         """A client that breaks counts as one that is not there."""

@@ -69,7 +69,9 @@ class RunRecord(msgspec.Struct, kw_only=True):
     approvals take (empty: the node's). `request` is what
     the model is asked besides its messages; `tools` what it may call, `contracts` the digest of what these
     are bound to, `told` the contracts among it that came with no installation. `writer` is the process that
-    drives it. Times are milliseconds since the epoch.
+    drives it; `traceparent` the step of the trace that it began in. `by_owner`: the node's owner alone has
+    driven it, at the command line or at the page; others may have the principal's name. Times are
+    milliseconds since the epoch.
     """
 
     # First what stays as it is while the run lasts: `Sealer` reads its bytes once.
@@ -88,6 +90,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     via: str = ""
     effects: list[EffectRecord] = []
     key: str = ""
+    traceparent: str = ""
+    by_owner: bool = False
     v: int = 1
 
     @property
@@ -113,7 +117,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     def note(self, calls: list[CallState]) -> None:
         """Brings `effects` up to what `calls` say, which belong to this run."""
         for call in calls:
-            if not call.confirmation_id:
+            # Nobody decides before it is settled for which home it is.
+            if not call.confirmation_id or (call.locating and call.open):
                 continue
             effect = self.effect(call.confirmation_id)
             if effect is None:

@@ -1,8 +1,10 @@
-"""Runs kept in the node's own JetStream (docs/decisions/0070; wire.md, "Records that must survive").
+"""Runs kept in the node's own JetStream.
 
 rn.run.<run>                      the run as it was saved last, sealed
 rn.said.<run>.<confirmation id>   a signed decision, once
 rn.wake.<run>                     not stored: something was decided, or the run was taken over
+
+See: docs/protocol/agent.md#stored-subjects, docs/decisions/0070.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Which of many tools a model is shown (pains.md 24): those whose words fit the question best.
+"""Which of many tools a model is shown: those whose words fit the question best.
 
 A model chooses worse among hundreds of tools than among a few dozen, and every tool costs it context. So of
 more than `MOST_SHOWN` the ones that fit are shown: BM25 over name and description, a demanded tool always.
 Pure, and the same for the same question: ties keep the order in which the tools were declared.
+
+See: docs/protocol/agent.md#selection.
 """
 
 from __future__ import annotations

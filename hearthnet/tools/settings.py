@@ -1,7 +1,8 @@
 """What a node's owner has set about tool calls: [llm] tools_* in hearthnet.toml.
 
-For everything that runs a loop on this node, the command line and the gateway alike (conventions.md 15;
-docs/decisions/0077).
+For everything that runs a loop on this node, the command line and the gateway alike.
+
+See: docs/tools.md#the-owners-settings, docs/decisions/0077.
 """
 
 from __future__ import annotations

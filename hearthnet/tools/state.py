@@ -1,8 +1,10 @@
-"""A run's state and the tables of what may follow what (tools.md, "One turn").
+"""A run's state and the tables of what may follow what.
 
 The whole run is one value, `RunState`, so that it can be saved and taken up elsewhere. Two tables say all
 that can happen. A *step* is not an event: one event can cause none (a token), one (a call is complete) or
 several (the last result of a turn arrives: the call is settled, the turn is settled, the model is asked).
+
+See: docs/protocol/agent.md#run-states, docs/protocol/agent.md#call-status.
 """
 
 from __future__ import annotations
@@ -149,7 +151,8 @@ class CallState(msgspec.Struct, kw_only=True):
 
     `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
     `foreign`: its result holds words of others. `memory_key` is set where an equal call has the same result,
-    `excessive` where it was made too often.
+    `excessive` where it was made too often. `provider` is the node that an effect on a single home is for,
+    `home` that home's name; while `locating`, it is looked for.
     """
 
     id: str
@@ -172,6 +175,9 @@ class CallState(msgspec.Struct, kw_only=True):
     edits: int = 0
     problem: str = ""
     dispatched_at: int = 0
+    locating: bool = False
+    provider: str = ""
+    home: str = ""
     granting: bool = False
     untrusted: bool = False
     grant: str = ""

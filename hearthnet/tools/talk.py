@@ -1,7 +1,9 @@
-"""One run's conversation with its model: what is sent, and what comes back (tools.md, "Conversations").
+"""One run's conversation with its model: what is sent, and what comes back.
 
 In a named thread only what is new is sent; the provider keeps the rest. Where it does not, the whole is sent
 again, and nobody notices: the transcript is the run's own.
+
+See: docs/protocol/agent.md#requests-to-the-model.
 """
 
 from __future__ import annotations

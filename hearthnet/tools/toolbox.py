@@ -1,7 +1,9 @@
-"""The tools of one run: their names, bindings, and what is wrong with a call (tools.md, "One turn" 1-3).
+"""The tools of one run: their names, bindings, and what is wrong with a call.
 
 Pure: contracts and schemas are compiled when the toolbox is made, nothing is sent. A call is *prepared*,
 which gives the complete body as it would be sent, or the words that tell the model what to mend.
+
+See: docs/protocol/agent.md#tool-definitions, docs/protocol/agent.md#judging-a-call.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class BoundTool:
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
-        """How long one call may take (resolution 18).
+        """How long one call may take (docs/protocol/agent.md#limits).
 
         A contract that needs longer than the default gets it, unless the caller allows less than the default.
         """

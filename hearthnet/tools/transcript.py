@@ -1,7 +1,9 @@
-"""The words the model reads: its own turn, results, notes about limits (tools.md, "One turn" 3, 7, 8).
+"""The words the model reads: its own turn, results, notes about limits.
 
 A tool's result is data. It stands in a message of role `tool` as JSON text, so that whatever it contains
 stays inside a JSON string; an error begins with its code.
+
+See: docs/protocol/agent.md#results-as-the-model-reads-them.
 """
 
 from __future__ import annotations
@@ -125,7 +127,10 @@ def _content(state: RunState) -> str | list[dict[str, Any]]:
 
 
 def limit_note(told: str) -> dict[str, Any]:
-    """What the model is told, as a user, when `told`, a limit in words, is reached (resolution 16)."""
+    """What the model is told, as a user, when `told`, a limit in words, is reached.
+
+    See: docs/protocol/agent.md#limits.
+    """
     text = (
         f"[The limit of {told} for this question is reached. No further tool can be called. "
         "Finish now: answer with what the results above say, and say what is missing.]"

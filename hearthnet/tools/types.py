@@ -1,4 +1,7 @@
-"""What tool calls are made of (conventions.md 15): the public types, decisions, and what waits for one."""
+"""What tool calls are made of: the public types, decisions, and what waits for one.
+
+See: docs/protocol/agent.md#tool-definitions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     `parameters_schema` is the JSON Schema of the arguments, closed. `bound_capability` and `bound_version`
     say what runs when it is called; where both are None, the client runs it. `side_effects` may tighten what
     the capability's contract says, never loosen it. `bound_params` are members of the call that the model
-    neither sees nor sets (resolution 9).
+    neither sees nor sets (docs/protocol/agent.md#from-a-contract).
     """
 
     name: str
@@ -83,6 +86,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     sent, bound params and the derived `client_id` included, and `arguments_digest` covers exactly that.
     `expires_at` is in milliseconds since the epoch. `problem` says why the question comes again, after an
     edit that was not valid. `untrusted`: the run has read what others wrote, which may have led the model.
+    `provider` is the node that an effect on a single home is for, `home` that home's name for people; both
+    are empty for an effect on the community.
     """
 
     confirmation_id: str
@@ -97,6 +102,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
     problem: str = ""
     untrusted: bool = False
+    provider: str = ""
+    home: str = ""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +148,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ToolError(Exception):
     """A signal of `ToolExecutor.dispatch`: this call must not run before a person confirmed `pending`.
 
-    Not an error of the wire: it never leaves the process (resolution 7).
+    Not an error of the wire: it never leaves the process.
     """
 
     def __init__(self, code: str, pending: Pending) -> None:

@@ -1,8 +1,9 @@
-"""Which tools a model was shown, chose, and left alone (seed 004, open question 5): names and numbers, never
-what was asked or answered.
+"""Which tools a model was shown, chose, and left alone: names and numbers, never what was asked or answered.
 
 A run says it in `done`, the process counts it for whoever exports metrics, and the runs that are kept add up
 to what `hearthnet tools` shows.
+
+See: docs/protocol/agent.md#done.
 """
 
 from __future__ import annotations

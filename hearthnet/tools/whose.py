@@ -27,6 +27,11 @@ class Whose:
         self.key: Final = "" if acting_for is None else acting_for.key
 
     @property
+    def is_owner(self) -> bool:
+        """Whether the node's owner drives them, at the command line or at the page."""
+        return self._acting is None or self._acting.is_owner
+
+    @property
     def owner(self) -> bool:
         """Whether these are the runs of the node's owner."""
         return self._acting is None
@@ -40,8 +45,12 @@ class Whose:
 
     def check(self, record: RunRecord) -> None:
         """Raises `unauthorized` for a saved run that works for somebody else: it goes on under that one's
-        token, and, where it was begun by a client with a key, for one with a key.
+        token, and, where it was begun by a client with a key, for one with a key. The owner goes on with the
+        owner's, at the page with those of the command line, and there with those of the page.
         """
+        own = self._bus.peer.identity.node_id
+        if self.is_owner and (record.principal == own or record.by_owner):
+            return
         if record.principal != self.principal:
             raise HearthNetError(
                 "unauthorized",
@@ -60,7 +69,9 @@ class Whose:
         peer, voter = self._bus.peer, None
         if self._acting is not None:
             own = peer.identity.node_id
-            voter = Voter(self.principal, self.key, own, peer.community, self._bus)
+            voter = Voter(
+                self.principal, self.key, own, peer.community, self._bus, is_owner=self._acting.is_owner
+            )
         return RunDesk(store, peer.identity, peer.community, client=voter)
 
     def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
@@ -68,5 +79,6 @@ class Whose:
         peer = self._bus.peer
         if self._acting is None:
             return RunAuthority(peer.identity, peer.community, run, scopes())
+        owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
         said = None if store is None else self.desk(store).ballot
-        return ClientAuthority(peer.identity, peer.community, run, self._acting, said)
+        return ClientAuthority(peer.identity, peer.community, run, self._acting, said, owner=owner)

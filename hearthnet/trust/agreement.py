@@ -1,8 +1,9 @@
-"""What several members agree to: what each of them signs, and how many it takes (resolutions.md 71 to 73;
-docs/decisions/0046).
+"""What several members agree to: what each of them signs, and how many it takes.
 
 Removals and invites share this: the author of the event counts as one, a co-signer counts once, and only
 where it could have done the same at that place in the order.
+
+See: docs/protocol/community.md#agreements, docs/decisions/0046.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ def least_rank(policy: Policy, event_type: str) -> int:
 
 
 def needed(policy: Policy, event_type: str, able: int) -> int:
-    """How many signers it takes, where so many others than the target could sign (resolutions.md 72)."""
+    """How many signers it takes, where so many others than the target could sign.
+
+    See: docs/protocol/community.md#agreements.
+    """
     wanted = {
         REVOKED: policy.min_signatures_to_revoke,
         DEMOTED: policy.min_signatures_to_demote,

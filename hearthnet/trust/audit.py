@@ -1,5 +1,4 @@
-"""The audit log as a chain: what an entry says, how it is written, and what is wrong with one (wire.md,
-"Records that must survive").
+"""The audit log as a chain: what an entry says, how it is written, and what is wrong with one.
 
     line n      canonical JSON of an entry, signed by the node that acted
     previous    BLAKE3 of line n-1, empty in the first one
@@ -9,6 +8,8 @@ A call with side effects has two entries: `began`, on the disk before its handle
 disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, is what a person
 said about a call of a model, a fourth, `refused`, a call or a decision whose approval was none. The chain is
 the node's, also where it moves to another community. Nothing here reads a disk or a clock.
+
+See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What a call may do: one pure function, asked by the service library and by nobody else (wire.md, "Tokens").
+"""What a call may do: one pure function, asked by the service library and by nobody else.
 
     effective(caller, token, demand, body) -> Authority, or the reason against it
 
 Effective authority = what the issuer may do AND what the token says AND what the capability demands.
 Without a token the caller is its own issuer. A token never adds trust, and nobody issues tokens under one.
+
+See: docs/protocol/tokens.md#effective-authority.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from hearthnet.types import Capability, parse_capability
 
 SELF: Final = "self"
 UNDELEGABLE: Final = frozenset({"auth.token.issue"})
-"""What no token covers, whatever it says: who holds a token cannot pass it on (conventions.md 12)."""
+"""What no token covers, whatever it says: who holds a token cannot pass it on.
+
+See: docs/protocol/tokens.md#effective-authority.
+"""
 
 
 WRAPPER: Final = "llm.tools.call"
-"""Makes the call that its body names: both must be covered, and constraints are about that body
-(resolutions.md 4).
-"""
+"""Makes the call that its body names: both must be covered, and constraints are about that body."""
 MOST_WRAPPED: Final = 6
 
 
@@ -116,7 +119,7 @@ def refuse_revoked(standing: Standing, who: str) -> None:
 
 def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
     if demand.trust == SELF:
-        # All three: a token cannot carry what is the node's own to another caller (resolutions.md 62), nor
+        # All three: a token cannot carry what is the node's own to another caller, nor
         # can another member's token, or a guest's, reach it through the node.
         if not caller.node == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
@@ -129,7 +132,7 @@ def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Dem
 
 
 def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
-    """A token is between members (conventions.md 12), however little is asked for; a node is its own."""
+    """A token is between members, however little is asked for; a node is its own."""
     for who, standing in (("issuer", issuer), ("holder", caller)):
         if standing.node != demand.node and RANK.get(standing.level, 0) < RANK["member"]:
             raise HearthNetError("unauthorized", f"the token's {who} is no member of this community")

@@ -1,9 +1,10 @@
-"""What happens in a community, as signed events (conventions.md 14; resolutions.md 71 to 74, 82;
-docs/decisions/0040).
+"""What happens in a community, as signed events.
 
 Each event is its author's alone: signed by it, and chained to its event before (`sequence`, `previous`), so
 that others can say which of an author's events they knew. Whether an event holds by itself is checked once,
 before it is kept (trust/holds.py); whether it counts is decided by all events together (trust/fold.py).
+
+See: docs/protocol/community.md#event, docs/decisions/0040.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """By this all nodes put the events of a community in one order (conventions.md 14)."""
+        """By this all nodes put the events of a community in one order (docs/protocol/community.md#order)."""
         return self.lamport, self.event_id, self.hash
 
 

@@ -1,4 +1,7 @@
-"""What a token or a standing grant says of the arguments of a call (resolutions.md 66)."""
+"""What a token or a standing grant says of the arguments of a call.
+
+See: docs/protocol/tokens.md#scope.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Proposals as texts to hand round, until enough members have signed (resolutions.md 71 and 72).
+"""Proposals as texts to hand round, until enough members have signed.
 
     hnproposal://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
 
 Nothing in it is secret. Whoever gathers the signatures makes the event; what was signed cannot be changed.
+
+See: docs/protocol/community.md#proposal-text.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
 
 
 def needed(proposal: Proposal, held: Roster) -> int:
-    """How many signatures it takes, the author's among them (resolutions.md 72)."""
+    """How many signatures it takes, the author's among them (docs/protocol/community.md#agreements)."""
     others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
     able = sum(_may_sign(proposal, held, node) for node in others)
     return agreement.needed(held.policy, proposal.event_type, able)

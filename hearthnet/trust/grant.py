@@ -1,8 +1,9 @@
-"""Standing grants: a person's signed yes to some uses of one tool ("always, up to 5 times, until tonight";
-wire.md, "Approvals").
+"""Standing grants: a person's signed yes to some uses of one tool.
 
 A call names the grant and which of its uses it is; the provider takes each use once (service/effects.py).
 A grant lives a day at most, like a token, and is revoked like one (trust/revocation.py).
+
+See: docs/protocol/approvals.md#standing-grant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether an event holds by itself: its form, its signatures and the proofs in it (docs/decisions/0040).
 
 Asked once of each event, before it is kept; an event that holds is kept by everyone and passed on, whether it
-counts or not.
+counts or not, and whether it is understood or not. No other place limits what an event may be: the replies of
+`community.sync` and `community.join` fix names and types alone (contracts/_common.json, told_event).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Identity keys, the logins derived from them, and signatures (wire.md, "Ids and keys")."""
+"""Identity keys, the logins derived from them, and signatures.
+
+See: docs/protocol/identity.md#keys.
+"""
 
 from __future__ import annotations
 

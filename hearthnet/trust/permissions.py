@@ -1,7 +1,9 @@
-"""What a node may publish and subscribe to on the server (wire.md, "Accounts and subjects").
+"""What a node may publish and subscribe to on the server.
 
 Permissions follow from the node's id alone, so that a server's configuration is a function of the roster.
 They are defence in depth: who wrote a frame is decided by boxes and signatures, never by a subject.
+
+See: docs/protocol/subjects.md#permissions.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def known_of(history: History, event: CommunityEvent, content: Demoted | Revoked
 
 
 def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
-    """What the co-signers of a removal agreed to (resolutions.md 71), None where there are none."""
+    """What the co-signers of a removal agreed to, None where there are none."""
     if not content.co_signers:
         return None
     what = content.reason if isinstance(content, Revoked) else content.new_level

@@ -1,5 +1,6 @@
-"""Revoked tokens, and revoked standing grants: signed, and known until none of them could be valid any more
-(conventions.md 12; docs/decisions/0041).
+"""Revoked tokens, and revoked standing grants: signed, and known until none of them could be valid any more.
+
+See: docs/protocol/tokens.md#revocation, docs/decisions/0041.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The community's roster: who belongs to it, at which level, with which NATS login (conventions.md 6 and 13).
+"""The community's roster: who belongs to it, at which level, with which NATS login.
 
 A roster is what its events come to (trust/fold.py), so it proves itself: whoever has the community id, which
 is the root's public key, can derive it again. Merging is union; an older roster can take nothing back.
 `seal` is a node's own signature on what it has derived already, and good for that node alone.
+
+See: docs/protocol/community.md#entry, docs/protocol/community.md#levels.
 """
 
 from __future__ import annotations

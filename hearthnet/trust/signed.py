@@ -1,11 +1,14 @@
-"""Documents that carry their signature as a member: what is signed is the canonical JSON without it
-(conventions.md 3).
+"""Documents that carry their signature as a member: what is signed is the canonical JSON without it.
 
-Codec only. What a document must say, and to whom, is decided where it is used (style.md 9).
+Codec only. What a document must say, and to whom, is decided where it is used.
+
+See: docs/protocol/identity.md#signed-documents.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -49,6 +52,18 @@ def check(document: Signed, signer: str, purpose: str) -> None:
     """Raises `invalid_signature` unless `signer` signed the document for `purpose`."""
     if not verify(signer, purpose, document.signing_bytes(), _signature(document)):
         raise HearthNetError("invalid_signature", f"the {purpose} is not signed by {ids.short_id(signer)}")
+
+
+def readable(documents: Iterable[Any], wanted: type[Document]) -> list[Document]:
+    """Those of `documents`, JSON values from another node, that have the shape of `wanted`; not yet checked.
+
+    The others are passed over: one bad document is no reason to do without the rest.
+    """
+    found = []
+    for document in documents:
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(document, wanted))
+    return found
 
 
 def _signature(document: Signed) -> bytes:

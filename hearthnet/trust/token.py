@@ -1,4 +1,4 @@
-"""Tokens: signed, narrow, short-lived authority, as JWS compact (wire.md, "Tokens"; conventions.md 12).
+"""Tokens: signed, narrow, short-lived authority, as JWS compact.
 
     hntoken://v1/<header>.<payload>.<signature>
 
@@ -8,6 +8,8 @@
 
 The algorithm is never read from the token: a header other than ours is refused whole. So is a claim that is
 not known here: it may be a limit, and a limit that is passed over is a right that nobody gave.
+
+See: docs/protocol/tokens.md#format, docs/protocol/tokens.md#verification.
 """
 
 from __future__ import annotations
@@ -32,8 +34,11 @@ SKEW_SECONDS: Final = 60
 MAX_TTL_SECONDS: Final = 86_400
 MOST_EFFECTS: Final = 1_000
 BEARER: Final = "*"
+OWNER: Final = "owner"
+"""The guest as whom the pages of a node's owner act."""
 MOST_REMEMBERED: Final = 1_024
 _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
+_WHOLE_SERVER: Final = re.compile(r"(experimental\.mcp\.[a-z0-9_-]{1,32})\.\*")
 _PRINCIPAL: Final = re.compile("[A-Za-z0-9._-]{1,64}")
 
 Kind = Literal["grant", "session", "run"]
@@ -44,9 +49,11 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a token covers, and how much of it.
 
-    A key of `params_constraints` is a member of `params`, or `input.` and one of `input`. The three limits
-    hold per provider node (docs/decisions/0041); None is no limit. `max_effects` counts effects by their
-    idempotency key, so that a repetition is not counted twice.
+    `capabilities` are names with or without a version, and `experimental.mcp.NAME.*` for all tools of the MCP
+    server NAME, those that it has later too (docs/decisions/0150). A key of `params_constraints` is a member
+    of `params`, or `input.` and one of `input`. The three limits hold per provider node
+    (docs/decisions/0041); None is no limit. `max_effects` counts effects by their idempotency key, so that a
+    repetition is not counted twice.
     """
 
     capabilities: tuple[str, ...]
@@ -57,16 +64,16 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
 
     def check(self) -> None:
         """Raises `bad_request` for what names no capability, and for values that have no canonical JSON."""
-        _ = self._named, self.constraints
+        _ = self._named, self._servers, self.constraints
 
     def covers(self, capability: Capability) -> bool:
         """Whether an offer of `capability` is one that the token names, by the version rule; a bare name
-        stands for every version (resolutions.md 67).
+        stands for every version (docs/protocol/tokens.md#scope).
         """
         for version in self._named.get(capability.name, ()):
             if version is None or (capability.major == version[0] and capability.minor >= version[1]):
                 return True
-        return False
+        return capability.name.rpartition(".")[0] in self._servers
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -77,15 +84,28 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
     def _named(self) -> dict[str, list[tuple[int, int] | None]]:
         """The versions of each name, None for every one."""
         named: dict[str, list[tuple[int, int] | None]] = {}
-        for name, version in map(split_name, self.capabilities):
-            named.setdefault(name, []).append(version)
+        for entry in self.capabilities:
+            if whole_server(entry) is None:
+                name, version = split_name(entry)
+                named.setdefault(name, []).append(version)
         return named
+
+    @cached_property
+    def _servers(self) -> frozenset[str]:
+        """What the names of all tools of the MCP servers begin with that are covered whole."""
+        return frozenset(filter(None, map(whole_server, self.capabilities)))
 
     @cached_property
     def counted(self) -> bool:
         """Whether calls under the token are counted at all."""
         limits = (self.rate_limit_per_minute, self.max_calls_total, self.max_effects)
         return any(limit is not None for limit in limits)
+
+
+def whole_server(entry: str) -> str | None:
+    """`experimental.mcp.NAME` for the entry of a scope that covers all tools of the MCP server NAME."""
+    found = _WHOLE_SERVER.fullmatch(entry)
+    return found[1] if found else None
 
 
 class Jwk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -251,6 +271,11 @@ def _check_claims(claims: Claims) -> None:
         _check_session(claims)
     elif claims.cnf is not None:
         raise HearthNetError("bad_request", "cnf is a session's, which has a principal")
+
+
+def is_owner(principal: str, node: str) -> bool:
+    """Return whether `principal` is the owner of `node`: at its command line, or at its page by a link."""
+    return principal in (node, f"{node}/{OWNER}")
 
 
 def check_principal(name: str) -> None:

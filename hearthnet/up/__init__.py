@@ -1,5 +1,6 @@
-"""`hearthnet up`: one node with its server and its services, each a process of its own (architecture.md,
-"up/").
+"""`hearthnet up`: one node with its server and its services, each a process of its own.
+
+See: docs/architecture.md#what-runs.
 """
 
 from __future__ import annotations

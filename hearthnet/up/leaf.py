@@ -1,4 +1,7 @@
-"""The links between homes: where others reach this one, and where it links to (wire.md, Leaf links)."""
+"""The links between homes: where others reach this one, and where it links to.
+
+See: docs/operations.md#links-between-homes.
+"""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from hearthnet.home import Home
 from hearthnet.times import now_ms
 from hearthnet.trust import invite as invites
 from hearthnet.trust import roster as rosters
+from hearthnet.trust import signed
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.invite import InviteText
 from hearthnet.trust.keys import Identity
@@ -61,7 +62,7 @@ class Newcomer:
         for _ in range(_MOST_PAGES):
             heads = rosters.derive(self._invite.community_id, events).heads() if events else {}
             output = await self._call("community.sync@1.0", {"heads": heads})
-            events += _typed(output["events"])
+            events += signed.readable(output["events"], CommunityEvent)
             if not (output["more"] and output["events"]):
                 break
         roster = rosters.derive(self._invite.community_id, events)
@@ -81,7 +82,7 @@ class Newcomer:
         asked = invites.ask(roster, self._invite.key(), newcomer, display_name, now_ms())
         given = {"event": msgspec.to_builtins(asked), "heads": roster.heads()}
         output = await self._call("community.join@1.0", given)
-        joined = rosters.merge(roster, [asked, *_typed(output["events"])])
+        joined = rosters.merge(roster, [asked, *signed.readable(output["events"], CommunityEvent)])
         if joined.member(newcomer.node_id) is None:
             why = joined.flaw(asked) or "none of them says so"
             raise HearthNetError(
@@ -120,11 +121,3 @@ def _only(invite: InviteText) -> Roster:
         head_lamport=0,
         events=(),
     )
-
-
-def _typed(documents: list[Any]) -> list[CommunityEvent]:
-    """The events as they are in `documents`; `bad_request` for what has another shape."""
-    try:
-        return msgspec.convert(documents, list[CommunityEvent])
-    except msgspec.ValidationError as error:
-        raise HearthNetError("bad_request", f"the inviter's node sends malformed events: {error}") from error

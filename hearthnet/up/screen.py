@@ -16,7 +16,7 @@ from rich.text import Text
 
 from hearthnet import ids
 from hearthnet.home import HOME_VARIABLE, Home
-from hearthnet.node_state import NodeState, ServerState, ServiceState
+from hearthnet.node_state import NodeState, ServiceState
 from hearthnet.up.program import program
 
 QUESTIONS: Final = (
@@ -125,14 +125,6 @@ def _state_words(service: ServiceState) -> str:
     return f"{words} (restarted {service.restarts} x)" if service.restarts else words
 
 
-def _homes(server: ServerState) -> str:
-    """How other homes and this one reach each other."""
-    if server.upstream:
-        return f"{'' if server.upstream == 'linked' else 'not '}linked to the one at {server.address}"
-    where = "" if server.fingerprint else " (from this computer only; [community] in hearthnet.toml opens it)"
-    return f"{server.address}{where}"
-
-
 def _page_lines(state: NodeState, page: str, command: str) -> list[str]:
     """How to open the gateway's page: by the link, which works once, or by making another."""
     if page:
@@ -146,7 +138,7 @@ def _footer(home: Home, state: NodeState, page: str) -> list[str]:
     name = shlex.quote(program())
     return [
         f"address   {state.server.url}",
-        f"homes     {_homes(state.server)}",
+        f"homes     {state.server.homes}",
         *_page_lines(state, page, f"{where}{name} link"),
         f"data      {home.path}",
         f"logs      {home.logs} ({where}{name} logs NAME)",

@@ -30,6 +30,7 @@ from hearthnet.up.ending import heed_cancelling
 from hearthnet.up.files import file_errors, write_whole
 from hearthnet.up.first_run import Prepared
 from hearthnet.up.leaf import Leaf, linked
+from hearthnet.up.leaf_ports import LeafPorts
 from hearthnet.up.link_watch import LinkWatch
 from hearthnet.up.log_file import LogFile
 from hearthnet.up.nats_process import NAME, NatsProcess
@@ -71,30 +72,44 @@ class Server:
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
-        """Starts the server on the ports of the settings, or on free ones where those are taken; checks it.
+        """Starts the server on the ports of the settings, or on others where those are taken; checks it.
+
+        Clients read the port of this run. Other homes know theirs for good: that one is the same at every
+        start (leaf_ports.py).
 
         Raises `capacity_exceeded` where the disk is too full for JetStream, `bad_request` for settings that
-        cannot work, and `internal_error` with the server's own words where it does not start or does not do
-        as the configuration says.
+        cannot work, such as a port for other homes that is taken, and `internal_error` with the server's own
+        words where it does not start or does not do as the configuration says.
         """
-        port = self._prepared.config.server.port or ANY_PORT
-        leaf_port = wanted = self._prepared.config.community.port or ANY_PORT
+        configured = self._prepared.config.community.port
+        ports = LeafPorts(self._home, self._prepared.roster, configured)
         self._leaf.prepare()
+        await self._start_at(self._prepared.config.server.port or ANY_PORT, ports)
+        await self._check()
+        port = self.state.leaf_port
+        if configured not in (0, port):
+            self.state = msgspec.structs.replace(self.state, preferred_leaf_port=configured)
+        if text := ports.news(port):
+            self._news(text)
+        with file_errors(self._home.leaf_ports):
+            ports.keep(port)
+
+    async def _start_at(self, port: int, ports: LeafPorts) -> None:
+        """Starts the server at the first of `ports` that is free, for clients at `port` or a free one."""
+        candidates = list(ports.candidates)
         while True:
             try:
-                await self._start(port, leaf_port)
-                break
-            except HearthNetError:
+                return await self._start(port, candidates[0])
+            except HearthNetError as error:
                 taken = self._nats.taken()
-                if taken == "leaf" and leaf_port != ANY_PORT:
-                    leaf_port = ANY_PORT
+                if taken == "leaf" and candidates[1:]:
+                    candidates.pop(0)
+                elif taken == "leaf" and ports.is_fixed:
+                    raise ports.error_taken() from error
                 elif taken == "client" and port != ANY_PORT:
                     port = ANY_PORT
                 else:
                     raise
-        await self._check()
-        if leaf_port != wanted:
-            self._news(f"port {wanted} is taken; other homes reach this one at port {self.state.leaf_port}")
 
     async def keep(self) -> None:
         """Starts the server again, on the same ports, whenever it ends; until cancelled."""

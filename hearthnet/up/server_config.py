@@ -1,9 +1,11 @@
-"""The configuration of the NATS server, as a function of the roster (wire.md, "Accounts and subjects").
+"""The configuration of the NATS server, as a function of the roster.
 
 Three accounts. `HN` is the bus, without JetStream, one user per member and open invite; leaf links bridge
 this account and no other. Operators log in to it, too, and can ask there which services run. `STORE` holds
 JetStream for this home's own processes. `SYS` answers the supervisor's questions about the server. Every
 user is a public nkey: no secret is in the file, and there is no user for those who show none.
+
+See: docs/protocol/subjects.md#server-settings, docs/protocol/subjects.md#permissions.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from hearthnet.up.address import Address
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 ANY_PORT: Final = -1
-# A silent loss is noticed after 12-20 s (wire.md, "Leaf links"). The server knows one interval for leaf links
-# and clients alike.
+# A silent loss is noticed after 12-20 s (docs/protocol/subjects.md#server-settings). The server knows
+# one interval for leaf links and clients alike.
 _PINGS: Final = "ping_interval: 5s\nping_max: 2"
 
 

@@ -10,7 +10,7 @@
                 rn.said.<run>.<confirmation id>   decided about its calls; gone 25 h after it was written
     OBJ_blobs   $O.blobs.>                        documents by their hash
 
-Settings from wire.md, "Effects happen once" and "Records that must survive".
+See: docs/protocol/subjects.md#stored-subjects.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from hearthnet import __version__
-from hearthnet.errors import INTERRUPTED, OK
+from hearthnet.errors import INTERRUPTED, OK, first_of
 from hearthnet.gateway import links
 from hearthnet.node_state import NodeState, ServiceState
 from hearthnet.times import now_ms
@@ -87,7 +87,7 @@ class Supervisor:
                 outcome = (await asyncio.gather(work, return_exceptions=True))[0]
                 await self._end()
         if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
-            raise _first(outcome)
+            raise first_of(outcome)
         return INTERRUPTED if self._signals > 1 else OK
 
     @property
@@ -256,10 +256,3 @@ def _noted(service: ServiceState, note: str | None) -> ServiceState:
     if note is None:
         return service
     return msgspec.structs.replace(service, note=f"{note}; {service.note}" if service.note else note)
-
-
-def _first(error: BaseException) -> BaseException:
-    """The first single error in a group of a task group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -121,7 +121,10 @@ class System:
         await self._link.close()
 
     async def check_sync(self, config: Path) -> None:
-        """Raises `internal_error` unless JetStream syncs every write (wire.md, Records that must survive)."""
+        """Raises `internal_error` unless JetStream syncs every write.
+
+        See: docs/protocol/subjects.md#server-settings.
+        """
         about = await self._ask("JSZ", _AboutJetStream, config=True)
         if not about.data.config.sync_always:
             raise HearthNetError(

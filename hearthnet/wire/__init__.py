@@ -1,1 +1,4 @@
-"""The bytes between nodes: frames, headers, subjects, replay and streams, without any I/O (wire.md)."""
+"""The bytes between nodes: frames, headers, subjects, replay and streams, without any I/O.
+
+See: docs/protocol/README.md#layers.
+"""

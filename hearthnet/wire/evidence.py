@@ -1,7 +1,9 @@
-"""What an audit entry keeps of the call itself: the caller's signed frame (wire.md, "Frame").
+"""What an audit entry keeps of the call itself: the caller's signed frame.
 
 An entry is signed by the provider alone. The frame in it is signed by the caller: with it the caller cannot
 deny what it asked for, and the provider cannot say that something else was asked.
+
+See: docs/protocol/audit.md#evidence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Frames: what is signed, what is boxed, and how both are opened (wire.md, "Frame").
+r"""Frames: what is signed, what is boxed, and how both are opened.
 
     inner, plain     HN1 p\n<header>\n<body>
     inner, signed    HN1 s <signature>\n<header>\n<body>
@@ -6,6 +6,8 @@ r"""Frames: what is signed, what is boxed, and how both are opened (wire.md, "Fr
 
 A directed frame opens only with the key of the peer that its subject names. Opening and verifying come
 before parsing.
+
+See: docs/protocol/frames.md#layout, docs/protocol/frames.md#opening.
 """
 
 from __future__ import annotations

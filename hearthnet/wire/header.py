@@ -1,4 +1,7 @@
-"""The header of a frame (wire.md, "Frame")."""
+"""The header of a frame.
+
+See: docs/protocol/frames.md#header.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Offers: one capability of one process, as announced and as answered to a find (wire.md, "Offers,
-routing, health").
+"""Offers: one capability of one process, as announced and as answered to a find.
 
 An offer travels in a signed frame, so its node is the frame's sender and nothing in it needs a second
 signature.
+
+See: docs/protocol/discovery.md#offers.
 """
 
 from __future__ import annotations

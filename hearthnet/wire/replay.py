@@ -1,4 +1,4 @@
-"""Freshness: a frame counts once, and only near the time it was made (wire.md, "Frame", freshness).
+"""Freshness: a frame counts once, and only near the time it was made.
 
     older or newer than the window                      stale
     its id is remembered                                replayed
@@ -9,6 +9,8 @@
 Each sender has room for so many ids of its own. Who sends more than that inside the window displaces nobody's
 ids but its own oldest, and what it made up to then does not count any more: no id is forgotten whose frame
 could still be fresh (docs/decisions/0136).
+
+See: docs/protocol/frames.md#replay-window, docs/protocol/frames.md#clock-rules.
 """
 
 from __future__ import annotations

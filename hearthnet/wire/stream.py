@@ -1,4 +1,4 @@
-"""The two ends of a stream, without I/O (wire.md, "Streams"; conventions.md 9).
+"""The two ends of a stream, without I/O.
 
     provider                                  caller
     Outgoing: open --- frame seq 1.. ------>  Incoming: open
@@ -14,6 +14,8 @@ order: another one means that a frame was lost, and the stream is over. Silence 
 whoever hears
 nothing for 15 s gives up, and a provider with a full window after 5 s. Both therefore send a sign of life
 every 2 s: with one every 5 s, a caller that reads slowly would race against the provider's patience.
+
+See: docs/protocol/streams.md#state-machines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Subjects: built from ids, and read back into ids (wire.md, "Accounts and subjects").
+"""Subjects: built from ids, and read back into ids.
 
 Every node id stands in token form. Whoever publishes on a subject is pinned by the server to its own id in
 it.
+
+See: docs/protocol/subjects.md#grammar.
 """
 
 from __future__ import annotations

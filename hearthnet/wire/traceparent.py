@@ -2,7 +2,9 @@
 
     00-<trace, 32 hexadecimal digits>-<span, 16>-<flags, 2>
 
-Comes from others: what is malformed counts as absent and is no error (wire.md, "Frame").
+Comes from others: what is malformed counts as absent and is no error.
+
+See: docs/protocol/frames.md#header.
 """
 
 from __future__ import annotations
