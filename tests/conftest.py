@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
-from tests.helpers.leaving import MARK, in_ci
+from tests.helpers.leaving import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.nats_server import NatsServer
 
@@ -17,6 +19,24 @@ from tests.helpers.nats_server import NatsServer
 # tested, the test measures it.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+LONGEST = ("tests/e2e/test_first_answer.py", "tests/packaging/test_wheels.py")
+
+# A shell without job control starts a background command with SIGINT ignored, and children inherit that:
+# Ctrl-C on a test's terminal would end nothing.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes begins first, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    """No later collection of garbage walks through all that 7,000 tests have imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -50,23 +70,4 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
     started.server.stop()
 
 
-def _skipped(reporter: pytest.TerminalReporter) -> list[tuple[str, str]]:
-    reports: list[pytest.TestReport] = reporter.stats.get("skipped", [])
-    texts = [(report.nodeid, str(report.longrepr)) for report in reports]
-    return [(name, text.rpartition(MARK)[2].rstrip("')") if MARK in text else text) for name, text in texts]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out, and why."""
-    if left := _skipped(terminalreporter):
-        terminalreporter.section("left out")
-        for name, reason in left:
-            terminalreporter.line(f"{name}: {reason}")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A skip by any other way than `leave_out` is a failure in CI, too."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if in_ci() and exitstatus == 0 and isinstance(reporter, pytest.TerminalReporter) and _skipped(reporter):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+__all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]

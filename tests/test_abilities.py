@@ -45,6 +45,10 @@ def test_an_ability_has_requirements_and_a_test(ability: Ability) -> None:
     assert ability.requirements
     assert set(ability.requirements) <= known
     assert ability.tests
+    proved = set[str]()
     for name in ability.tests:
         text = (ROOT / "tests" / name).read_text()
-        assert any(f'"{one}"' in text for one in ability.requirements), name
+        proving = {one for one in ability.requirements if f'"{one}"' in text}
+        assert proving, name
+        proved |= proving
+    assert proved == set(ability.requirements), "each is proved by a test of the line"

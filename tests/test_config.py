@@ -1,4 +1,7 @@
-"""The home's layout and the settings (resolutions.md, "configuration")."""
+"""The home's layout and the settings.
+
+See: docs/operations.md#what-lies-where.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,30 @@ def test_settings_are_read_from_the_home(tmp_path: Path) -> None:
     config = load_config(home)
     assert config.node.display_name == "kitchen"
     assert config.llm.models == (ModelConfig("openai", "big", "http://127.0.0.1:1/v1", "m"),)
+
+
+@pytest.mark.req("UP-13", "GATE-16")
+@pytest.mark.parametrize(
+    ("origin", "fits"),
+    [
+        ("https://kitchen.example:8443", True),
+        ("chrome-extension://abcdefghijklmnopabcdefghijklmnop", True),
+        ("app://*", True),
+        ("*", False),
+        ("https://*", False),
+        ("https://*.example", False),
+        ("app://*.md", False),
+        ("https://kitchen.example/", False),
+        ("null", False),
+    ],
+)
+def test_origin_is_exact_or_all_of_a_scheme_of_its_own(origin: str, fits: bool) -> None:
+    text = f'[gateway]\norigins = ["{origin}"]\n'
+    if fits:
+        assert parse_config(text, FILE).gateway.origins == (origin,)
+    else:
+        with pytest.raises(HearthNetError, match="as a browser writes it"):
+            parse_config(text, FILE)
 
 
 @pytest.mark.req("UP-13")

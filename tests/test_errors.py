@@ -1,4 +1,7 @@
-"""The one family of errors (conventions.md 8; resolutions.md, exit codes)."""
+"""The one family of errors.
+
+See: docs/protocol/errors.md#codes, docs/protocol/errors.md#mapping-to-exit-codes.
+"""
 
 from __future__ import annotations
 

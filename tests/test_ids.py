@@ -1,4 +1,7 @@
-"""Ids and their forms (wire.md, "Ids and keys")."""
+"""Ids and their forms.
+
+See: docs/protocol/identity.md#text-forms.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,6 @@ LAST_MILLISECOND = 2**48 - 1
 
 
 @pytest.mark.req("WIRE-2")
-@pytest.mark.req("WIRE-2")
 @given(st.integers(0, LAST_MILLISECOND), st.integers(0, LAST_MILLISECOND))
 def test_ulids_sort_by_their_time(one: int, other: int) -> None:
     first, second = new_ulid(one), new_ulid(other)
@@ -49,7 +51,6 @@ def test_ulids_of_one_moment_differ() -> None:
     assert len({new_ulid(1) for _ in range(1000)}) == 1000
 
 
-@pytest.mark.req("WIRE-2")
 @pytest.mark.req("WIRE-2")
 @pytest.mark.parametrize(
     "text", ["", "8" + "Z" * 25, "0" * 25, "0" * 27, "I" * 26, "01arz3ndektsv4rrffq69g5fav"]

@@ -19,11 +19,11 @@ def test_every_requirement_has_a_test_and_every_test_a_requirement() -> None:
 
 
 def test_rows_are_read_and_headings_are_not() -> None:
-    page = "| id | text | where |\n|---|---|---|\n| UP-1 | starts | wire.md |\n| `UP-2` | a \\| b | here |\n"
+    page = "| id | text | where |\n|---|---|---|\n| UP-1 | starts | a page |\n| `UP-2` | a \\| b | here |\n"
     assert listed(page) == {"UP-1": 1, "UP-2": 1}
 
 
-@pytest.mark.parametrize("row", ["| UP1 | starts | wire.md |", "| UP-1 | starts |", "| UP-1 |  | wire.md |"])
+@pytest.mark.parametrize("row", ["| UP1 | starts | a page |", "| UP-1 | starts |", "| UP-1 |  | a page |"])
 def test_a_row_of_another_form_is_refused(row: str) -> None:
     with pytest.raises(ValueError, match="line 1 is no row"):
         listed(row)

@@ -1,4 +1,7 @@
-"""Time on the wire (conventions.md 2)."""
+"""Time on the wire.
+
+See: docs/protocol/identity.md#text-forms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of capabilities and how versions fit (conventions.md 1 and 4)."""
+"""Names of capabilities and how versions fit.
+
+See: docs/protocol/README.md#capability-names, docs/protocol/README.md#versioning.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Header
+from tests.helpers.waiting import wait_for
 
 LIST = "market.list@1.0"
 POST = "market.post@1.0"
@@ -67,8 +68,12 @@ class Attacker:
 
     async def target(self, capability: str, node: str) -> OfferView:
         """The process of `node` that offers `capability`."""
-        views = await self.bus.offers(capability)
-        return next(view for view in views if view.node == node)
+
+        async def offered() -> OfferView | None:
+            # A listing ends shortly after the last answer: on a busy machine a process may be later.
+            return next((view for view in await self.bus.offers(capability) if view.node == node), None)
+
+        return await wait_for(offered, what=f"{node} to offer {capability}")
 
     def header(self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any) -> Header:
         """The header of an honest call, less what the attack changes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +23,10 @@ from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope, mint
 from tests.attacks.attacker import LIST, POST, Attacker, post_body
 from tests.attacks.conftest import Victim
+from tests.helpers.full_house import UNLIMITED
+from tests.helpers.mesh import start_mesh
+from tests.helpers.neighbourhood import Neighbourhood
+from tests.helpers.service_processes import processes_of_service
 
 pytestmark = pytest.mark.asyncio
 RUN = ids.new_ulid()
@@ -234,6 +239,37 @@ async def test_each_use_of_a_grant_counts_once(mallory: Attacker, market: OfferV
         await asyncio.gather(*(mallory.call(market, POST, body, **given, use=2) for body in racers))
     )
     assert codes == {"ok": 1, "unauthorized": 3}
+
+
+@pytest.mark.req("ATTACK-18")
+async def test_a_grant_counts_at_one_node_in_all_its_processes(tmp_path: Path) -> None:
+    """Two processes of the node that it names, and one of another node whose market does the same."""
+    mesh = await start_mesh(tmp_path, "carol", "mallory")
+    carol, own = mesh.others
+    members = {"carol": carol, "mallory": own}
+    victim = Victim(mesh.home, mesh.server.url, mesh.identity, Neighbourhood(mesh.home, members))
+    for home in (mesh.home, mesh.guest):
+        home.config_file.write_text(UNLIMITED)
+    with mesh.published(), mesh.published(at=mesh.guest):
+        async with (
+            await mesh.bus("mallory", at=own) as bus,
+            processes_of_service(bus, mesh.home, POST, 2) as here,
+            processes_of_service(bus, mesh.guest, POST) as there,
+        ):
+            mallory = Attacker(bus)
+            lent = Lent(victim, mallory, run=RUN)
+            given = {"token": lent.token, "run": RUN, "grant": lent.grant(mesh.identity.node_id)}
+            (elsewhere,) = there.views
+            assert await mallory.call(elsewhere, POST, post_body(), **given, use=1) == "unauthorized"
+            for use in (1, 2, 3):
+                racers = (mallory.call(view, POST, post_body(), **given, use=use) for view in here.views * 4)
+                codes = Counter(await asyncio.gather(*racers))
+                assert codes == {"ok": 1, "unauthorized": 7}
+            asked = [mallory.call(view, POST, post_body(), **given, use=4) for view in here.views]
+            assert await asyncio.gather(*asked) == ["unauthorized"] * 2
+            listed = await bus.call(LIST, {"params": {}, "input": {}}, node=mesh.identity.node_id)
+            assert len(listed.output["posts"]) == 3
+    mesh.server.stop()
 
 
 @pytest.mark.req("ATTACK-18")

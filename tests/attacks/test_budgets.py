@@ -15,9 +15,10 @@ from hearthnet.trust.keys import Identity
 from hearthnet.trust.signed import sign
 from hearthnet.trust.token import Scope, mint
 from tests.attacks.attacker import POST, Attacker, post_body
+from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import ProbeService
-from tests.service.effect_worker import INGEST, EffectService
+from tests.service.effect_worker import INGEST
+from tests.service.workers import working
 
 pytestmark = pytest.mark.asyncio
 
@@ -25,58 +26,56 @@ pytestmark = pytest.mark.asyncio
 @pytest.mark.req("ATTACK-14", "BUDGET-3")
 async def test_one_key_for_two_kinds_of_effects_counts_twice(mesh: Mesh) -> None:
     """Each service knows its own keys only: the budget of the token has to tell them apart."""
-    async with (
-        mesh.hosting(ProbeService()),
-        mesh.hosting(EffectService()),
-        await mesh.guest_bus() as bus,
-    ):
-        gateway = Attacker(bus)
-        token = mint(
-            mesh.identity,
-            subject=bus.peer.node_id,
-            audience=bus.peer.community,
-            scope=Scope(capabilities=(POST, INGEST), max_effects=1),
-            now_ms=now_ms(),
-            ttl_seconds=300,
-            principal="guest-1",
-        )
-        posted = post_body()
-        key = posted["input"]["client_id"]
-        ingested = {"params": {"corpus": "probe"}, "input": {"doc_cid": content_hash(b"x")}}
-
-        async def effect(capability: str, body: dict[str, Any]) -> str:
-            now = now_ms()
-            approval = Approval(
-                id=ids.new_ulid(),
-                community=bus.peer.community,
-                approver=bus.peer.node_id,
-                actor=bus.peer.node_id,
-                provider=mesh.identity.node_id,
-                capability=capability,
-                arguments_digest=digest(body),
-                idempotency_key=key,
-                run="",
-                tool_call_id="call_1",
-                time=now,
-                expires=now + 60_000,
-                via="gateway",
+    async with failing_worker.running(mesh), await mesh.guest_bus() as bus:
+        with working(mesh) as workers:
+            await workers.start(bus)
+            gateway = Attacker(bus)
+            token = mint(
+                mesh.identity,
+                subject=bus.peer.node_id,
+                audience=bus.peer.community,
+                scope=Scope(capabilities=(POST, INGEST), max_effects=1),
+                now_ms=now_ms(),
+                ttl_seconds=300,
+                principal="guest-1",
             )
-            consent = msgspec.to_builtins(sign(approval, bus.peer.identity, PURPOSE))
-            view = await gateway.target(capability, mesh.identity.node_id)
-            return await gateway.call(
-                view, capability, body, signed=True, token=token, approval=consent, idempotency_key=key
-            )
+            posted = post_body()
+            key = posted["input"]["client_id"]
+            ingested = {"params": {"corpus": "probe"}, "input": {"doc_cid": content_hash(b"x")}}
 
-        assert await effect(POST, posted) == "ok"
-        assert await effect(INGEST, ingested) == "token_scope_insufficient"
-        assert await effect(POST, posted) == "ok", "a repetition is free"
+            async def effect(capability: str, body: dict[str, Any]) -> str:
+                now = now_ms()
+                approval = Approval(
+                    id=ids.new_ulid(),
+                    community=bus.peer.community,
+                    approver=bus.peer.node_id,
+                    actor=bus.peer.node_id,
+                    provider=mesh.identity.node_id,
+                    capability=capability,
+                    arguments_digest=digest(body),
+                    idempotency_key=key,
+                    run="",
+                    tool_call_id="call_1",
+                    time=now,
+                    expires=now + 60_000,
+                    via="gateway",
+                )
+                consent = msgspec.to_builtins(sign(approval, bus.peer.identity, PURPOSE))
+                view = await gateway.target(capability, mesh.identity.node_id)
+                return await gateway.call(
+                    view, capability, body, signed=True, token=token, approval=consent, idempotency_key=key
+                )
+
+            assert await effect(POST, posted) == "ok"
+            assert await effect(INGEST, ingested) == "token_scope_insufficient"
+            assert await effect(POST, posted) == "ok", "a repetition is free"
 
 
 @pytest.mark.req("ATTACK-17", "EFFECT-2")
 async def test_a_guests_yes_has_one_effect_in_however_many_sessions_its_key_stands(mesh: Mesh) -> None:
     """Who issues sessions can name a guest's key in any number of them, each with client ids of its own."""
     guest = Identity.generate()
-    async with mesh.hosting(ProbeService()), await mesh.guest_bus() as bus:
+    async with failing_worker.running(mesh), await mesh.guest_bus() as bus:
         gateway, body, now = Attacker(bus), post_body(), now_ms()
         approval = Approval(
             id=ids.new_ulid(),

@@ -51,16 +51,16 @@ async def test_a_second_call_with_the_id_of_one_that_runs_does_not_hide_it(mesh:
             await bus.peer.link.publish(subject, frame)
 
         await send(token=token)
-        await wait_for(lambda: len(service.calls) == 1, 5, "the first call")
+        await wait_for(lambda: len(service.calls) == 1, what="the first call")
         host.peer.replay = ReplayWindow()  # as it is some minutes later
         dropped = host.dropped
         await send()
-        await wait_for(lambda: host.dropped > dropped or len(service.calls) == 2, 5, "the second one")
+        await wait_for(lambda: host.dropped > dropped or len(service.calls) == 2, what="the second one")
 
         document = revocation.revoke(
             bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms()
         )
         host.peer.membership.learn((), (document,))
-        await wait_for(lambda: service.stopped == [call_id], 5, "the call under the revoked token to end")
-        await wait_for(lambda: host.in_flight == 0, 5, "its place to be free")
+        await wait_for(lambda: service.stopped == [call_id], what="the call under the revoked token to end")
+        await wait_for(lambda: host.in_flight == 0, what="its place to be free")
         assert len(service.calls) == 1

@@ -11,8 +11,9 @@ from hearthnet import ids
 from hearthnet.service import Call, Stream
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
+from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
+from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -38,6 +39,19 @@ async def test_a_cancel_stops_the_stream_that_it_is_about(mesh: Mesh, about: str
             header = peer.header("cancel", ids.new_ulid(), to=to, to_instance=instance, stream=stream_id)
             subject = subjects.control(peer.node_id, to, instance, running)
             await peer.link.publish(subject, frames.box(frames.plain(header, b"{}"), peer.keys.to(to)))
-            await wait_for(lambda: host.dropped or service.stopped, 5, "the frame to arrive")
+            await wait_for(lambda: host.dropped or service.stopped, what="the frame to arrive")
             assert (host.dropped, len(service.stopped)) == (1 - stopped, stopped)
             go_on.set()
+
+
+@pytest.mark.req("ADMIT-21")
+@pytest.mark.parametrize("capability", [QUERY, POST])
+async def test_stream_of_what_has_none_is_refused_and_not_run(mesh: Mesh, capability: str) -> None:
+    """The handler ran before its answer was found to have no frame; an effect ended as outcome_unknown."""
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        mallory = Attacker(bus)
+        view = await mallory.target(capability, host.peer.node_id)
+        body = query() if capability == QUERY else post(ids.new_ulid())
+        assert await mallory.call(view, capability, body, kind="open", signed=True) == "bad_request"
+        assert service.calls == []

@@ -21,7 +21,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.node_state import ServiceState
 from hearthnet.service.status import STATUS_VARIABLE
 from hearthnet_llm import LlmService
-from hearthnet_llm.builtin.backend import BuiltinBackend
+from hearthnet_llm.builtin.backend import BuiltinBackend, _drawing
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.frames import Done, Token
@@ -108,8 +108,8 @@ async def _engine(engine: Engine) -> _Speed:
         return False
 
     server: Any = engine._server
-    drawing = msgspec.convert(_ASKED, ChatRequest).sampling  # with the defaults, which cost as well
-    body = {**_ASKED, "top_p": drawing.top_p, "stream": True, "return_progress": True}
+    drawing = _drawing(msgspec.convert(_ASKED, ChatRequest), 0)  # with the defaults, which cost as well
+    body = {**_ASKED, "top_p": drawing["top_p"], "stream": True, "return_progress": True}
     await asyncio.to_thread(server.handle_chat_completions, body, heard)
     return _Speed((len(times) - 2) / (times[-1] - times[0]), 0.0)
 

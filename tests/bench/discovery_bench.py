@@ -1,6 +1,8 @@
-"""200 connections on one machine that learn of each other (wire.md, "Offers, routing, health").
+"""200 connections on one machine that learn of each other.
 
 Eight processes of 25 connections each, of eight nodes: the connections of a node lie in different processes.
+
+See: docs/protocol/discovery.md#finds, docs/protocol/discovery.md#announcements.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Search in a large corpus, and reading a book (issue 8, rag: speed)."""
+"""Search in a large corpus, and reading a book."""
 
 from __future__ import annotations
 

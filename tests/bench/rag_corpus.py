@@ -13,6 +13,7 @@ from hearthnet.canonical import content_hash
 from hearthnet_rag import index as writing
 from hearthnet_rag.documents import Document
 from hearthnet_rag.index import Entry, Index, Ingested
+from hearthnet_rag.rows import Row
 from hearthnet_rag.vocabulary import learn
 from hearthnet_rag.words import Analyser, as_written
 
@@ -71,7 +72,7 @@ def fill(folder: Path, passages: int, seed: int) -> None:
             learn(connection, corpus, (row.stems for row in rows))
 
 
-def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[writing._Row]:
+def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[Row]:
     drawn = zipf.draw(count * LENGTH)
     for at in range(0, len(drawn), LENGTH):
         words = drawn[at : at + LENGTH]
@@ -79,7 +80,7 @@ def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[writing._Ro
         heading = " ".join(words[:4])
         headings = f"{as_written('note')}\n{as_written(heading)}"
         columns = ("note", " ".join(in_stems[:4]), " ".join(in_stems), headings)
-        yield writing._Row(heading, None, " ".join(words), LENGTH, columns)
+        yield Row(heading, None, " ".join(words), LENGTH, columns)
 
 
 def queries(count: int, seed: int) -> list[str]:

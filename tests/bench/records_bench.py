@@ -1,4 +1,7 @@
-"""What it costs to put an effect on record, on a real server and disk (wire.md, Records that survive)."""
+"""What it costs to put an effect on record, on a real server and disk.
+
+See: docs/protocol/audit.md#entry, docs/protocol/effects.md#claims.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What it costs to choose a process, and to know of one (wire.md, "Offers, routing, health")."""
+"""What it costs to choose a process, and to know of one.
+
+See: docs/protocol/discovery.md#choosing.
+"""
 
 from __future__ import annotations
 

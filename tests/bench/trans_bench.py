@@ -1,5 +1,7 @@
 """What a sentence costs from English into Spanish: through the bus, through the pipeline alone, and by the
-`apertium` command, a process each (recipes.md). Nothing is measured where the pair is not installed.
+`apertium` command, a process each. Nothing is measured where the pair is not installed.
+
+See: docs/trans.md#what-translates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a token costs on a call, from the sealed frame to the admitted call (wire.md, "Tokens")."""
+"""What a token costs on a call, from the sealed frame to the admitted call.
+
+See: docs/protocol/tokens.md#verification.
+"""
 
 from __future__ import annotations
 

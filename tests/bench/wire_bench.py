@@ -1,4 +1,7 @@
-"""What a frame of 1 KB costs to write and to read (wire.md, "Frame")."""
+"""What a frame of 1 KB costs to write and to read.
+
+See: docs/protocol/frames.md#layout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A process that offers what the probe does and fails as it is told: `python failing_worker.py HOME URL`.
+"""A process that offers what the probe does and fails as told: `python failing_worker.py HOME URL ROOM`.
+
+With a ROOM that is not 0 it remembers so many ids of each sender, and limits no rate.
 
 What it does stands in the query, or in the question of a chat:
 
@@ -10,18 +12,20 @@ until go    answers once there is a file `go` in the home
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import Config
+from hearthnet.config import Config, LimitsConfig
 from hearthnet.home import Home
 from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.service.host import Host
 from hearthnet.service.status import Status
+from hearthnet.wire.replay import ReplayWindow
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import ProbeService
 from tests.helpers.processes import child_environment
@@ -50,7 +54,19 @@ class Worker:
         await self.process.wait()
 
 
-async def start(mesh: Mesh, count: int = 1) -> list[Worker]:
+@contextlib.asynccontextmanager
+async def running(mesh: Mesh, count: int = 1, room: int = 0) -> AsyncIterator[list[Worker]]:
+    """The same, killed in the end."""
+    workers = await start(mesh, count, room)
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            if worker.process.returncode is None:
+                await worker.kill()
+
+
+async def start(mesh: Mesh, count: int = 1, room: int = 0) -> list[Worker]:
     """So many processes of the founder's node, ready; whoever starts them kills them."""
 
     async def one() -> Worker:
@@ -59,6 +75,7 @@ async def start(mesh: Mesh, count: int = 1) -> list[Worker]:
             SCRIPT,
             mesh.home.path,
             mesh.server.url,
+            str(room),
             stdout=asyncio.subprocess.PIPE,
             env=child_environment(PYTHONPATH=SCRIPT.parents[2]),
         )
@@ -83,7 +100,7 @@ def _behaviour(home: Home) -> Callable[[str], Awaitable[None]]:
     return behave
 
 
-async def _main(folder: str, url: str) -> None:
+async def _main(folder: str, url: str, room: str) -> None:
     home, service = Home.resolve(Path(folder)), ProbeService(PLACES)
     behave = _behaviour(home)
 
@@ -98,7 +115,11 @@ async def _main(folder: str, url: str) -> None:
 
     service.answer, service.talk = answer, talk
     bus = await Bus.join(home, url, service.name)
-    node = NodeContext(home, Config(), url, service.name, bus, Status(None))
+    config = Config()
+    if int(room):
+        bus.peer.replay = ReplayWindow(most_ids=int(room))
+        config = Config(limits=LimitsConfig(0, 0, 0, 0))
+    node = NodeContext(home, config, url, service.name, bus, Status(None))
     await service.start(node)
     await Host(service, node).open()
     # Whoever asked to be told first is told first: the offers are out by then.

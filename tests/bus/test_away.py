@@ -29,7 +29,7 @@ async def _forever(call: Call[Any, Any]) -> None:
 
 async def _down(mesh: Mesh, *links: Link) -> None:
     mesh.server.kill()
-    await wait_for(lambda: not any(link.is_connected for link in links), 5, "the loss to be noticed")
+    await wait_for(lambda: not any(link.is_connected for link in links), what="the loss to be noticed")
 
 
 @pytest.mark.req("BUS-16")
@@ -96,7 +96,7 @@ async def test_giving_up_on_a_broken_connection_is_still_giving_up(mesh: Mesh) -
     async with mesh.hosting(service):
         bus = await mesh.bus()
         asking = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 2, "the call")
+        await wait_for(lambda: service.calls, 10, "the call")
         await bus.close()
         asking.cancel()
         await asyncio.wait({asking})

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hearthnet.bus import blob_link
 from hearthnet.bus.blob_entry import (
     META,
     MOST_HOLDS,
@@ -43,6 +45,12 @@ async def refusal(work: Any) -> HearthNetError:
 
 async def messages(store: Store) -> int:
     return int((await store.js.stream_info(STREAM)).state.messages)
+
+
+def most_mb(pid: int) -> float:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 async def visible(blobs: Blobs) -> set[str]:
@@ -135,7 +143,37 @@ async def test_of_an_upload_with_other_chunks_nothing_is_taken_over(mesh: Mesh) 
         assert not await second.check_next(manifest_of(LARGE))
         assert await messages(store) == 0
         # The first one notices that its place is no longer its own.
-        assert (await refusal(first.append(b"next"))).code == "capacity_exceeded"
+        await first.append(b"next")
+        assert (await refusal(first.entry())).code == "capacity_exceeded"
+
+
+@pytest.mark.req("FILE-5")
+async def test_chunks_of_two_writers_between_each_other_make_no_blob(mesh: Mesh) -> None:
+    async with await mesh.store() as store:
+        first, second = Writer(store.blobs.link, "upload"), Writer(store.blobs.link, "upload")
+        await first.append(bytes(CHUNK_BYTES))
+        assert (await refusal(second.append(b"other"))).code == "capacity_exceeded"
+        assert await second.check_next(manifest_of(bytes(2 * CHUNK_BYTES)))
+        await second.append(b"of the second")
+        await first.append(b"of the first")
+        for writer in (first, second):
+            assert (await refusal(writer.entry())).code == "capacity_exceeded"
+
+
+@pytest.mark.req("FILE-21")
+async def test_server_memory_stays_flat_during_a_put(mesh: Mesh) -> None:
+    """It held all that was written in the last ten seconds: 3 times the size of this content."""
+
+    def pieces() -> Iterator[bytes]:
+        for index in range(600):
+            yield index.to_bytes(8, "big") + bytes(CHUNK_BYTES - 8)
+
+    before = most_mb(mesh.server.process.pid)
+    async with await mesh.store() as store:
+        cid = await store.blobs.put(pieces())
+        async for _ in (await store.blobs.open(cid)).chunks():
+            pass
+        assert most_mb(mesh.server.process.pid) - before < 100
 
 
 @pytest.mark.req("FILE-5")
@@ -185,13 +223,10 @@ async def test_a_server_that_is_silent_on_a_full_disk_is_not_waited_for(
     async with await mesh.store() as store:
         blobs = Blobs(BlobLink(store.js, store.link), mesh.home)
         writer = Writer(blobs.link, "x")
-
-        async def silent(*_: object, **__: object) -> None:
-            raise TimeoutError
-
-        monkeypatch.setattr(store.js, "publish", silent)
+        monkeypatch.setattr(blob_link, "ATTEMPT_SECONDS", 0.5)
         monkeypatch.setattr(Home, "free_bytes", lambda home: ROOM_BYTES - 1)
-        full = await refusal(writer.append(b"content"))
+        with mesh.server.paused():
+            full = await refusal(writer.append(b"content"))
         assert (full.code, full.message) == (
             "capacity_exceeded",
             "the disk has too little room for this content; free 1 MB, then try again",

@@ -16,6 +16,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.node_state import ServiceState
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
+from tests.helpers.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.asyncio
 READY = ServiceState("probe", 1, "ready", 0, None, (f"{QUERY} corpus=probe", "llm.chat@2.0"), 0)
@@ -65,12 +66,13 @@ async def test_one_that_does_not_answer_at_all_is_not_waited_for_long(
         async with await mesh.bus() as bus:
             woken = threading.Event()
             loop.call_soon_threadsafe(woken.wait, 20)
-            started = time.monotonic()
+            started, watch = time.monotonic(), Stopwatch(mesh.server.process.pid)
             try:
                 assert await _names(bus) == set()
             finally:
                 woken.set()
-            assert 0.7 < time.monotonic() - started < 5
+            assert time.monotonic() - started > 0.7
+            assert watch.seconds() < 1.8
 
 
 @pytest.mark.req("BUS-23")
@@ -79,6 +81,6 @@ async def test_who_has_answered_is_not_waited_for(mesh: Mesh, monkeypatch: pytes
     other = ServiceState("market", None, "waiting", 1, None, ("market.post@1.0",), 0)
     with mesh.published(READY, other):
         async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
-            started = time.monotonic()
+            watch = Stopwatch(mesh.server.process.pid)
             assert "rag.query" in await _names(bus)
-            assert time.monotonic() - started < 10
+            assert watch.seconds() < 2

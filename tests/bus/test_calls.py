@@ -17,6 +17,7 @@ from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -63,11 +64,10 @@ async def test_what_cannot_be_asked_is_refused_with_what_can(
 
 @pytest.mark.req("BUS-3")
 async def test_nobody_at_all_is_said_at_once(mesh: Mesh) -> None:
-    clock = asyncio.get_running_loop().time
     async with await mesh.bus() as bus:
-        started = clock()
+        watch = Stopwatch(mesh.server.process.pid)
         error = await _refusal(bus.call(QUERY, query()))
-        assert clock() - started < 0.4
+        assert watch.seconds() < 0.4
     assert error.code == "not_found"
 
 
@@ -81,7 +81,7 @@ async def test_the_deadline_ends_a_call_on_both_sides(mesh: Mesh) -> None:
     service.answer = forever
     async with mesh.hosting(service), await mesh.bus() as bus:
         error = await _refusal(bus.call(QUERY, query(), timeout_seconds=0.3))
-        await wait_for(lambda: service.stopped, 2, "the handler to be stopped")
+        await wait_for(lambda: service.stopped, 10, "the handler to be stopped")
     assert error.code == "timeout"
     assert service.calls[0].remaining() <= 0.3
 
@@ -99,7 +99,7 @@ async def test_giving_up_stops_the_work_at_the_provider(mesh: Mesh) -> None:
         asking = asyncio.create_task(bus.call(QUERY, query()))
         await started.wait()
         asking.cancel()
-        await wait_for(lambda: service.stopped, 1, "the handler to be stopped")
+        await wait_for(lambda: service.stopped, 10, "the handler to be stopped")
 
 
 @pytest.mark.req("BUS-5")
@@ -113,9 +113,9 @@ async def test_a_full_process_is_asked_again_when_it_said_so(mesh: Mesh) -> None
     service.answer = one_at_a_time
     async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 2, "the first call")
+        await wait_for(lambda: service.calls, 10, "the first call")
         second = asyncio.create_task(other.call(QUERY, query()))
-        await wait_for(lambda: host.refused, 2, "the second to be refused")
+        await wait_for(lambda: host.refused, 10, "the second to be refused")
         assert not second.done()
         free.set()
         assert (await first).output == (await second).output
@@ -131,7 +131,7 @@ async def test_a_full_process_that_stays_full_says_when_to_come_back(mesh: Mesh)
     service.answer = forever
     async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 2, "the first call")
+        await wait_for(lambda: service.calls, 10, "the first call")
         refusals = await asyncio.gather(
             _refusal(bus.call(QUERY, query(), timeout_seconds=1)), _refusal(other.call(QUERY, query()))
         )
@@ -165,7 +165,7 @@ async def test_a_vanished_process_is_passed_over_for_one_that_lives(
             await bus.call(name, body, session="its own", instance=host.peer.instance)
             # It leaves without a word: no withdrawal, its offers stay in the registry.
             await host.peer.link.close()
-            await wait_for(lambda: _nobody_hears(bus, host), 5, "the server to notice")
+            await wait_for(lambda: _nobody_hears(bus, host), what="the server to notice")
             assert (await bus.call(name, body, session="its own")).output
             for _ in range(8):
                 assert (await bus.call(name, body)).output
@@ -240,7 +240,7 @@ async def test_an_offer_for_the_own_node_is_announced_to_nobody(mesh: Mesh) -> N
         await bus.peer.link.settle()
         async with mesh.hosting(ProbeService(trust="self")):
             assert (await bus.call(QUERY, query())).output
-            await wait_for(lambda: len(announced) >= 2, 2, "the announcements of the others")
+            await wait_for(lambda: len(announced) >= 2, 10, "the announcements of the others")
     assert announced
     assert not [subject for subject in announced if "rag.query" in subject]
 

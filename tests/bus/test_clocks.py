@@ -51,6 +51,7 @@ async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> No
         bus.peer.clocks._ahead[host.peer.node_id] = -300_000
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             events = [frame.event async for frame in stream]
+        assert abs(bus.peer.clocks.ahead(host.peer.node_id)) < 10_000, "it was refused, and the time learned"
     assert events == ["token", "token", "token", "done"]
 
 
@@ -70,4 +71,7 @@ async def test_many_calls_at_once_by_a_wrong_clock_are_all_made_again(mesh: Mesh
         bus.peer.clocks._ahead[host.peer.node_id] = -300_000
         came = await asyncio.gather(*(bus.call(QUERY, query(), timeout_seconds=30) for _ in range(60)))
         assert len(came) == 60
+        assert abs(bus.peer.clocks.ahead(host.peer.node_id)) < 10_000, (
+            "they were refused, and the time learned"
+        )
         assert bus.peer.traces.dropped["caller"]() == 0

@@ -64,7 +64,7 @@ async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
     server = await asyncio.start_server(keeper.meet, "127.0.0.1", 0)
     async with server:
         yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", keeper
-        await wait_for(lambda: keeper.inside == 0, 5, "everybody to be gone")
+        await wait_for(lambda: keeper.inside == 0, what="everybody to be gone")
 
 
 @pytest.mark.req("BUS-34")

@@ -1,5 +1,6 @@
-"""What members can do to the connections, the calls and the memory of others: nothing (wire.md, "Accounts and
-subjects").
+"""What members can do to the connections, the calls and the memory of others: nothing.
+
+See: docs/protocol/subjects.md#permissions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Effects whose answer is lost, or cannot be given: nobody is told that they failed (wire.md, "Effects happen
-once").
+"""Effects whose answer is lost, or cannot be given: nobody is told that they failed.
+
+See: docs/protocol/discovery.md#outcome-in-doubt.
 """
 
 from __future__ import annotations

@@ -58,12 +58,12 @@ async def test_no_server_is_needed_and_the_window_holds(mesh: Mesh) -> None:
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             await anext(stream)
         mesh.server.kill()
-        await wait_for(lambda: not host.peer.link.is_connected, 5, "the loss to be noticed")
+        await wait_for(lambda: not host.peer.link.is_connected, what="the loss to be noticed")
         sent = 0
         assert (await bus.call(QUERY, query())).instance == host.peer.instance
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             first = await anext(stream)
-            await wait_for(lambda: sent >= WINDOW, 2, "a full window")
+            await wait_for(lambda: sent >= WINDOW, 10, "a full window")
             assert sent == WINDOW
             texts = [
                 first.data["text"],
@@ -86,7 +86,7 @@ async def test_a_call_inside_survives_the_loss_of_the_server(mesh: Mesh) -> None
         asking = asyncio.create_task(bus.call(QUERY, query()))
         await started.wait()
         mesh.server.kill()
-        await wait_for(lambda: not host.peer.link.is_connected, 5, "the loss to be noticed")
+        await wait_for(lambda: not host.peer.link.is_connected, what="the loss to be noticed")
         go.set()
         assert (await asking).output
         assert len(service.calls) == 1
@@ -118,13 +118,13 @@ async def test_places_deadline_and_giving_up_are_the_same(mesh: Mesh, inside: bo
     service.answer = forever
     async with _hosted(mesh, service, inside) as (host, bus):
         late = await _refusal(bus.call(QUERY, query(), timeout_seconds=0.2))
-        await wait_for(lambda: len(service.stopped) == 1, 2, "the handler to be stopped")
+        await wait_for(lambda: len(service.stopped) == 1, 10, "the handler to be stopped")
         asking = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: host.in_flight == 1, 2, "the call")
+        await wait_for(lambda: host.in_flight == 1, 10, "the call")
         async with await mesh.bus("third") as third:
             full = await _refusal(third.call(QUERY, query(), timeout_seconds=0.2))
         asking.cancel()
-        await wait_for(lambda: len(service.stopped) == 2, 1, "the handler to be stopped")
+        await wait_for(lambda: len(service.stopped) == 2, 10, "the handler to be stopped")
     assert (late.code, full.code) == ("timeout", "capacity_exceeded")
 
 

@@ -70,7 +70,7 @@ async def test_who_follows_one_capability_is_sent_nothing_of_999_others(
     for number in range(_OTHERS + 1):
         await clients["speaker"].publish(subjects.announce(node, _capability(number)), b"")
     await clients["speaker"].flush()
-    await wait_for(lambda: len(heard["all"]) == _OTHERS + 1, 5, "all announcements")
+    await wait_for(lambda: len(heard["all"]) == _OTHERS + 1, what="all announcements")
     after = await _sent(system)
     assert after["all"] - before["all"] == _OTHERS + 1
     assert after["one"] - before["one"] == 1
@@ -102,7 +102,7 @@ async def test_offers_count_only_as_members_made_them(mesh: Mesh) -> None:
         (true,) = await guest.offers(QUERY)
         async with guest.watch(QUERY):
             heard = guest._discovery.registry
-            await wait_for(lambda: heard.everything(0), 2, "the true offer")
+            await wait_for(lambda: heard.everything(0), 10, "the true offer")
             known = len(heard)
             stranger, member = Identity.generate(), host.peer.identity
             community = guest.peer.community

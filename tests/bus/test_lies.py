@@ -244,7 +244,7 @@ async def test_a_stream_that_lies_ends_once_and_with_an_error(mesh: Mesh) -> Non
             async with await mesh.bus() as bus:
                 callers.append(bus)
                 assert await _heard(bus) == (events, code), name
-        await wait_for(lambda: host.in_flight == 0, 3, "what was given up to be stopped")
+        await wait_for(lambda: host.in_flight == 0, 10, "what was given up to be stopped")
 
 
 @pytest.mark.req("BUS-76")

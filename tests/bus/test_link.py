@@ -56,7 +56,7 @@ async def test_messages_come_in_order_and_nobody_there_is_said(server: NatsServe
     for number in range(500):
         await other.publish("a.b", b"%d" % number)
     await one.publish("nobody.here", b"", reply="a.503")
-    await wait_for(lambda: len(ear.heard) == 501, 5, "all of it")
+    await wait_for(lambda: len(ear.heard) == 501, what="all of it")
     assert sorted(ear.heard, key=lambda data: data == b"nobody")[:500] == [b"%d" % n for n in range(500)]
     assert b"nobody" in ear.heard
     await one.close()
@@ -76,23 +76,23 @@ async def test_what_is_sent_while_the_server_is_away_arrives_and_subscriptions_c
     one.on_back(back)
     await one.subscribe("a", ear)
     server.kill()
-    await wait_for(lambda: not (one.is_connected or other.is_connected), 5, "the loss")
+    await wait_for(lambda: not (one.is_connected or other.is_connected), what="the loss")
     with pytest.raises(HearthNetError, match="away"):
         await one.settle()
     await other.subscribe("b", ear)
     again = server.again()
-    await wait_for(lambda: told == ["lost", "back"], 5, "the way back")
+    await wait_for(lambda: told == ["lost", "back"], what="the way back")
     assert one.settling
     await other.connected()
     await other.settle()
     await one.publish("b", b"subscribed while away")
     await other.publish("a", b"subscribed before")
-    await wait_for(lambda: len(ear.heard) == 2, 5, "both")
+    await wait_for(lambda: len(ear.heard) == 2, what="both")
     again.kill()
-    await wait_for(lambda: not (one.is_connected or other.is_connected), 5, "the loss")
+    await wait_for(lambda: not (one.is_connected or other.is_connected), what="the loss")
     await one.publish("a", b"sent while away")
     third = again.again()
-    await wait_for(lambda: ear.heard[2:] == [b"sent while away"], 5, "what was kept")
+    await wait_for(lambda: ear.heard[2:] == [b"sent while away"], what="what was kept")
     await one.close()
     await other.close()
     third.stop()
@@ -105,7 +105,7 @@ async def test_memory_is_bounded_while_the_server_is_away(
     monkeypatch.setattr(link, "MOST_WAITING", 1000)
     one = await _join(server)
     server.kill()
-    await wait_for(lambda: not one.is_connected, 5, "the loss")
+    await wait_for(lambda: not one.is_connected, what="the loss")
     for _ in range(10):
         await one.publish("a", bytes(100))
     with pytest.raises(HearthNetError, match="too much waits") as caught:
@@ -134,7 +134,7 @@ async def test_memory_is_bounded_while_the_server_does_not_read(server: NatsServ
         await asyncio.wait({flooding}, timeout=0.3)
     assert sent * 100_000 < 32 * 1024 * 1024  # what two sockets and the buffer before them hold
     server.process.send_signal(signal.SIGCONT)
-    await wait_for(lambda: sent > before, 5, "it to go on")
+    await wait_for(lambda: sent > before, what="it to go on")
     flooding.cancel()
     await asyncio.wait({flooding})
     await one.close()
@@ -149,7 +149,7 @@ async def test_a_server_that_is_silent_counts_as_gone(
     await asyncio.wait({asyncio.create_task(one.closed())}, timeout=0.5)
     assert one.is_connected
     server.process.send_signal(signal.SIGSTOP)
-    await wait_for(lambda: not one.is_connected, 5, "the silence to be noticed")
+    await wait_for(lambda: not one.is_connected, what="the silence to be noticed")
     server.process.send_signal(signal.SIGCONT)
     await one.connected()
     await one.close()
@@ -168,7 +168,7 @@ async def test_a_reader_that_chokes_ends_nothing(
     await one.subscribe("good", ear)
     await one.publish("bad", b"1")
     await one.publish("good", b"2")
-    await wait_for(lambda: ear.heard == [b"2"], 5, "the other")
+    await wait_for(lambda: ear.heard == [b"2"], what="the other")
     assert "a message on bad was not taken" in caplog.text
     await one.close()
 
@@ -261,7 +261,7 @@ async def test_a_link_that_is_closed_while_the_server_is_away_leaves_nothing_beh
     one, told = await _join(server), list[str]()
     one.on_lost(lambda: told.append("lost"))
     server.kill()
-    await wait_for(lambda: not one.is_connected, 5, "the loss")
+    await wait_for(lambda: not one.is_connected, what="the loss")
     await one.close()
     async with asyncio.timeout(1):
         await one.closed()

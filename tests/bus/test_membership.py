@@ -130,7 +130,7 @@ async def test_events_of_others_are_passed_on_by_anybody_and_prove_themselves() 
     hear(process, Voice(MEMBER).events(forged))
     assert process.roster.level(MEMBER.node_id) == "member"
     hear(process, Voice(MEMBER).events(true))
-    await wait_for(lambda: process.roster.level(MEMBER.node_id) == "trusted", 5, "the next look")
+    await wait_for(lambda: process.roster.level(MEMBER.node_id) == "trusted", what="the next look")
 
 
 @pytest.mark.req("COMMUNITY-1")
@@ -248,7 +248,7 @@ async def test_a_flood_is_cut_off_and_the_others_are_still_heard() -> None:
     def heard() -> bool:
         return process.roster.history.get(other.hash) is not None
 
-    await wait_for(heard, 10, "the other one to be heard")
+    await wait_for(heard, what="the other one to be heard")
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -271,7 +271,7 @@ async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.
     events = invites(MEMBER, 8)
     for event in events:
         hear(process, Voice(FOUNDER).events(event))
-        await wait_for(lambda: process._timer is None, 5, "a rest")
+        await wait_for(lambda: process._timer is None, what="a rest")
     kept = process.roster.version - HELD.version
     assert kept == 3
     assert not process.fetched(events[kept:], ())
@@ -354,7 +354,7 @@ async def test_a_process_hears_every_member_over_the_server(mesh: Mesh) -> None:
         def knows(bus: Bus) -> bool:
             return bus.peer.roster.history.get(event.hash) is not None
 
-        await wait_for(lambda: all(map(knows, (guest, second, founder))), 10, "all three to know")
+        await wait_for(lambda: all(map(knows, (guest, second, founder))), what="all three to know")
 
 
 @pytest.mark.req("COMMUNITY-1")
@@ -364,8 +364,11 @@ async def test_what_the_own_node_learned_elsewhere_is_for_its_own_processes(mesh
         own = load_identity(mesh.guest.device_key)
         first, after = invites(own, 2, guest.peer.roster)
         await event_frames.publish(guest.peer, RELAY, next(event_frames.batches([first], ())))
-        await wait_for(lambda: second.peer.roster.version > founder.peer.roster.version, 10, "the relay")
+        before = founder.peer.roster.version
+        await wait_for(lambda: second.peer.roster.version > before, what="the relay")
+        await founder.peer.link.settle()
+        assert founder.peer.roster.version == before
         await event_frames.publish(guest.peer, LOG, next(event_frames.batches([first, after], ())))
-        await wait_for(lambda: founder.peer.roster.version == second.peer.roster.version, 10, "both")
+        await wait_for(lambda: founder.peer.roster.version == second.peer.roster.version, what="both")
         with pytest.raises(HearthNetError):
             await event_frames.publish(guest.peer, "community.>", b"{}")

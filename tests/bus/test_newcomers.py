@@ -58,7 +58,7 @@ async def test_whoever_made_an_invite_answers_for_what_is_written_under_it(
     process = hearing(held)
     for who in strangers(12):
         hear(process, Voice(MEMBER).events(asking(held, invite, who)))
-        await wait_for(lambda: process._timer is None, 5, "a rest")
+        await wait_for(lambda: process._timer is None, what="a rest")
     assert process.roster.version - held.version == 5
     assert not process.fetched([asking(held, invite, who) for who in strangers(3)], ())
     for one in (MEMBER, FOUNDER):

@@ -76,7 +76,7 @@ async def test_a_store_that_was_left_says_so(mesh: Mesh, caplog: pytest.LogCaptu
 
     store.link.on_back(refuse)
     mesh.restart_server()
-    await wait_for(lambda: "not in the mood" in caplog.text, 10, "the way back")
+    await wait_for(lambda: "not in the mood" in caplog.text, what="the way back")
     await store.link.connected()
     await store.close()
     for late in (store.link.connected(), store.link.subscribe("mk.post.>", lambda: None)):

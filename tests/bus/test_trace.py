@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus import trace
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.trace import KEPT, UNTRACED, Traces, handled, handling
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Stream
+from hearthnet.telemetry import steps
 from hearthnet.telemetry.entry import Entry
 from hearthnet.wire import traceparent
 from hearthnet.wire.header import Header
@@ -346,7 +346,7 @@ def test_many_threads_take_ids_of_one_store_and_no_two_the_same() -> None:
     """Each thread with a bus of its own draws from it."""
 
     def draw(_: int) -> list[str]:
-        return [trace._new_span() for _ in range(3_000)]
+        return [steps.new_span() for _ in range(3_000)]
 
     with ThreadPoolExecutor(8) as threads:
         drawn = [span for spans in threads.map(draw, range(8)) for span in spans]

@@ -156,7 +156,7 @@ class Schedule:
             return
         self._saving.add(peer.pid)
         with contextlib.suppress(TimeoutError):
-            await wait_for(self._all_save, 10)
+            await wait_for(self._all_save)
 
     def _all_save(self) -> bool:
         dead = sum(one.gone.is_set() and one.pid not in self._saving for one in self._executors)

@@ -1,4 +1,7 @@
-"""One real node for all tests of the command line, with a scripted model beside the built-in one."""
+"""One real node for all tests of the command line, with a scripted model beside the built-in one.
+
+It ends with the last of them that a worker runs: ten idle services take processor time from other tests.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from tests.helpers.scripted_model import ScriptedModel
 from tests.helpers.shell import Shell
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def model() -> Iterator[ScriptedModel]:
     """The model that says what a test wrote for it."""
     with ScriptedModel() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shell(model: ScriptedModel) -> Iterator[Shell]:
     """A shell whose node runs, with every service and both models."""
     with tempfile.TemporaryDirectory(prefix="hn-cli-") as folder:
@@ -59,7 +62,7 @@ class Village:
         return "--home", (self.household[name] if name else self.household.founder).path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def village() -> Iterator[Village]:
     """A community with two trusted members and three plain ones; the mill is put out by a test."""
     with tempfile.TemporaryDirectory(prefix="hn-village-") as folder:

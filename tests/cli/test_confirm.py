@@ -123,6 +123,20 @@ async def test_it_is_said_where_the_model_has_read_what_others_wrote(desk: Desk,
     assert ("others wrote" in desk.shown) is untrusted
 
 
+@pytest.mark.req("ASK-5", "TOOL-90")
+@pytest.mark.asyncio
+@pytest.mark.parametrize("home", ["", "Kitchen\u202e (ed25519:AAAA)"])
+async def test_a_question_names_the_home_that_an_effect_is_for(desk: Desk, home: str) -> None:
+    with Keyboard(desk.keys) as keyboard:
+        dialogue = Dialogue(desk.screen, keyboard, NODE, Toolbox(TOOLS)["market_post"])
+        asking = asyncio.create_task(dialogue.decide(msgspec.structs.replace(pending(), home=home)))
+        await desk.expect(PROMPT)
+        desk.type("r\n")
+        assert await asking == Deny()
+    assert ("at the home Kitchen" in desk.shown) is bool(home)
+    assert "\u202e" not in desk.shown
+
+
 @pytest.mark.req("ASK-5")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("word", ["r", "Refuse", "n", "no"])

@@ -93,7 +93,7 @@ def test_a_model_is_connected_asked_lost_found_and_let_go_without_a_restart(
 
     removed = lone.json("models", "remove", NAME, "--json")
     assert removed["removed"][0]["model"] == NAME
-    wait_for_sync(lambda: offered(lone) == [], 5)
+    wait_for_sync(lambda: offered(lone) == [])
     assert (lone.home / "hearthnet.toml").read_text() == SETTINGS
 
 

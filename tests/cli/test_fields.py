@@ -54,7 +54,18 @@ def test_a_dash_leaves_out_what_is_optional_only() -> None:
 def test_what_is_no_value_is_said() -> None:
     with pytest.raises(ValueError, match="not a value that ttl_seconds can have"):
         typed("ttl_seconds", "a week")
+    with pytest.raises(ValueError, match=r"ttl_seconds can have; type a whole number such as 12$"):
+        typed("ttl_seconds", "1,5")
 
 
 def test_hints_say_what_may_be_typed() -> None:
     assert [field.hint for field in fields(SCHEMA)] == [" (offer, request)", "", " (separated by commas)", ""]
+
+
+@pytest.mark.req("CONTRACT-11")
+def test_fields_of_boolean_schemas_take_any_value_or_none() -> None:
+    schema = {"type": "object", "properties": {"any": True, "never": False}, "required": ["any"]}
+    (field,) = fields(schema)
+    arguments: dict[str, Any] = {}
+    field.apply('{"a": 1}', arguments)
+    assert (field.name, field.hint, field.required, arguments) == ("any", "", True, {"any": {"a": 1}})

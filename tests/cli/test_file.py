@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from hearthnet.bus.store import Store
 from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.wire.blob import CHUNK_BYTES, hash_of, manifest_of
+from tests.helpers.damage import flip
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync
 
@@ -200,3 +202,34 @@ def check(shell: Shell, path: Path, cid: str) -> None:
     assert got["size_bytes"] == COUNT * CHUNK_BYTES
     assert there.read_bytes() == path.read_bytes()
     assert shell.json("file", "remove", cid, "--json")["deleted"]
+
+
+@pytest.mark.req("FILE-24", "CLI-6")
+def test_verify_names_damage_and_put_mends_it(keeper: Shell, here: Any, tmp_path: Path) -> None:
+    """Damaged on the disk under the running server, in a part that it does not have in memory."""
+    whole, hurt = tmp_path / "whole.txt", tmp_path / "hurt.bin"
+    data = os.urandom(80 * CHUNK_BYTES)
+    whole.write_bytes(b"whole")
+    hurt.write_bytes(data)
+    other = keeper.run("file", "put", whole).stdout.strip()
+    found = keeper.json("file", "verify", "--json")
+    assert found == {"checked": 1, "size_bytes": 5, "damaged": []}
+    cid = keeper.run("file", "put", hurt).stdout.strip()
+    assert "1 file, 5 B: all whole" in keeper.run("file", "verify", other[:20]).stdout
+    assert "no blake3:00" in failed(here, keeper.home, 5, "verify", "0000000000")
+    flip(Home(keeper.home).jetstream, data[47 * CHUNK_BYTES : 47 * CHUNK_BYTES + 64])
+    done = keeper.run("file", "verify")
+    assert (done.returncode, done.stdout) == (1, f"damaged  {cid} hurt.bin: chunk 48 of 80\n")
+    assert "1 of 2 files" in done.stderr
+    damaged = {"cid": cid, "name": "hurt.bin", "size_bytes": len(data), "damaged_chunks": [47]}
+    told = keeper.run("file", "verify", cid, "--json")
+    assert (told.returncode, json.loads(told.stdout)["damaged"]) == (1, [damaged])
+    assert "damaged" in failed(here, keeper.home, 1, "get", cid, tmp_path / "out", "--force")
+    wait_for_sync(lambda: "1 file is damaged" in keeper.run("status").stdout, 30, "status to say so")
+    again = keeper.run("file", "put", hurt)
+    assert "80 chunks sent" in again.stderr
+    assert keeper.json("file", "verify", "--json")["damaged"] == []
+    assert keeper.json("file", "get", cid, tmp_path / "out", "--json")["chunks_moved"] == 33
+    wait_for_sync(lambda: "damaged" not in keeper.run("status").stdout, 90, "status to be well again")
+    for each in cids(keeper):
+        keeper.run("file", "remove", each)

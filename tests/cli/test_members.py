@@ -185,10 +185,10 @@ def test_a_member_is_promoted_and_demoted(village: Village, here: Here) -> None:
 
     assert here("members", "promote", "shed", "trusted", *at) == 0
     assert here.out.startswith("shed (ed25519:")
-    wait_for_sync(lambda: level() == "trusted", 5.0, "the promotion on the disk")
+    wait_for_sync(lambda: level() == "trusted", what="the promotion on the disk")
     demotion = here.json("members", "demote", "shed", "member", "--yes", *village.at("attic"))
     assert demotion["needed"] == 3
     text = here.json("members", "demote", "--sign", demotion["proposal"], "--yes", *village.at("barn"))
     assert here("members", "demote", "--sign", text["proposal"], "--yes", *at) == 0, here.err
     assert "is member now" in here.out
-    wait_for_sync(lambda: level() == "member", 5.0, "the demotion on the disk")
+    wait_for_sync(lambda: level() == "member", what="the demotion on the disk")

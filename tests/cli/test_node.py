@@ -205,12 +205,12 @@ def test_a_call_that_takes_too_long_ends_with_6(shell: Shell) -> None:
 
 @pytest.mark.req("CLI-9")
 def test_files_become_a_corpus_that_can_be_asked(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "bees.md").write_text("# Keeping bees\n\nBees need water near the hive.\n")
-    (tmp_path / "docs" / "picture.png").write_bytes(b"\x89PNG")
-    done = shell.run("ingest", tmp_path / "docs", "--corpus", "hobby")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "bees.md").write_text("# Keeping bees\n\nBees need water near the hive.\n")
+    (tmp_path / "notes" / "picture.png").write_bytes(b"\x89PNG")
+    done = shell.run("ingest", tmp_path / "notes", "--corpus", "hobby")
     assert done.returncode == 0, done.stderr
-    assert "ingested  docs/bees.md: 1 passage\n" in done.stdout
+    assert "ingested  notes/bees.md: 1 passage\n" in done.stdout
     assert "1 file, 1 passage in the corpus hobby\n" in done.stdout
     assert "skipped 1" in done.stderr
     assert "picture.png" in done.stderr
@@ -289,7 +289,9 @@ def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) 
     path = tmp_path / "bread.html"
     path.write_text("<html lang=en><h1>Bread</h1><p>Bake it hot.")
     assert "ingested  bread.html: 1 passage\n" in shell.run("ingest", path, "--corpus", "kitchen").stdout
-    assert "unchanged bread.html: 1 passage\n" in shell.run("ingest", path, "--corpus", "kitchen").stdout
+    for update in ((), ("--update",)):
+        again = shell.run("ingest", path, "--corpus", "kitchen", *update)
+        assert "unchanged bread.html: 1 passage\n" in again.stdout
     path.write_text("<html lang=en><h1>Bread</h1><p>Bake it long.")
     done = shell.run("ingest", path, "--corpus", "kitchen", "--update")
     assert "replaced  bread.html: 1 passage\n" in done.stdout
@@ -312,16 +314,22 @@ def test_pages_that_were_scanned_are_named(shell: Shell, tmp_path: Path) -> None
     done = shell.run("ingest", path, "--corpus", "scans")
     assert "well.pdf: pages 2-3 hold no text (scanned?); ocrmypdf --skip-text adds it" in done.stderr
     assert "Wells: pages 2-3 hold no text (scanned?)" in shell.run("corpus", "show", "scans").stderr
-    shell.run("corpus", "remove", "scans", "--all")
+    assert shell.run("corpus", "remove", "scans", "--all", "--yes").returncode == 0
 
 
-@pytest.mark.req("CLI-40")
+@pytest.mark.req("CLI-40", "CLI-43")
 def test_a_whole_corpus_is_removed(shell: Shell, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.md").write_text(f"# Note\n\n{name}")
     assert shell.run("ingest", tmp_path, "--corpus", "notes").returncode == 0
     refusal(shell, "bad_request", 2, "corpus", "remove", "notes", "Note")
-    gone = shell.json("corpus", "remove", "notes", "--all", "--json")
+    refusal(shell, "unauthorized", 7, "corpus", "remove", "notes", "--all")
+    with shell.terminal("corpus", "remove", "notes", "--all") as screen:
+        screen.expect("Remove the corpus notes with 2 documents? [y]es or [n]o?")
+        screen.type("n\n")
+        assert screen.end() == 4
+    assert "notes" in {one["name"] for one in shell.json("corpus", "list", "--json")}
+    gone = shell.json("corpus", "remove", "notes", "--all", "--yes", "--json")
     assert [one["title"] for one in gone["removed"]] == ["Note", "Note"]
     assert "notes" not in {one["name"] for one in shell.json("corpus", "list", "--json")}
     assert shell.run("corpus", "remove", "notes").returncode == 2

@@ -73,7 +73,7 @@ class Watcher:
 
         hearing = await self.client.subscribe(inbox, cb=hear)
         await self.client.publish(subject, reply=inbox)
-        await wait_for(lambda: len(found) >= count, 5, f"{count} answers to {subject}")
+        await wait_for(lambda: len(found) >= count, what=f"{count} answers to {subject}")
         await hearing.unsubscribe()
         return sorted(found, key=lambda document: str(document["name"]))
 

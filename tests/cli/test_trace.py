@@ -136,7 +136,7 @@ def spans(chain: Chain, count: int) -> list[Span]:
         found = [span for span in chain.collector.spans if span.trace == first]
         return found if len(found) >= count else None
 
-    return wait_for_sync(there, 10, f"{count} spans")
+    return wait_for_sync(there, what=f"{count} spans")
 
 
 @pytest.mark.req("TRACE-3", "TRACE-4")

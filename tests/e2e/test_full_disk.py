@@ -109,7 +109,7 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.req("POWER-2")
+@pytest.mark.req("POWER-2", "POWER-3")
 @pytest.mark.asyncio
 async def test_a_disk_that_fills_up_is_said_by_each_and_all_goes_on_when_there_is_room(mount: Mount) -> None:
     home = mount("size=120m")
@@ -134,6 +134,16 @@ async def test_a_disk_that_fills_up_is_said_by_each_and_all_goes_on_when_there_i
             await refused(bus.call("market.post@1.0", post()))
             asked = shell.run(*ASK)
             assert (asked.returncode, "the disk is full" in asked.stderr) == (8, True), asked
+            document = home.path.parent / "wells.md"
+            document.write_text("# Wells\n\nLine a well with stone.\n")
+            for command in (
+                ("ingest", document, "--corpus", "home"),
+                ("file", "put", document),
+                ("market", "post", "--title", "Ladder", "--body", "Ring twice."),
+            ):
+                done = shell.run(*command)
+                assert (done.returncode, "the disk " in done.stderr) == (8, True), (command, done)
+            assert shell.json("outbox", "list", "--json") == []
             assert await seen(bus) == before
             assert await store.blobs.read(small) == SMALL
 

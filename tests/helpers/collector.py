@@ -28,6 +28,8 @@ class Span(NamedTuple):
     failed: bool
     attributes: dict[str, Any]
     resource: dict[str, Any]
+    links: tuple[tuple[str, str], ...] = ()
+    """Trace and span of each."""
 
 
 class Point(NamedTuple):
@@ -92,6 +94,7 @@ class Collector(Loopback):
                         failed=span.status.code == 2,
                         attributes=_attributes(span.attributes),
                         resource=about,
+                        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
                     )
                     for span in scope.spans
                 ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from hearthnet import ids, times
-from hearthnet.trust import acts, agreement, community, invite, roster
+from hearthnet.trust import acts, agreement, community, holds, invite, roster, signed
 from hearthnet.trust.community import CommunityEvent, CoSigner, Level
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Roster
@@ -55,3 +59,24 @@ def agreeing(
     return tuple(
         CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
     )
+
+
+def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]:
+    """Events of `author` that hold and that this version does not understand, as large as may be held."""
+    filling = {f"m{number}": "" for number in range(1_000)}
+    deep: Any = {}
+    for _ in range(holds.MAX_DEPTH - 2):
+        deep = [deep]
+    events: list[CommunityEvent] = []
+    for changes in (
+        {"schema_version": 2, "data": {}},
+        {"schema_version": 2**31, "event_type": "community." + "z" * 40, "data": {"deep": deep}},
+        {"event_type": "community.fair.opened", "data": filling},
+    ):
+        kept = roster.merge(held, events)
+        left = community.Withdrawn(invite_event_hash="blake3:" + "0" * 64)
+        event = act(kept, author, community.WITHDRAWN, left, now_ms=times.now_ms())
+        events.append(signed.sign(msgspec.structs.replace(event, **changes), author, community.PURPOSE))
+    room = holds.MAX_BYTES - len(community.encode(events[-1]))
+    filled = msgspec.structs.replace(events[-1], data={**filling, "m0": "x" * room})
+    return (*events[:-1], signed.sign(filled, author, community.PURPOSE))

@@ -65,9 +65,9 @@ class Mesh:
         """The second member's node, on the same server."""
         return await Bus.join(self.guest, self.server.url, name)
 
-    async def store(self, at: Home | None = None) -> Store:
-        """The node's store, or that of the node `at` another home."""
-        return await Store.join(at or self.home, self.server.url, "test store")
+    async def store(self, at: Home | None = None, url: str = "") -> Store:
+        """The node's store, or that of the node `at` another home; by way of `url`, where that is given."""
+        return await Store.join(at or self.home, url or self.server.url, "test store")
 
     @contextlib.contextmanager
     def published(self, *services: ServiceState, at: Home | None = None) -> Iterator[None]:
@@ -84,12 +84,16 @@ class Mesh:
             yield
 
     @contextlib.asynccontextmanager
-    async def hosting(self, service: Service, at: Home | None = None) -> AsyncIterator[Host]:
-        """`service` started and offered, at the founder's node or `at` the guest's, then stopped."""
+    async def hosting(
+        self, service: Service, at: Home | None = None, *, store_url: str = ""
+    ) -> AsyncIterator[Host]:
+        """`service` started and offered, at the founder's node or `at` the guest's, then stopped; its records
+        are reached by way of `store_url`, where that is given.
+        """
         home = at or self.home
         bus = await Bus.join(home, self.server.url, service.name)
         config = load_config(self.home)
-        node = NodeContext(home, config, self.server.url, service.name, bus, Status(None))
+        node = NodeContext(home, config, store_url or self.server.url, service.name, bus, Status(None))
         try:
             await service.start(node)
             host = Host(service, node)

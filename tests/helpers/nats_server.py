@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ class NatsServer:
     log: Path
 
     @classmethod
-    def start(cls, folder: Path, config: str = "", deadline_seconds: float = 10.0) -> NatsServer:
+    def start(cls, folder: Path, config: str = "", deadline_seconds: float = 60.0) -> NatsServer:
         """Start with `config`, to which host, port and ports_file_dir are added; wait until it listens."""
         folder.mkdir(parents=True, exist_ok=True)
         path, log, ports = folder / "server.conf", folder / "server.log", folder / "ports"
@@ -76,10 +78,19 @@ class NatsServer:
                 [server_binary(), "-c", self.config], stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         server = NatsServer(process, self.folder, "", self.config, self.log)
-        server.url = wait_for_sync(server._announced, 10, "the server's ports file")
+        server.url = wait_for_sync(server._announced, what="the server's ports file")
         return server
 
-    def stop(self, deadline_seconds: float = 5.0) -> None:
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand it still (SIGSTOP): it keeps its connections and answers nothing until the block ends."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def stop(self, deadline_seconds: float = 30.0) -> None:
         """End it as an operator would (SIGTERM), or by force at the deadline."""
         self.process.terminate()
         try:

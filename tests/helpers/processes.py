@@ -14,9 +14,11 @@ def child_environment(**extra: str | Path) -> dict[str, str]:
 
 
 def bare_environment(**extra: str | Path) -> dict[str, str]:
-    """The same without coverage, HearthNet and virtualenv settings: for time budgets and clean installs."""
-    dropped = ("COVERAGE_", "COV_", "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_", "HEARTHNET_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    """The same without settings of coverage, HearthNet, virtualenv and make, as after a login."""
+    dropped = ("COVERAGE_", "COV_", "PYTHONPATH", "VIRTUAL_ENV", "PYTEST_", "HEARTHNET_", "MAKE", "MFLAGS")
+    # `make test ARGS=...` exports its arguments, which are not those of a make that a test starts.
+    names = os.environ.keys() - {"ARGS", "PYTHON", "SEED"}
+    kept = {name: os.environ[name] for name in names if not name.startswith(dropped)}
     return {**kept, **{name: str(value) for name, value in extra.items()}}
 
 

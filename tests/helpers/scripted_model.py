@@ -6,6 +6,7 @@ Real for everything but the thinking: the node's `llm` service speaks to it over
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -19,12 +20,21 @@ NAME = "scripted"
 @dataclass(frozen=True)
 class Say:
     """One turn: text, then calls `(tool, arguments)`; arguments that are a text are sent as they are.
-    `forever`: it goes on talking until nobody listens.
+    `forever`: it goes on talking until nobody listens. `cut`: it reaches its limit of tokens there, after
+    `thinking`. `refuses`: the body of a 400, in place of a turn.
     """
 
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any] | str], ...] = ()
     forever: bool = False
+    thinking: str = ""
+    cut: bool = False
+    refuses: dict[str, Any] | None = None
+
+    @property
+    def finish_reason(self) -> str:
+        """Why it ends, in the wire's word."""
+        return "length" if self.cut else "tool_calls" if self.calls else "stop"
 
 
 @dataclass
@@ -35,10 +45,19 @@ class ScriptedModel(Loopback):
     requests: list[dict[str, Any]] = field(default_factory=list)
     readied: list[dict[str, Any]] = field(default_factory=list)
     """What it was to read before there was a question."""
+    traceparents: list[str] = field(default_factory=list)
+    """Of the requests for an answer, empty where one had none."""
+    busy: bool = False
+    """It lists its models, and answers with 503 where one of them is asked."""
     hangs_up: bool = False
     """It lists its models, and ends the connection where one of them is asked."""
+    go: threading.Event = field(default_factory=threading.Event)
+    """It answers, or hangs up, once this is set; it is from the start."""
     stopped_at: float = 0.0
     """When, on the monotonic clock, somebody stopped listening to a turn without end."""
+
+    def __post_init__(self) -> None:
+        self.go.set()
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
         """Speaks OpenAI's wire."""
@@ -81,8 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The list of models."""
-        body = json.dumps({"object": "list", "data": [{"id": NAME, "object": "model"}]}).encode()
-        self.send_response(200)
+        self._send_json(200, {"object": "list", "data": [{"id": NAME, "object": "model"}]})
+
+    def _send_json(self, status: int, page: dict[str, Any]) -> None:
+        body = json.dumps(page).encode()
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")  # who is kept waiting on would be served after the end
@@ -93,10 +115,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """A chat completion, streamed."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.owner.traceparents.append(self.headers.get("traceparent", ""))
+        self.owner.go.wait()
         if self.owner.hangs_up:
             self.close_connection = True
             return
+        if self.owner.busy:
+            self._send_json(503, {"error": {"message": "the model is overloaded"}})
+            return
         turn = self.owner.turn(request)
+        if turn.refuses is not None:
+            self._send_json(400, turn.refuses)
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -108,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _speak(self, turn: Say) -> None:
+        if turn.thinking:
+            self._chunk({"reasoning_content": turn.thinking})
         for word in turn.text.split(" ") if turn.text else []:
             self._chunk({"content": word + " "})
         while turn.forever:
@@ -119,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             call = {"index": index, "id": f"call_{name}_{index}", "type": "function", "function": function}
             self._chunk({"tool_calls": [call]})
         usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
-        self._chunk({}, finish_reason="tool_calls" if turn.calls else "stop", usage=usage)
+        self._chunk({}, finish_reason=turn.finish_reason, usage=usage)
         self.wfile.write(b"data: [DONE]\n\n")
         self.wfile.flush()
 

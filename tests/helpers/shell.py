@@ -21,9 +21,9 @@ from tests.helpers.processes import child_environment, processes_of
 from tests.helpers.waiting import wait_for_sync
 
 HEARTHNET = Path(sys.executable).with_name("hearthnet")
-READY_SECONDS = 90.0
-STOP_SECONDS = 5.0
-COMMAND_SECONDS = 100.0
+READY_SECONDS = 180.0
+STOP_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Shell:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        wait_for_sync(lambda: not processes_of(self.home), 2.0, f"the end of {processes_of(self.home)}")
+        wait_for_sync(lambda: not processes_of(self.home), 10, f"the end of {processes_of(self.home)}")
 
 
 class Terminal:

@@ -10,9 +10,13 @@ from typing import Any, TypeVar, overload
 
 _T = TypeVar("_T")
 _PAUSE_SECONDS = 0.01
+DEADLINE_SECONDS = 20.0
+"""Ends what hangs, also on a busy machine; shorter than the deadline of a call, which must not be its end."""
 
 
-def wait_for_sync(condition: Callable[[], _T | None], deadline_seconds: float = 10.0, what: str = "") -> _T:
+def wait_for_sync(
+    condition: Callable[[], _T | None], deadline_seconds: float = DEADLINE_SECONDS, what: str = ""
+) -> _T:
     """The first true value of `condition`, asked over and over; a `TimeoutError` names `what`."""
     end = time.monotonic() + deadline_seconds
     while not (value := condition()):
@@ -24,13 +28,15 @@ def wait_for_sync(condition: Callable[[], _T | None], deadline_seconds: float = 
 
 @overload
 async def wait_for(
-    condition: Callable[[], Awaitable[_T | None]], deadline_seconds: float = 10.0, what: str = ""
+    condition: Callable[[], Awaitable[_T | None]], deadline_seconds: float = DEADLINE_SECONDS, what: str = ""
 ) -> _T: ...
 @overload
 async def wait_for(
-    condition: Callable[[], _T | None], deadline_seconds: float = 10.0, what: str = ""
+    condition: Callable[[], _T | None], deadline_seconds: float = DEADLINE_SECONDS, what: str = ""
 ) -> _T: ...
-async def wait_for(condition: Callable[[], Any], deadline_seconds: float = 10.0, what: str = "") -> Any:
+async def wait_for(
+    condition: Callable[[], Any], deadline_seconds: float = DEADLINE_SECONDS, what: str = ""
+) -> Any:
     """`wait_for_sync` for a running event loop; `condition` may be a coroutine function."""
     end = time.monotonic() + deadline_seconds
     while True:

@@ -96,7 +96,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def flat(self) -> bool:
-        """Whether no process grew, beyond what it has to remember for a while (wire.md, freshness)."""
+        """Whether no process grew, beyond what it has to remember for a while.
+
+        See: docs/protocol/frames.md#replay-window.
+        """
         more = self._remembered(_END) - self._remembered(_WARM)
         return all(each.flat(more) for each in self.memory.values())
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hearthnet.errors import HearthNetError
-from tests.helpers.full_house import FullHouse, full_house
+from tests.helpers.full_house import FullHouse, full_house, memory_kb
 from tests.load.callers import served
 from tests.load.crowd import crowd
 from tests.load.figures import Memory, Order, Outcome, Tally, memory, outcome, table
@@ -44,6 +44,22 @@ async def test_a_crowd_is_served_and_told_nothing_but_to_come_back(house: FullHo
             refused += found.refused
     assert refused, "nobody was refused: that was no crowd"
     assert house.processes == before
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.req("LOAD-1")
+@pytest.mark.asyncio
+async def test_memory_is_flat_over_two_thousand_calls(house: FullHouse) -> None:
+    """By the count of calls and not by time, so that a slow computer is asked as much as a quick one."""
+    name = "market.list@1.0"
+    async with crowd(house) as everybody:
+        await everybody.press(name, CALLERS, 10 * SECONDS, "wire", most=10)
+        warm = {process: memory_kb(pid) for process, pid in house.processes.items()}
+        found = await everybody.press(name, CALLERS, 10 * SECONDS, "wire", most=40)
+        assert (found.answered, found.clean) == (40 * CALLERS, True)
+        for process, pid in house.processes.items():
+            grown = Memory(warm[process], warm[process], memory_kb(pid))
+            assert grown.flat(found.answered), f"{process} grew by {grown.growth:.0f} KB"
 
 
 @pytest.mark.req("LOAD-1")

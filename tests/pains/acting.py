@@ -1,4 +1,4 @@
-"""A home with a real server, a scripted model and a provider that counts, for the tests of pains.md."""
+"""A home with a real server, a scripted model and a provider that counts, for the failure modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A token is never passed on (pains.md 12): it stands in the call it was made for, and nowhere else."""
+"""A token is never passed on: it stands in the call it was made for, and nowhere else.
+
+See: docs/protocol/failures.md#confused-deputy.
+"""
 
 from __future__ import annotations
 

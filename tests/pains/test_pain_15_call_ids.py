@@ -1,4 +1,7 @@
-"""Call ids that are missing, equal or too long (pains.md 15)."""
+"""Call ids that are missing, equal or too long.
+
+See: docs/protocol/failures.md#bad-call-ids.
+"""
 
 from __future__ import annotations
 

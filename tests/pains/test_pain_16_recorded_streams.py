@@ -1,12 +1,12 @@
-"""16. Streamed arguments assembled wrongly, on what vendors really sent: recorded streams, whole and cut off,
-from their bytes through the loop. Truncated JSON never runs, and two calls never merge.
+"""16. Streamed arguments assembled wrongly, on what vendors send: recorded and written streams, whole and cut
+off, from their bytes through the loop. Truncated JSON never runs, and two calls never merge.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,15 @@ from hearthnet.tools.toolbox import Toolbox
 from hearthnet_llm.frames import Done, Frame, ToolCall, to_event
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard
+from tests.conformance.exchanges import write
 from tests.conformance.providers.recording import Recording, recordings
 from tests.conformance.providers.wires import facts
-from tests.helpers.leaving import leave_out
+from tests.helpers.leaving import RECORDINGS
 from tests.services.llm.asking import events
 from tests.tools.bench import LOOK, QUESTION, RUN, Bench
 
 pytestmark = pytest.mark.req("PAIN-16", "TOOL-4")
-FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "providers"
-CUTS = 16
+WIRES = {"anthropic", "bedrock-anthropic", "bedrock-converse", "gemini", "ollama", "openai"}
 Called = list[tuple[str, dict[str, Any]]]
 
 
@@ -71,46 +71,58 @@ def ran(frames: list[Frame]) -> Called:
 
 
 @cache
-def recorded() -> tuple[tuple[Recording, Called], ...]:
-    """The recorded answers that call something, and what they call."""
-    if not FOLDER.is_dir():
-        leave_out("the recorded exchanges are not beside this checkout")
+def calling(folder: Path) -> tuple[tuple[Recording, Called], ...]:
+    """The answers in `folder` that call something, and their calls."""
     found = [
         (one, called(heard(one, one.response.data)))
-        for one in recordings(FOLDER)
+        for one in recordings(folder)
         if isinstance(one, Recording) and one.response.status == 200
     ]
     return tuple(pair for pair in found if pair[1])
 
 
-def cut(data: bytes, seed: str) -> Iterator[bytes]:
-    """The answer, broken off at places of its own."""
-    places = random.Random(seed)
-    for place in sorted(places.sample(range(1, len(data)), min(CUTS, len(data) - 1))):
-        yield data[:place]
-
-
-def test_each_recorded_call_runs_as_the_model_meant_it_and_none_merge() -> None:
+def check_meaning(exchanges: Iterable[tuple[Recording, Called]]) -> None:
     """A second reading of the same bytes says what was meant (tests/conformance/providers/wires)."""
-    for recording, calls in recorded():
+    for recording, calls in exchanges:
         frames = heard(recording, recording.response.data)
         meant = [(call.name, call.arguments) for call in facts(recording.wire).expect(recording).calls]
         assert ran(frames) == calls == meant, recording.id
-    assert len(recorded()) > 200
-    assert sum(len(calls) > 1 for _, calls in recorded()) > 20
 
 
-def test_what_was_cut_off_runs_as_it_was_meant_or_not_at_all() -> None:
+def check_cut_off(exchanges: Iterable[tuple[Recording, Called]], most: int) -> int:
+    """Cut each answer off at up to `most` places of its own; the number of cuts."""
     cuts = 0
-    for recording, calls in recorded():
-        for data in cut(recording.response.data, recording.id):
-            found = called(heard(recording, data))
-            assert found == calls[: len(found)], f"{recording.id} after {len(data)} bytes"
+    for recording, calls in exchanges:
+        whole = recording.response.data
+        places = random.Random(recording.id).sample(range(1, len(whole)), min(most, len(whole) - 1))
+        for place in sorted(places):
+            found = called(heard(recording, whole[:place]))
+            assert found == calls[: len(found)], f"{recording.id} after {place} bytes"
             cuts += 1
-    assert cuts > 3_000
+    return cuts
 
 
-# --- written ones, of which no recording is there ---
+def test_recorded_calls_run_as_meant() -> None:
+    check_meaning(calling(RECORDINGS))
+    assert len(calling(RECORDINGS)) > 200
+    assert sum(len(calls) > 1 for _, calls in calling(RECORDINGS)) > 20
+
+
+def test_recorded_calls_cut_off_run_as_meant() -> None:
+    assert check_cut_off(calling(RECORDINGS), 16) > 3_000
+
+
+def test_written_calls_of_each_wire_run_as_meant(tmp_path: Path) -> None:
+    exchanges = calling(write(tmp_path))
+    check_meaning(exchanges)
+    assert {one.wire for one, calls in exchanges if len(calls) > 1} == WIRES
+
+
+def test_written_calls_cut_off_run_as_meant(tmp_path: Path) -> None:
+    assert check_cut_off(calling(write(tmp_path)), 200) > 3_000
+
+
+# --- habits of servers of which no recording is there ---
 
 
 def _delta(index: int | None, piece: str, call_id: str = "", name: str = "") -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Streamed arguments assembled wrongly (pains.md 16): what the loop is given by a bad stream never runs.
+"""Streamed arguments assembled wrongly: what the loop is given by a bad stream never runs.
 
 How recorded streams of vendors are put together is tested where that is done (tests/services/llm).
+
+See: docs/protocol/failures.md#broken-arguments.
 """
 
 from __future__ import annotations

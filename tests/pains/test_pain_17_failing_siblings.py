@@ -1,4 +1,7 @@
-"""One failing tool destroys its siblings (pains.md 17)."""
+"""One failing tool destroys its siblings.
+
+See: docs/protocol/failures.md#failing-sibling.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Silence while a tool works (pains.md 21)."""
+"""Silence while a tool works.
+
+See: docs/protocol/failures.md#no-progress-shown.
+"""
 
 from __future__ import annotations
 

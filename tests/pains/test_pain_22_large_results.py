@@ -1,4 +1,7 @@
-"""50 MB passes through the object store; the model gets head, tail and a bounded reader (pains.md 22)."""
+"""50 MB passes through the object store; the model gets head, tail and a bounded reader.
+
+See: docs/protocol/failures.md#oversized-result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A poisoned, changed, missing or huge tool list (pains.md 24)."""
+"""A poisoned, changed, missing or huge tool list.
+
+See: docs/protocol/failures.md#bad-tool-list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Untrusted output steers the model (pains.md 26): once it was read, each side effect is asked about."""
+"""Untrusted output steers the model: once it was read, each side effect is asked about.
+
+See: docs/protocol/failures.md#untrusted-output.
+"""
 
 from __future__ import annotations
 

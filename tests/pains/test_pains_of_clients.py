@@ -1,4 +1,7 @@
-"""Pains 8, 12, 18 and 19 for clients of a gateway, on a real server: 4 is in a file of its own."""
+"""Pains 8, 12, 18 and 19 for clients of a gateway, on a real server: 4 is in a file of its own.
+
+See: docs/protocol/failures.md.
+"""
 
 from __future__ import annotations
 

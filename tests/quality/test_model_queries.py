@@ -1,4 +1,7 @@
-"""The built-in model's own queries find the right document (issue 2: 18 of 20 or more)."""
+"""The built-in model's own queries find the right document.
+
+See: docs/models.md#the-twenty-questions.
+"""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from hearthnet.service.records import Records
 from hearthnet.trust.audit import Entry
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
+from tests.helpers.tcp_proxy import tcp_proxy
 from tests.helpers.waiting import wait_for
 from tests.service.workers import RUN, approval, audited, body, grant, ingest, working
 
@@ -108,7 +109,7 @@ async def test_how_a_call_ended_is_on_record_whatever_it_was(mesh: Mesh) -> None
                     await bus.call(POST, post(ids.new_ulid(), title))
             with pytest.raises(HearthNetError):
                 await bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=0.3)
-            await wait_for(lambda: host.in_flight == 0, 5, "the calls to end")
+            await wait_for(lambda: host.in_flight == 0, what="the calls to end")
             started.clear()
             staying = asyncio.create_task(bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=1))
             await started.wait()
@@ -219,23 +220,24 @@ async def test_nothing_is_done_that_cannot_be_put_on_record(
 ) -> None:
     service = ProbeService()
     monkeypatch.setattr("hearthnet.service.stored._LOOK_SECONDS", -1.0)
-    async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.store() as store:
+    async with (
+        tcp_proxy(mesh.server.url) as proxy,
+        mesh.hosting(service, store_url=proxy.url),
+        await mesh.bus() as bus,
+        await mesh.store() as store,
+    ):
         await bus.call(POST, post(ids.new_ulid()))
         monkeypatch.setattr(Home, "free_bytes", lambda home: FULL_BYTES - 1)
         await _refused(bus.call(POST, post(ids.new_ulid())), "capacity_exceeded")
         monkeypatch.undo()
-        parts = await host._records._parts()
-        monkeypatch.setattr(parts.audit._store.js, "publish", _silent)
-        # The caller asks again for as long as it has time.
+        # The host's connection to its records breaks. The caller asks again for as long as it has time.
+        proxy.lose("au.entry", 99, written=False)
         await _refused(bus.call(POST, post(ids.new_ulid()), timeout_seconds=1), "partition", "timeout")
-        monkeypatch.undo()
+        assert proxy.lost
+        proxy.lose("au.entry", 0, written=False)
         await bus.call(POST, post(ids.new_ulid()))
         await entries(mesh, store)
     assert len(service.calls) == 2
-
-
-async def _silent(*_: Any, **__: Any) -> None:
-    raise TimeoutError
 
 
 async def _refused(work: Any, *codes: str) -> None:
@@ -302,11 +304,11 @@ async def test_an_end_that_cannot_be_put_on_record_is_not_told_as_done(
 async def test_an_entry_is_appended_once_through_a_server_that_dies(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
         asking = [asyncio.create_task(bus.call(POST, post(ids.new_ulid()))) for _ in range(6)]
-        await wait_for(lambda: any(task.done() for task in asking), 5, "the first answer")
+        await wait_for(lambda: any(task.done() for task in asking), what="the first answer")
         mesh.restart_server()
         await asyncio.gather(*asking)
         # What was asked again may have had its answer before the first attempt has ended.
-        await wait_for(lambda: host.in_flight == 0, 10, "every attempt to end")
+        await wait_for(lambda: host.in_flight == 0, what="every attempt to end")
         async with await mesh.store() as store:
             log = paired(await entries(mesh, store))
     assert len(log) >= 6

@@ -1,4 +1,4 @@
-"""What a token may still be used for, counted in a real store by several processes' worth of connections."""
+"""What a token may still be used for, counted in a real store: by several processes, and by parts of one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ import pytest
 import pytest_asyncio
 
 from hearthnet import ids
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.peer import Peer
+from hearthnet.bus.registry import OfferView
 from hearthnet.bus.store import Store
 from hearthnet.errors import HearthNetError
 from hearthnet.service.budget import Budget
+from hearthnet.times import now_ms
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Claims, Scope
+from hearthnet.trust.token import Claims, Scope, mint
 from tests.helpers.mesh import Mesh
+from tests.helpers.service_processes import call_at
+from tests.helpers.waiting import wait_for
+from tests.service.effect_worker import INGEST
+from tests.service.workers import RUN, approval, body, working
 
 pytestmark = pytest.mark.asyncio
 ANNA, BERTA = (Identity(bytes([number]) * 32).node_id for number in (1, 2))
@@ -41,7 +48,7 @@ async def peer(mesh: Mesh) -> AsyncIterator[Peer]:
 
 @pytest_asyncio.fixture
 async def budget(mesh: Mesh, peer: Peer) -> AsyncIterator[Make]:
-    """Makes budgets, each with a connection of its own as in a process of its own."""
+    """Makes budgets, each with a connection of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(instances: int = 1) -> Budget:
@@ -64,11 +71,75 @@ async def charge(budget: Budget, held: Claims, key: str = "") -> str:
     return ""
 
 
-@pytest.mark.req("BUDGET-2")
-async def test_calls_are_counted_exactly_by_processes_that_run_at_once(budget: Make) -> None:
-    budgets, held = [await budget() for _ in range(4)], claims(max_calls_total=50)
-    codes = Counter(await asyncio.gather(*(charge(budgets[number % 4], held) for number in range(200))))
-    assert codes == {"": 50, "token_scope_insufficient": 150}
+def lend(bus: Bus, **limits: Any) -> str:
+    """A run token with these limits."""
+    return mint(
+        bus.peer.identity,
+        subject=bus.peer.node_id,
+        audience=bus.peer.community,
+        scope=Scope(capabilities=(INGEST,), **limits),
+        now_ms=now_ms(),
+        ttl_seconds=300,
+        run=RUN,
+    )
+
+
+async def spend(bus: Bus, token: str, key: str, view: OfferView) -> str:
+    """The code with which a process answers an approved call under the token; `ok` for none."""
+    wanted = body(document=key)
+    given = {"token": token, "run": RUN, "idempotency_key": key, "timeout_seconds": 60}
+    try:
+        await call_at(bus, view, INGEST, wanted, approval=approval(bus, wanted, key), **given)
+    except HearthNetError as error:
+        return error.code
+    return "ok"
+
+
+async def providers(bus: Bus, count: int) -> list[OfferView]:
+    """So many processes that offer the effect."""
+
+    async def found() -> list[OfferView] | None:
+        views = await bus.offers(INGEST)
+        return views if len(views) == count else None
+
+    return await wait_for(found, 30, f"{count} processes")
+
+
+@pytest.mark.req("BUDGET-2", "ATTACK-14")
+async def test_calls_are_counted_exactly_by_processes_at_once(mesh: Mesh) -> None:
+    """Three providers, one of which is killed while it counts, and then one that starts anew."""
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus, await mesh.bus() as other:
+            await workers.start(bus, 3)
+            at, token = await providers(bus, 3), lend(bus, max_calls_total=20)
+            assert [await spend(bus, token, ids.new_ulid(), each) for each in at] == ["ok"] * 3
+            asked = [
+                spend(bus if number % 2 else other, token, ids.new_ulid(), at[number % 3])
+                for number in range(60)
+            ]
+            codes = Counter(await asyncio.gather(*asked))
+            assert codes == {"ok": 17, "token_scope_insufficient": 43}
+            done = [line.split()[1] for line in workers.effects]
+            assert (len(done), len(set(done))) == (20, 3)
+
+            second = lend(bus, max_calls_total=20)
+            racing = [
+                asyncio.create_task(spend(bus, second, ids.new_ulid(), at[number % 3]))
+                for number in range(60)
+            ]
+            await wait_for(lambda: len(workers.effects) > 22, 30, "some calls to be done")
+            victim = workers.running.pop()
+            victim.kill()
+            victim.wait()
+            await asyncio.gather(*racing)
+            await workers.start(bus)
+            known = {view.offer.instance for view in at}
+            (fresh,) = [view for view in await providers(bus, 3) if view.offer.instance not in known]
+            assert await spend(bus, token, ids.new_ulid(), fresh) == "token_scope_insufficient"
+            # What the killed process had counted and not done is spent, too.
+            while await spend(bus, second, ids.new_ulid(), fresh) == "ok":
+                assert len(workers.effects) <= 40
+        assert 23 <= len(workers.effects) <= 40
 
 
 @pytest.mark.req("BUDGET-2")
@@ -90,16 +161,22 @@ async def test_nobody_spends_what_another_issuer_gave(budget: Make) -> None:
 
 
 @pytest.mark.req("BUDGET-3")
-async def test_effects_are_counted_once_each_by_processes_that_run_at_once(budget: Make) -> None:
-    budgets, held = [await budget() for _ in range(3)], claims(max_effects=5)
-    keys = [f"key {number}" for number in range(12)]
-    asked = [(budgets[number % 3], key) for key in keys for number in range(3)]
-    codes = await asyncio.gather(*(charge(one, held, key) for one, key in asked))
-    passed = {key for (_, key), code in zip(asked, codes, strict=True) if not code}
-    assert len(passed) == 5
-    # Every repetition of an effect that counts passes, and of another none.
-    for key in keys:
-        assert await charge(budgets[0], held, key) == ("" if key in passed else "token_scope_insufficient")
+async def test_effects_are_counted_once_by_processes_at_once(mesh: Mesh) -> None:
+    """Twelve effects are asked for at three processes each; five happen, and each of those once."""
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus:
+            await workers.start(bus, 3)
+            at, token = await providers(bus, 3), lend(bus, max_effects=5)
+            keys = [ids.new_ulid() for _ in range(12)]
+            asked = [(key, spend(bus, token, key, view)) for key in keys for view in at]
+            codes = await asyncio.gather(*(work for _, work in asked))
+            passed = {key for (key, _), code in zip(asked, codes, strict=True) if code == "ok"}
+            assert len(passed) == len(workers.effects) == 5
+            # Every repetition of an effect that counts passes, and of another none.
+            for key in keys:
+                expected = "ok" if key in passed else "token_scope_insufficient"
+                assert await spend(bus, token, key, at[0]) == expected
+        assert len(workers.effects) == 5
 
 
 @pytest.mark.req("BUDGET-3")

@@ -12,33 +12,35 @@ from hearthnet.service import effects as effects_module
 from hearthnet.service.claims import Claims, key
 from hearthnet.service.effects import Effect, Effects
 from hearthnet.service.stored import Room
-from tests.helpers.lost_answers import losing
 from tests.helpers.mesh import Mesh
+from tests.helpers.tcp_proxy import tcp_proxy
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
+SUBJECT = "$KV.claims."
 
 
 @pytest.mark.req("EFFECT-2")
 @pytest.mark.parametrize("written", [True, False])
-async def test_a_lost_answer_is_settled_by_reading(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, written: bool
-) -> None:
-    async with await mesh.store() as store:
+async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) -> None:
+    """The connection to the server breaks behind the message, or before it."""
+    async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         claims, name = Claims(store, Room(None)), key("ef", "me", "1")
-        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 1, written=written))
-        held = await claims.write(name, {"by": "one"}, 0, 5)
+        proxy.lose(SUBJECT, 1, written=written)
+        held = await claims.write(name, {"by": "one"}, 0, 30)
+        assert proxy.lost == 1
         assert held is not None
-        assert await claims.look(name, 5) == held
-        assert await claims.write(name, {"by": "two"}, 0, 5) is None
-        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 1, written=False))
-        changed = await claims.write(name, {"by": "three"}, held.revision, 5)
+        assert await claims.look(name, 30) == held
+        assert await claims.write(name, {"by": "two"}, 0, 30) is None
+        proxy.lose(SUBJECT, 1, written=False)
+        changed = await claims.write(name, {"by": "three"}, held.revision, 30)
         assert changed is not None
-        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 99, written=False))
+        proxy.lose(SUBJECT, 99, written=False)
         with pytest.raises(HearthNetError) as caught:
             await claims.write(key("ef", "me", "2"), {"by": "four"}, 0, 0.3)
         assert caught.value.code == "partition"
-        assert await claims.look(key("ef", "me", "2"), 5) is None
+        await store.link.connected()
+        assert await claims.look(key("ef", "me", "2"), 30) is None
 
 
 @pytest.mark.req("EFFECT-7")
@@ -48,21 +50,21 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
     monkeypatch.setattr(effects_module, "_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(effects_module, "_WRITE_SECONDS", 0.2)
     effect = Effect(state="taken", capability="x@1.0", digest="", instance="aaaaaaaa", call="1")
-    async with await mesh.store() as store:
+    async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         claims, name = Claims(store, Room(None)), key("ef", "me", "1")
         effects = Effects(claims, "aaaaaaaa", lambda instance: True)
-        taken = await claims.write(name, {"state": "taken"}, 0, 5)
+        taken = await claims.write(name, {"state": "taken"}, 0, 30)
         assert taken is not None
-        publish = store.js.publish
-        monkeypatch.setattr(store.js, "publish", losing(publish, 99, written=False))
+        proxy.lose(SUBJECT, 99, written=False)
         assert not await effects._conclude(name, effect, taken)
-        monkeypatch.setattr(store.js, "publish", publish)
+        proxy.lose(SUBJECT, 0, written=False)
+        await store.link.connected()
 
         async def there() -> bool:
-            held = await claims.look(name, 5)
+            held = await claims.look(name, 30)
             return held is not None and held.record != taken.record
 
-        await wait_for(there, 5, "the outcome")
+        await wait_for(there, what="the outcome")
         await effects.close()
 
 

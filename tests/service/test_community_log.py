@@ -15,7 +15,8 @@ from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.membership import Membership
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
-from hearthnet.service.community_log import CommunityLog, Memory
+from hearthnet.service import stored
+from hearthnet.service.community_log import STREAM, CommunityLog, Memory
 from hearthnet.times import now_ms
 from hearthnet.trust import acts, revocation, signed
 from hearthnet.trust.community import CommunityEvent
@@ -87,6 +88,30 @@ async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
             return (await log.read()).revocations == (current,)
 
         await wait_for(only_the_current_one, 30, "the other to be forgotten")
+
+
+@pytest.mark.req("COMMUNITY-3")
+async def test_log_that_shrinks_while_it_is_read_is_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Revocations are forgotten at any moment; to wait for one of them ended in `partition`."""
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log = CommunityLog(store, mesh.home)
+        event = invited(bus.peer.roster, bus.peer.identity)
+        await log.keep(event)
+        lasting = (await store.js.stream_info(STREAM)).state.messages
+        for number in range(30):
+            await store.js.publish(f"cm.revoked.x.{number}", b"{}", headers={"Nats-TTL": "10s"})
+        monkeypatch.setattr(stored, "_BATCH", 10)
+        messages = log._messages()
+        first = await anext(messages)
+
+        async def forgotten() -> bool:
+            return (await store.js.stream_info(STREAM)).state.messages == lasting
+
+        await wait_for(forgotten, 60, "the revocations to be forgotten")
+        read = [message.subject async for message in messages]
+        assert first.subject.startswith("cm.event.")
+        assert 0 < len(read) < 30
+        assert (await log.read()).events == (event,)
 
 
 @pytest.mark.req("COMMUNITY-7")

@@ -121,7 +121,7 @@ async def test_an_effect_under_way_is_waited_for(mesh: Mesh) -> None:
                 asyncio.create_task(ingest(bus, body("wait"), approval=yes, idempotency_key=key))
                 for _ in range(4)
             ]
-            await wait_for((workers.folder / "waiting").exists, 5, "the first call")
+            await wait_for((workers.folder / "waiting").exists, what="the first call")
             hasty = ingest(bus, body("wait"), approval=yes, idempotency_key=key, timeout_seconds=0.5)
             assert await code(hasty) == "timeout"
             (workers.folder / "go").touch()

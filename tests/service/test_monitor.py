@@ -17,6 +17,7 @@ from nats.aio.client import Client
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call, monitor
 from hearthnet.trust.keys import Login
+from tests.bus import failing_worker
 from tests.helpers import adr32
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, query
@@ -89,7 +90,7 @@ async def test_a_service_tells_what_it_offers(mesh: Mesh, eyes: Eyes) -> None:
 
 @pytest.mark.req("OPERATOR-1")
 async def test_two_processes_of_a_service_answer_both(mesh: Mesh, eyes: Eyes) -> None:
-    async with mesh.hosting(ProbeService()) as one, mesh.hosting(ProbeService()) as two:
+    async with failing_worker.running(mesh, 2) as (one, two):
         inbox, heard = eyes.client.new_inbox(), []
 
         async def hear(message: Any) -> None:
@@ -97,9 +98,9 @@ async def test_two_processes_of_a_service_answer_both(mesh: Mesh, eyes: Eyes) ->
 
         await eyes.client.subscribe(inbox, cb=hear)
         await eyes.client.publish("$SRV.PING.probe", b"", reply=inbox)
-        await wait_for(lambda: len(heard) == 2, 5, "both answers")
-        assert set(heard) == {one.peer.instance, two.peer.instance}
-        assert (await eyes.ask(f"$SRV.PING.probe.{two.peer.instance}"))["id"] == two.peer.instance
+        await wait_for(lambda: len(heard) == 2, what="both answers")
+        assert set(heard) == {one.instance, two.instance}
+        assert (await eyes.ask(f"$SRV.PING.probe.{two.instance}"))["id"] == two.instance
 
 
 @pytest.mark.req("OPERATOR-3")
@@ -121,7 +122,7 @@ async def test_calls_are_counted_and_what_they_said_is_not_kept(mesh: Mesh, eyes
         async def counted() -> bool:
             return bool((await eyes.counts(QUERY))["num_requests"] == 2)
 
-        await wait_for(counted, 5, "both calls in the statistics")
+        await wait_for(counted, what="both calls in the statistics")
         found = await eyes.counts(QUERY)
         assert found["num_errors"] == 1
         assert found["last_error"] == f"thread_missing: {QUERY}"
@@ -195,7 +196,7 @@ async def test_a_flood_of_questions_is_answered_so_often_and_calls_go_on(mesh: M
                 return bool(await eyes.client.request("$SRV.PING", timeout=0.5))
             return False
 
-        await wait_for(answered, 10, "an answer once the flood is over")
+        await wait_for(answered, what="an answer once the flood is over")
         seconds = asyncio.get_running_loop().time() - began
         assert 0 < len(heard) <= monitor.MOST_A_SECOND * (seconds + 2)
         assert len(heard) < flood

@@ -11,10 +11,12 @@ from hearthnet.bus.registry import OfferView
 from hearthnet.errors import HearthNetError
 from hearthnet.times import now_ms
 from hearthnet.tools.acting import ActingFor, ClientAuthority, Voter, check_signed, to_sign
+from hearthnet.tools.authority import RunAuthority, Scopes
 from hearthnet.tools.builtin import builtin_tools, capability_tool
+from hearthnet.tools.decision import SignedDecision
 from hearthnet.tools.events import Dispatch
 from hearthnet.tools.toolbox import BoundTool, Toolbox
-from hearthnet.tools.types import Pending, ToolDefinition
+from hearthnet.tools.types import Approve, Pending, ToolDefinition
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope
@@ -109,13 +111,30 @@ def asked(capability: str = "market.post@1.0") -> Pending:
 
 
 class Said:
-    """What was decided: that, about every call."""
+    """What was decided: a yes that came with `approval`, about every call; nothing without one."""
 
     def __init__(self, approval: Approval | None) -> None:
         self.approval = approval
 
-    async def approved(self, run: str, confirmation_id: str) -> Approval | None:
-        return self.approval
+    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
+        return None if self.approval is None else decision(GUEST.node_id, approval=self.approval)
+
+
+def decision(by: str, **more: Any) -> SignedDecision:
+    """A yes of `by` to the call."""
+    return SignedDecision(
+        run=RUN,
+        tool_call_id=CALL,
+        confirmation_id=KEY,
+        capability="market.post@1.0",
+        client_id=KEY,
+        shown=DIGEST,
+        by=by,
+        via="runs",
+        time=1,
+        since=0,
+        **{"digest": DIGEST, "decision": Approve(), **more},
+    )
 
 
 def authority(who: ActingFor, said: Approval | None = None) -> ClientAuthority:
@@ -177,12 +196,13 @@ async def test_the_clients_own_approval_is_sent_and_none_is_made_up() -> None:
 
 @pytest.mark.req("SESS-10")
 async def test_an_effect_on_a_node_is_approved_for_the_one_that_there_is() -> None:
-    one = await wanted(INGESTING, Mesh(NODE))
-    assert one.provider == NODE.node_id
-    for mesh in (Mesh(), Mesh(NODE, GUEST)):
-        with pytest.raises(HearthNetError, match="is for one node") as caught:
+    for mesh in (Mesh(NODE), Mesh(GUEST, NODE)):
+        assert (await wanted(INGESTING, mesh)).provider == NODE.node_id
+    assert (await wanted(INGESTING, Mesh(GUEST))).provider == GUEST.node_id
+    for mesh, code in ((Mesh(), "not_found"), (Mesh(GUEST, Identity.generate()), "bad_request")):
+        with pytest.raises(HearthNetError) as caught:
             await wanted(INGESTING, mesh)
-        assert caught.value.code == "not_found"
+        assert caught.value.code == code
     assert (await wanted()).provider == ANY_PROVIDER
 
 
@@ -260,3 +280,42 @@ async def test_a_tool_is_covered_where_some_call_is(tool: BoundTool, scope: Scop
 async def test_the_clients_own_tools_take_no_scope() -> None:
     (mine,) = Toolbox([ToolDefinition("look", "", {"type": "object"}, None, None, False)])
     assert acting().covers(mine)
+
+
+# --- the owner's page
+
+
+class Decided:
+    """One decision, about every call."""
+
+    def __init__(self, said: SignedDecision) -> None:
+        self.said = said
+
+    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
+        return self.said
+
+
+def owners(said: SignedDecision) -> ClientAuthority:
+    """The authority of the owner's page, where `said` was decided."""
+    own = RunAuthority(NODE, COMMUNITY, RUN, Scopes([POSTING]))
+    return ClientAuthority(NODE, COMMUNITY, RUN, acting(), Decided(said), owner=own)
+
+
+@pytest.mark.req("SESS-20")
+async def test_authority_owner_yes_goes_out_in_the_owners_name() -> None:
+    mine = owners(decision(NODE.node_id))
+    given = await mine.approve(POSTING, call(), Mesh())
+    assert (given.approver, given.via or "", given.arguments_digest) == (NODE.node_id, "", DIGEST)
+    assert mine.token(POSTING, approval=given).startswith("hntoken://")
+    assert mine.token(POSTING) == mine.model_token() == "token of "
+
+
+@pytest.mark.req("SESS-20")
+@pytest.mark.parametrize(
+    "said",
+    [decision(GUEST.node_id), decision(NODE.node_id, digest=CID), decision(NODE.node_id, digest="")],
+    ids=["another", "another call", "a no"],
+)
+async def test_authority_owner_yes_to_something_else_is_none(said: SignedDecision) -> None:
+    with pytest.raises(HearthNetError, match="own signed approval"):
+        await owners(said).approve(POSTING, call(), Mesh())

@@ -70,6 +70,12 @@ def test_what_is_small_surely_fits_and_what_is_large_is_not_looked_through() -> 
     assert not surely_fits("x" * 32_768, 32_768)
     assert not surely_fits([[]] * 32_768, 32_768)
 
+    class Unread(dict[str, Any]):
+        def values(self) -> Any:
+            raise AssertionError("looked through")
+
+    assert not surely_fits([Unread(), "x" * 32_768], 32_768)
+
 
 def large(bench: Bench, call_id: str = "a") -> None:
     bench.call("search_corpus", QUERY, call_id)
@@ -192,11 +198,15 @@ async def test_a_small_result_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
         [says("x"), done()],
         limit=9_000_000,
     )
-    executor = ToolExecutor(
-        ScriptedBus(tools={"rag.query@1.0": gives({})}), tools("search_corpus"), results=kept
+    bus = ScriptedBus(
+        [calls("search_corpus", QUERY, "a"), done("tool_calls")],
+        [says("x"), done()],
+        tools={"rag.query@1.0": gives({})},
     )
+    executor = ToolExecutor(bus, tools("search_corpus"), limits=Limits(max_result_bytes=1000), results=kept)
     monkeypatch.setattr(dispatch, "json_text", None)  # what is small is not even measured
-    assert (await executor.dispatch(ToolCall("a", "search_corpus", QUERY))).content == {}
+    outcome = await executor.open_run(BODY).drive()
+    assert [json.loads(one["content"]) for one in outcome.messages if one["role"] == "tool"] == [{}]
     assert kept.blobs == {}
 
 

@@ -1,4 +1,7 @@
-"""Names that every vendor takes, and back (resolution 1)."""
+"""Names that every vendor takes, and back.
+
+See: docs/protocol/agent.md#names.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from hearthnet.tools.run_store import Kept, MemoryRuns, RunStore, Superseded
 from hearthnet.tools.run_stream import StoredRuns
 from hearthnet.tools.types import Approve, Deny
 from hearthnet.trust.audit import Entry
-from tests.helpers.lost_answers import losing
 from tests.helpers.mesh import Mesh, start_mesh
+from tests.helpers.tcp_proxy import tcp_proxy
 from tests.helpers.waiting import wait_for
 from tests.service.workers import audited
 from tests.tools.keeping import QUESTION, WANTS, Node
@@ -143,7 +143,7 @@ async def test_an_end_is_found_with_its_beginning() -> None:
 
 
 @pytest.mark.req("RUN-10")
-async def test_two_processes_put_a_decision_on_record_once_between_the_entries_of_others(mesh: Mesh) -> None:
+async def test_two_stores_note_a_decision_once_among_other_entries(mesh: Mesh) -> None:
     run = ids.new_ulid()
     async with await mesh.store() as one, await mesh.store() as two:
         first, second = StoredRuns(one, mesh.identity), StoredRuns(two, mesh.identity)
@@ -170,17 +170,20 @@ async def test_two_processes_put_a_decision_on_record_once_between_the_entries_o
 async def test_a_lost_answer_is_settled_by_reading(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
+    """The connection to the server breaks behind the message, or before it."""
     run = ids.new_ulid()
-    async with await mesh.store() as store:
+    async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         runs = StoredRuns(store, mesh.identity)
-        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 1, written=written))
+        proxy.lose("rn.run.", 1, written=written)
         revision = await runs.save(run, b"one", 0)
+        assert proxy.lost == 1
         assert await runs.load(run) == Kept(b"one", revision)
         monkeypatch.setattr(run_stream, "WRITE_SECONDS", 0.3)
-        monkeypatch.setattr(store.js, "publish", losing(store.js.publish, 99, written=False))
+        proxy.lose("rn.run.", 99, written=False)
         with pytest.raises(HearthNetError) as caught:
             await runs.save(run, b"two", revision)
         assert caught.value.code == "partition"
+        await store.link.connected()
 
 
 @pytest.mark.req("RUN-5")

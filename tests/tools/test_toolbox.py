@@ -1,4 +1,4 @@
-"""Tools, their contracts, and the built-in ones (docs/tools.md, "Tools")."""
+"""Tools, their contracts, and the built-in ones (docs/protocol/agent.md, "Tool definitions")."""
 
 from __future__ import annotations
 

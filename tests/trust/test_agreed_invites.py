@@ -1,4 +1,7 @@
-"""Invites that several members have to agree to (resolutions.md 73; docs/decisions/0046)."""
+"""Invites that several members have to agree to.
+
+See: docs/protocol/community.md#agreements, docs/decisions/0046.
+"""
 
 from __future__ import annotations
 

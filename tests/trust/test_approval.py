@@ -1,4 +1,7 @@
-"""Approvals: a signed yes to one exact call (wire.md, "Approvals")."""
+"""Approvals: a signed yes to one exact call.
+
+See: docs/protocol/approvals.md#approval.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What a call may do, over every combination of caller, issuer, token, demand, scope, constraint and effect.
 
-Specified in wire.md, "Tokens", "Approvals", and resolutions.md 61, 62, 66 and 67.
+See: docs/protocol/tokens.md#effective-authority, docs/protocol/approvals.md#verification.
 
-The expectation is written a second time, as the sentences of the design, and compared over the whole table.
+The expectation is written a second time, in sentences, and compared over the whole table.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def allowed(level: str, trust: str) -> bool:
 
 
 def refusal(case: Case) -> str:
-    """The code that the design gives, or none. One rule a sentence, in the order in which they decide."""
+    """The code that the rules give, or none. One rule a sentence, in the order in which they decide."""
     issuer = case.caller if case.issuer in ("", THE_CALLER) else case.issuer
     session = case.kind.startswith("session")
     # Who was revoked has no rights, and gives none.

@@ -1,4 +1,7 @@
-"""What a token or a standing grant says of arguments (resolutions.md 66)."""
+"""What a token or a standing grant says of arguments.
+
+See: docs/protocol/tokens.md#scope.
+"""
 
 from __future__ import annotations
 

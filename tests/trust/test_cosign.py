@@ -1,4 +1,7 @@
-"""Proposals that go round until enough have signed (resolutions.md 71, 72)."""
+"""Proposals that go round until enough have signed.
+
+See: docs/protocol/community.md#agreements, docs/protocol/community.md#proposal-text.
+"""
 
 from __future__ import annotations
 

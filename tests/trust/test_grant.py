@@ -1,4 +1,7 @@
-"""Standing grants: a signed yes to some uses of one tool (wire.md, "Approvals"; tools.md 5)."""
+"""Standing grants: a signed yes to some uses of one tool.
+
+See: docs/protocol/approvals.md#standing-grant.
+"""
 
 from __future__ import annotations
 

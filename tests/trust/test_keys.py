@@ -1,4 +1,7 @@
-"""Identity keys, what follows from them, and what a signature can be shown for (wire.md, "Ids and keys")."""
+"""Identity keys, what follows from them, and what a signature can be shown for.
+
+See: docs/protocol/identity.md#keys.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the server lets a node do (wire.md, "Accounts and subjects")."""
+"""What the server lets a node do.
+
+See: docs/protocol/subjects.md#permissions.
+"""
 
 from __future__ import annotations
 

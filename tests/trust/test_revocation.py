@@ -1,4 +1,7 @@
-"""Revoked tokens: who may revoke one, and for how long it is known (conventions.md 12)."""
+"""Revoked tokens: who may revoke one, and for how long it is known.
+
+See: docs/protocol/tokens.md#revocation.
+"""
 
 from __future__ import annotations
 

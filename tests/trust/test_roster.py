@@ -1,4 +1,7 @@
-"""The roster proves itself (wire.md; conventions.md 6 and 13; docs/decisions/0040)."""
+"""The roster proves itself.
+
+See: docs/protocol/community.md#entry, docs/protocol/community.md#store-and-seal, docs/decisions/0040.
+"""
 
 from __future__ import annotations
 

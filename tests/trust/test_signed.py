@@ -1,4 +1,7 @@
-"""Documents that carry their signature (conventions.md 3)."""
+"""Documents that carry their signature.
+
+See: docs/protocol/identity.md#signed-documents.
+"""
 
 from __future__ import annotations
 
@@ -81,3 +84,10 @@ def test_what_is_nested_too_deeply_is_a_bad_request(depth: int) -> None:
 def test_what_has_no_canonical_form_cannot_be_signed(value: Any) -> None:
     with pytest.raises(HearthNetError, match="no canonical JSON"):
         signed.sign(Note(b="x", more=value), ANNA, "note")
+
+
+@pytest.mark.req("ATTACK-27")
+def test_what_has_another_shape_is_passed_over_alone() -> None:
+    good = [{"b": "x", "signature": ""}, {"b": "y", "a": 2, "signature": "?"}]
+    given = [None, good[0], 5, {}, [], {"b": 1}, {"b": "z", "a": "1"}, good[1]]
+    assert signed.readable(given, Note) == [Note(b="x"), Note(b="y", a=2, signature="?")]

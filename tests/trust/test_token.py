@@ -1,4 +1,7 @@
-"""Tokens: signed, narrow, short-lived authority (wire.md, "Tokens"; conventions.md 12)."""
+"""Tokens: signed, narrow, short-lived authority.
+
+See: docs/protocol/tokens.md#format, docs/protocol/tokens.md#verification.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.trust import token
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import MAX_BYTES, MAX_TTL_SECONDS, SCHEME, SKEW_SECONDS, Claims, Scope, Verified
+from hearthnet.types import parse_capability
 
 ANNA, BERTA, CARLA, GUEST = (Identity(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NOW = 1_795_292_100
@@ -240,6 +244,42 @@ def test_a_token_has_a_largest_size() -> None:
     largest = next(size for size in range(2000) if len(mint(run="x" * size)) >= MAX_BYTES - 1)
     assert len(mint(run="x" * largest)) <= MAX_BYTES
     assert token.decode(mint(run="x" * largest))
+
+
+@pytest.mark.req("GATE-18")
+def test_a_scope_covers_one_mcp_server_whole() -> None:
+    scope = Scope(("rag.query@1.0", "experimental.mcp.notes.*"))
+    claims = token.decode(mint(scope))
+    for name in ("rag.query@1.3", "experimental.mcp.notes.read@7.0", "experimental.mcp.notes.later@4711.0"):
+        assert claims.scope.covers(parse_capability(name)), name
+    for name in (
+        "rag.query@2.0",
+        "experimental.mcp.notes2.read@7.0",
+        "experimental.mcp.notes.read.more@7.0",
+        "experimental.mcp.notes@7.0",
+        "experimental.notes.read@7.0",
+    ):
+        assert not claims.scope.covers(parse_capability(name)), name
+
+
+@pytest.mark.req("GATE-18")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "*",
+        "market.*",
+        "experimental.*",
+        "experimental.mcp.*",
+        "experimental.mcp.*.read",
+        "experimental.mcp.notes.*@1.0",
+        "experimental.mcp.notes.re*",
+        "experimental.mcp.Notes.*",
+        "experimental.mcp.a.b.*",
+    ],
+)
+def test_a_wildcard_of_anything_else_is_no_scope(entry: str) -> None:
+    with pytest.raises(HearthNetError, match="is not a capability"):
+        mint(Scope((entry,)))
 
 
 @pytest.mark.req("TRUST-5", "TOKEN-2")

@@ -21,6 +21,7 @@ from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServiceState, read_node_state
 from hearthnet.up.first_run import Prepared, make_folders, prepare
 from tests.helpers.processes import child_environment, processes_of
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for_sync
 from tests.up.houses import Callers
 
@@ -54,7 +55,7 @@ class Node:
 
     def ready(self) -> NodeState:
         """Waits for the ready-file and returns what it says."""
-        return wait_for_sync(self._announced, 30, "the ready-file")
+        return wait_for_sync(self._announced, 120, "the ready-file")
 
     def _announced(self) -> NodeState | None:
         if self.process.poll() is not None:
@@ -78,16 +79,24 @@ class Node:
             except HearthNetError:
                 return False
 
-        wait_for_sync(holds, 15, f"{what}; said {self.said()}")
+        wait_for_sync(holds, 60, f"{what}; said {self.said()}")
 
     def said(self) -> str:
         """What it printed so far."""
         return self.output.read_text("utf-8")
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 5.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Sends a signal and waits for the end; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
+
+    def seconds_to_end(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Sends a signal; the seconds to the end, which is still to be waited for, without other load."""
+        watch = Stopwatch(self.process.pid)
+        self.process.send_signal(number)
+        # Ended and not yet reaped: what it waited for cores can still be read.
+        os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        return watch.seconds()
 
     def family(self) -> list[psutil.Process]:
         """Every process that it has started, directly or not."""
@@ -137,7 +146,7 @@ def start(place: Home) -> Iterator[Callable[..., Node]]:
     yield start_node
     for node in nodes:
         node.process.kill()
-        node.process.wait(5)
+        node.process.wait(60)
         for left in processes_of(node.home.path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(left.partition(":")[0]), signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from hearthnet.trust.keys import Identity
 from hearthnet.up import server as servers
 from hearthnet.up.address import Address
 from hearthnet.up.server_config import BusLogin, LeafListener, LeafRemote, ServerSettings, render
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, admitted
 
@@ -41,14 +41,14 @@ async def test_whoever_is_revoked_is_cut_and_nobody_else_notices(house: House, c
     await asker.listen(f"hn.rep.*.{me.token}.>")
     await answerer.listen(f"hn.call.*.{friend.token}.>")
     await asker.say(f"hn.call.{me.token}.{friend.token}.i.c.v1")
-    await wait_for(lambda: answerer.heard, 5, "the request")
-    began = time.monotonic()
+    await wait_for(lambda: answerer.heard, what="the request")
+    watch = Stopwatch(house.server.state.pid)
     await house.server.admit(admitted(me, friend))
-    await wait_for(lambda: victim.cut, 2, "the revoked one to be cut")
-    assert time.monotonic() - began < 2
+    await wait_for(lambda: victim.cut, 30, "the revoked one to be cut")
+    assert watch.seconds() < 2
     # The request that was on its way when the server read its settings is answered on the same connection.
     await answerer.say(f"hn.rep.{friend.token}.{me.token}.i.1", b"done")
-    await wait_for(lambda: asker.heard, 5, "the answer")
+    await wait_for(lambda: asker.heard, what="the answer")
     assert (asker.cut, answerer.cut, asker.refused, answerer.refused) == (0, 0, [], [])
     with pytest.raises(errors.Error, match="Authorization Violation"):
         await callers.connect(house.url, foe.login())
@@ -69,7 +69,7 @@ async def test_a_configuration_that_the_server_refuses_changes_nothing(
     monkeypatch.undo()
     # The next start, too, is with what was accepted.
     os.kill(house.server.state.pid, signal.SIGKILL)
-    await wait_for(lambda: any("is back" in line for line in house.news), 10, "the server to be back")
+    await wait_for(lambda: any("is back" in line for line in house.news), what="the server to be back")
     with pytest.raises(errors.Error, match="Authorization Violation"):
         await callers.connect(house.url, friend.login())
     await house.server.admit(admitted(house.identity, friend))
@@ -86,7 +86,7 @@ async def test_commands_reach_a_server_that_was_restarted(house: House, callers:
     with pytest.raises(HearthNetError) as caught:
         await house.server.admit(admitted(house.identity, foe))
     assert caught.value.code == "partition"
-    await wait_for(lambda: house.server.state.pid != pid, 10, "the server to be back")
+    await wait_for(lambda: house.server.state.pid != pid, what="the server to be back")
     await callers.connect(house.url, foe.login())
     with pytest.raises(errors.Error, match="Authorization Violation"):
         await callers.connect(house.url, friend.login())
@@ -98,8 +98,10 @@ async def test_commands_reach_a_server_that_was_restarted(house: House, callers:
             return False
         return True
 
-    await wait_for(told, 10, "the supervisor's connection to be back")
-    await wait_for(lambda: callers.open[0].cut, 2, "the visitor to be cut")
+    await wait_for(told, what="the supervisor's connection to be back")
+    watch = Stopwatch(house.server.state.pid)
+    await wait_for(lambda: callers.open[0].cut, what="the visitor to be cut")
+    assert watch.seconds() < 2
 
 
 @pytest.mark.req("UP-33")
@@ -130,8 +132,10 @@ async def test_an_invite_is_good_for_joining_and_nothing_else(house: House, call
         f"hn.rep.*.{me.token}.>",
     ):
         assert not await guest.may_listen(subject), subject
+    watch = Stopwatch(house.server.state.pid)
     await house.server.admit(admitted(me))
-    await wait_for(lambda: guest.cut, 2, "the invite's connection to be cut")
+    await wait_for(lambda: guest.cut, what="the invite's connection to be cut")
+    assert watch.seconds() < 2
 
 
 @pytest.mark.req("UP-34")

@@ -140,6 +140,27 @@ async def test_events_of_another_community_altered_or_malformed_ones_are_refused
     assert (await refusal(newcomer)).code == "bad_request"
 
 
+@pytest.mark.req("ATTACK-27", "JOIN-8")
+async def test_one_bad_event_of_an_answer_does_not_keep_the_others_out(
+    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+) -> None:
+    whole = roster_of(mesh)
+    first, *others = plain(whole.events)
+    bad = [
+        {**first, **changes}
+        for changes in (
+            {"schema_version": 0},
+            {"schema_version": 2**40},
+            {"event_id": "x", "sequence": 0},
+            {"event_type": "community.Fair", "wall_clock": "later"},
+            {"data": {f"m{number}": 1 for number in range(5_000)}, "signature": ""},
+            {"unknown": True},
+        )
+    ]
+    inviter.pages = [[bad[0], first, *bad[1:], *others]]
+    assert (await newcomer.roster()).events == whole.events
+
+
 @pytest.mark.req("JOIN-8")
 async def test_an_inviter_that_was_put_out_lets_nobody_in(
     mesh: Mesh, inviter: Inviter, newcomer: Newcomer

@@ -25,6 +25,7 @@ from hearthnet.up.server_config import ANY_PORT
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.probe import ProbeService
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, admitted, way_to
 from tests.up.raw_leaf import RawLeaf
@@ -193,8 +194,10 @@ async def test_an_operator_comes_and_is_cut_and_nobody_else_notices(house: House
     assert operator.refused == []
     await house.server.clear()
     assert operator.cut == 0
+    watch = Stopwatch(house.server.state.pid)
     await house.server.admit(admitted(house.identity))
-    await wait_for(lambda: operator.cut, 2, "the operator to be cut")
+    await wait_for(lambda: operator.cut, what="the operator to be cut")
+    assert watch.seconds() < 2
     with pytest.raises(errors.Error, match=r"(?i)authorization"):
         await callers.connect(house.url, login)
     assert me.cut == 0
@@ -212,7 +215,7 @@ async def test_an_operators_login_links_no_servers(founder: House) -> None:
     login, wanted = let_in(founder)
     await founder.server.admit(wanted)
     leaf = await RawLeaf.connect(founder.server.state.leaf_port, login)
-    await wait_for(lambda: leaf.over, 5, "the link to be refused")
+    await wait_for(lambda: leaf.over, what="the link to be refused")
     assert not leaf.welcome
     assert "Authorization Violation" in leaf.errors()[0]
     await leaf.close()
@@ -244,7 +247,7 @@ async def test_each_home_is_listed_to_its_own_operators_only(
 ) -> None:
     async with street.open("bob", upstream=way_to(founder)) as bob:
         assert bob.server._system is not None
-        await wait_for(lambda: linked(bob.server._system), 10, "the link")  # type: ignore[arg-type]
+        await wait_for(lambda: linked(bob.server._system), what="the link")  # type: ignore[arg-type]
         async with hosting(founder) as at_founder, hosting(bob) as at_bob:
             for house, other, own in ((founder, bob, at_founder), (bob, founder, at_bob)):
                 login, wanted = let_in(house, other.identity)
@@ -253,14 +256,14 @@ async def test_each_home_is_listed_to_its_own_operators_only(
                 await operator.listen("_INBOX_ops.>")
                 for _ in range(3):
                     await operator.client.publish("$SRV.PING", b"", reply=ANSWERS)
-                await wait_for(lambda: len(operator.heard) == 3, 5, "three answers")  # noqa: B023
+                await wait_for(lambda: len(operator.heard) == 3, what="three answers")  # noqa: B023
                 assert all(f'"id":"{own}"'.encode() in data for _, data in operator.heard)
             # What is sent later on the same way arrives, so that the other's answers had come before it.
             here = await callers.connect(founder.url, founder.identity.login())
             await here.listen("hn.adv.>")
             there = await callers.connect(bob.url, bob.identity.login())
             await there.say(f"hn.adv.{bob.identity.token}.c.v1")
-            await wait_for(lambda: here.heard, 5, "a message across the link")
+            await wait_for(lambda: here.heard, what="a message across the link")
             assert all(len(caller.heard) == 3 for caller in callers.open[:2])
             # Nor did a question cut the link, as one beyond what its login may say does.
             assert await linked(bob.server._system)

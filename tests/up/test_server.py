@@ -226,14 +226,14 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     port, pid = server.state.port, server.state.pid
     os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
-    await wait_for(lambda: news, 5, "the end to be noticed")
+    await wait_for(lambda: news, what="the end to be noticed")
     thief = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     await wait_for(
         lambda: not server._nats.running and server._nats.taken() == "client", 10, "a failed start"
     )
     thief.close()
     await thief.wait_closed()
-    await wait_for(lambda: server.state.pid != pid, 10, "the server to be back")
+    await wait_for(lambda: server.state.pid != pid, what="the server to be back")
     assert server.state.port == port
     assert news[-1] == f"nats-server is back at {server.state.url}"
     keeping.cancel()

@@ -64,10 +64,10 @@ def test_a_disk_that_fills_up_does_not_stop_the_supervisor(mount: Mount, start: 
     assert before.pid is not None
     os.kill(before.pid, signal.SIGKILL)
     wait_for_sync(lambda: "ready (restarted 1 x)" in node.said(), 15, "the service to be back")
-    wait_for_sync(lambda: FULL in node.said(), 10, "the full disk to be noticed")
+    wait_for_sync(lambda: FULL in node.said(), what="the full disk to be noticed")
     ballast.unlink()
     node.reaches(lambda: node.service("market").restarts == 1, "the state file to catch up")
-    wait_for_sync(lambda: "the disk has room again\n" in node.said(), 10, "room to be noticed")
+    wait_for_sync(lambda: "the disk has room again\n" in node.said(), what="room to be noticed")
     assert "nats-server is back" not in node.said()
     assert node.end() == 0
 
@@ -87,7 +87,7 @@ async def test_a_disk_that_fills_up_is_told_and_posting_works_again_once_there_i
         posted = time.monotonic()
         ballast = home.path / "ballast"
         fill(ballast)
-        await wait_for(lambda: FULL in (node.service("market").note or ""), 10, "the note")
+        await wait_for(lambda: FULL in (node.service("market").note or ""), what="the note")
         assert f"{FULL}; free 17 MB\n" in node.said()
         # For so long a disk that had ample room counts as one that still has.
         await wait_for(lambda: time.monotonic() > posted + stored._LOOK_SECONDS, 5, "a new look at the disk")
@@ -103,7 +103,7 @@ async def test_a_disk_that_fills_up_is_told_and_posting_works_again_once_there_i
         ballast.unlink()
         await wait_for(lambda: read_node_state(home).server.pid != first.pid, 15, "another server")
         assert read_node_state(home).server.url == first.url
-        await wait_for(lambda: f"nats-server is back at {first.url}" in node.said(), 5, "word of it")
+        await wait_for(lambda: f"nats-server is back at {first.url}" in node.said(), what="word of it")
         assert "the disk has room again; nats-server is restarted" in node.said()
         assert node.service("market").note is None
         assert (await bus.call(POST, refused)).meta["repeated"] is False

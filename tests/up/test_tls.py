@@ -9,12 +9,10 @@ import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 import pytest_asyncio
 
 from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
 from hearthnet.up import address, certificate
 from hearthnet.up.address import Address
 from hearthnet.up.upstream import Upstream
@@ -51,7 +49,7 @@ async def test_a_link_over_tls_to_a_certificate_that_is_known(founder: House, st
     way = await learned(founder)
     assert way.address == f"localhost:{founder.server.state.leaf_port}"
     async with street.open("bob", upstream=way) as bob:
-        await wait_for(lambda: link_is_there(bob), 10, "the link")
+        await wait_for(lambda: link_is_there(bob), what="the link")
         # Who joins there is sent on to where all meet.
         assert (bob.server.state.address, bob.server.state.fingerprint) == (way.address, way.fingerprint)
     seed = bob.home.nats / "upstream.login"
@@ -73,7 +71,9 @@ async def test_another_key_at_that_address_is_refused(founder: House, street: St
     fingerprint = certificate.ensure(other, street.folder / "other.key", ("localhost", "127.0.0.1"))
     way = Upstream(founder.server.state.address, fingerprint, other.read_text())
     async with street.open("bob", upstream=way) as bob:
-        await wait_for(lambda: "failed to verify certificate" in bob.log, 10, "the certificate to be refused")
+        await wait_for(
+            lambda: "failed to verify certificate" in bob.log, what="the certificate to be refused"
+        )
         assert not await link_is_there(bob)
 
 
@@ -113,10 +113,10 @@ async def test_new_names_need_a_new_certificate_but_no_new_invites(founder: Hous
     assert certificate.ensure(pem, key, (*names, "kitchen.example", "192.0.2.7")) == way.fingerprint
     assert pem.read_bytes() != before
     await founder.server.stop(1)
-    await wait_for(lambda: any("is back" in line for line in founder.news), 10, "the server to be back")
+    await wait_for(lambda: any("is back" in line for line in founder.news), what="the server to be back")
     assert (await learned(founder)).certificate != way.certificate
     async with street.open("bob", upstream=way) as bob:
-        await wait_for(lambda: link_is_there(bob), 10, "the link, with the certificate of before")
+        await wait_for(lambda: link_is_there(bob), what="the link, with the certificate of before")
 
 
 @pytest.mark.req("UP-13")
@@ -218,21 +218,3 @@ async def test_an_address_in_the_settings_that_is_none_is_named(street: Street, 
     with pytest.raises(HearthNetError, match=r"hearthnet\.toml: \[community\]: .* is no "):
         async with street.open("founder", settings=f"[server]\nport = 0\n[community]\n{line}\n"):
             pytest.fail("started")
-
-
-@pytest.mark.req("UP-48")
-@pytest.mark.asyncio
-async def test_a_port_that_is_taken_is_told_and_a_free_one_used(street: Street) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        async with street.open(
-            "founder", settings=f"[server]\nport = 0\n[community]\nport = {port}\n"
-        ) as house:
-            taken, state = house.news, house.server.state
-    assert state.leaf_port not in (0, port)
-    assert taken == [f"port {port} is taken; other homes reach this one at port {state.leaf_port}"]
-    assert state.address == f"127.0.0.1:{state.leaf_port}"
-    assert Home(street.place("founder").path).server_config.exists()
-    assert msgspec.json.encode(state)

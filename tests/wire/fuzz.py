@@ -1,6 +1,8 @@
-"""`make fuzz [FRAMES=n] [SEED=n]`: spoilt frames without end for the reader of frames (wire.md, "Frame").
+"""`make fuzz [FRAMES=n] [SEED=n]`: spoilt frames without end for the reader of frames.
 
 Prints what came of them and the slowest; stops at anything but a frame or `FrameError`, with the frame.
+
+See: docs/protocol/frames.md#opening.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Frames: signed, boxed, opened, refused (wire.md, "Frame")."""
+"""Frames: signed, boxed, opened, refused.
+
+See: docs/protocol/frames.md#layout, docs/protocol/frames.md#opening.
+"""
 
 from __future__ import annotations
 

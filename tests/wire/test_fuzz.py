@@ -1,6 +1,8 @@
-"""Whatever bytes come, readers answer with their two errors or with what is well-formed (wire.md, "Frame").
+"""Whatever bytes come, readers answer with their two errors or with what is well-formed.
 
 The mutations are drawn from a fixed seed: the same frames in every run, many of them, and fast.
+
+See: docs/protocol/frames.md#opening.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Headers: one line of JSON, checked before anything believes it (wire.md, "Frame")."""
+"""Headers: one line of JSON, checked before anything believes it.
+
+See: docs/protocol/frames.md#header.
+"""
 
 from __future__ import annotations
 

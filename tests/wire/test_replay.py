@@ -1,4 +1,7 @@
-"""A frame counts once, and only near the time it was made (wire.md, "Frame", freshness)."""
+"""A frame counts once, and only near the time it was made.
+
+See: docs/protocol/frames.md#replay-window, docs/protocol/frames.md#clock-rules.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The two ends of a stream, alone and against each other over a wire that loses, repeats and reorders.
 
-Specified in wire.md, "Streams".
+See: docs/protocol/streams.md#state-machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Subjects: built from checked parts, and read back (wire.md, "Accounts and subjects")."""
+"""Subjects: built from checked parts, and read back.
+
+See: docs/protocol/subjects.md#grammar.
+"""
 
 from __future__ import annotations
 
