@@ -1,4 +1,4 @@
-"""HearthNet: the computers of a community share what they can do."""
+"""Share the capabilities of a community's computers over NATS."""
 
 from __future__ import annotations
 

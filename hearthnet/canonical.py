@@ -1,6 +1,6 @@
-"""Canonical JSON and content hashes, and JSON read so that it has one meaning.
+"""Canonical JSON, content hashes and strict reading of JSON.
 
-Lies at the bottom because trust, contracts and wire all need it (docs/decisions/0001).
+At the bottom of the layers because trust, contracts and wire all need it (docs/decisions/0001).
 
 See: docs/protocol/frames.md#canonical-json, docs/protocol/identity.md#reading-json.
 """
@@ -24,10 +24,11 @@ _MORE: Final = "Extra data"
 
 
 def canonical_json(value: Any) -> bytes:
-    """The RFC 8785 bytes of a JSON value.
+    """Return the RFC 8785 bytes of a JSON value.
 
-    Raises `bad_request` for NaN, infinities, integers beyond 53 bits, halves of surrogate pairs, and what is
-    nested deeper than the interpreter's stack.
+    Raises:
+        HearthNetError: `bad_request` for NaN, infinities, integers beyond 53 bits, lone surrogates, and
+            values nested deeper than the interpreter's stack.
     """
     try:
         return _SORTED.encode(value) if _is_plain(value) else rfc8785.dumps(value)
@@ -36,10 +37,11 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether `value` holds only what the fast encoder writes as RFC 8785 asks, in a tenth of the time.
+    """Return whether the fast encoder writes `value` as RFC 8785 requires.
 
-    It writes fractions in another form, and orders keys by their bytes, which for those beyond ASCII is
-    another order: both go to the library, and so does whatever has no canonical form, for its reason.
+    It takes a tenth of the library's time, but writes fractions in another form, and orders keys by their
+    bytes, which differs for keys beyond ASCII. These go to the library, as do values without a canonical
+    form, for its error message.
     """
     kind = type(value)
     if kind is str or kind is bool or value is None:
@@ -52,19 +54,23 @@ def _is_plain(value: Any) -> bool:
 
 
 def content_hash(data: bytes) -> str:
-    """`blake3:` and 64 hex characters over `data`: a CID or a schema hash."""
+    """Return `blake3:` and the 64 hexadecimal digits over `data`: a CID or a schema hash."""
     return "blake3:" + blake3.blake3(data).hexdigest()
 
 
 def digest(value: Any) -> str:
-    """The content hash of the canonical JSON of `value`."""
+    """Return the content hash of the canonical JSON of `value`."""
     return content_hash(canonical_json(value))
 
 
 def read_json(data: bytes | memoryview, decoder: msgspec.json.Decoder[Value]) -> Value:
-    """What `decoder` makes of JSON from outside; `bad_request` for all that it does not take.
+    """Decode JSON that comes from outside this process.
 
-    A thousand brackets raise RecursionError rather than an error of the decoder, hence this one place.
+    The one place to do so, because deep nesting (a thousand brackets) raises RecursionError instead of an
+    error of the decoder.
+
+    Raises:
+        HearthNetError: `bad_request` for everything that `decoder` does not accept.
     """
     try:
         return decoder.decode(data)
@@ -73,10 +79,13 @@ def read_json(data: bytes | memoryview, decoder: msgspec.json.Decoder[Value]) ->
 
 
 def refuse_repeated_keys(data: bytes) -> None:
-    """Raises `bad_request` where an object in `data` names a key twice, or is no JSON.
+    """Check that no object in `data` names a key twice.
 
-    Readers differ in which of the two they take, so what is signed could mean one thing to the one who
-    checks it and another to the one who acts on it. Asked only of signed bytes: it costs a second parse.
+    Readers differ in which of the two members they keep, so a signed text could mean one thing to its
+    verifier and another to its executor. Called for signed bytes only, since it costs a second parse.
+
+    Raises:
+        HearthNetError: `bad_request` for a repeated key and for bytes that are not JSON.
     """
     try:
         _UNIQUE.decode(data.decode("utf-8"))
@@ -85,7 +94,7 @@ def refuse_repeated_keys(data: bytes) -> None:
 
 
 def json_fault(error: Exception) -> str:
-    """What is wrong with a JSON text, in words for a person, with line and column where these are known."""
+    """Describe for a person why a JSON text is invalid, with line and column if known."""
     if not isinstance(error, json.JSONDecodeError):
         return str(error)
     what = "more stands behind the end of the value" if error.msg == _MORE else error.msg
@@ -103,6 +112,9 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def derived_id(purpose: str, *parts: str) -> str:
-    """A value in the form of a ULID that follows from `purpose` and `parts`: equal ones give equal ids."""
+    """Derive a value in the form of a ULID from `purpose` and `parts`.
+
+    Equal arguments give equal ids.
+    """
     hashed = blake3.blake3(canonical_json([purpose, *parts])).digest(16)
     return ulid_text(int.from_bytes(hashed, "big"))

@@ -1,7 +1,7 @@
-"""What a node's owner may set.
+"""Settings of a node, as its owner writes them.
 
-`Config` is what stands in `hearthnet.toml` in the data folder, which config_file.py reads: every key has a
-default, and an unknown key is an error and not a shrug.
+`Config` mirrors `hearthnet.toml` in the data folder, which config_file.py reads. Every key has a default; an
+unknown key is an error.
 
 See: docs/operations.md#what-lies-where.
 """
@@ -21,30 +21,33 @@ NO_VARIABLE: Final = (
     "api_key_env is the name of the environment variable that holds the key, such as EXAMPLE_API_KEY; "
     "the key itself does not belong into a file"
 )
-"""Said without the value: it may be a key."""
+"""The message omits the value, which may be a key."""
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ENDPOINT: Final = re.compile(r"https?://[^/@\s]+(/[^@\s]*)?")
 _KEY_LIKE: Final = re.compile(r"(sk|gsk|hf|xai|pk|AIza|AKIA|nvapi|glpat|ghp)[_-]?[A-Za-z0-9_]{12,}")
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[node]: how this computer presents itself."""
+    """[node]: the name of this computer for others."""
 
     display_name: str = ""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[server]: the NATS server. `port` is tried first; in use, or 0, a free one is taken."""
+    """[server]: the NATS server.
+
+    `port` is the preferred port; if it is in use, or 0, a free one is chosen.
+    """
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 4222
 
 
 class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[community]: where the homes of other members reach this one.
+    """[community]: the address at which the homes of other members reach this one.
 
-    `host` is the address to listen on, beyond loopback with TLS. `port`: the default is tried first, and
-    where it is in use, or for 0, a free one is taken and kept; any other number is the port, or an error.
-    `address` is what invites say, `host` or `host:port`; empty: this computer's own.
+    `host` is the address to listen on, with TLS beyond loopback. If `port` is the default and in use, or 0, a
+    free port is chosen and kept; any other number is the port, and an error if it is in use. `address` is the
+    `host` or `host:port` in invites; empty means this computer's own.
     """
 
     host: str = "127.0.0.1"
@@ -53,7 +56,7 @@ class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[services]: which services run here; None stands for every installed one."""
+    """[services]: the services that run on this node; None means every installed one."""
 
     enabled: tuple[str, ...] | None = None
 
@@ -62,16 +65,16 @@ ModelKind = Literal["openai", "ollama", "azure", "anthropic", "gemini", "bedrock
 
 
 Languages = tuple[Annotated[str, msgspec.Meta(pattern="^[a-z]{2,3}$")], ...]
-"""ISO 639-1 codes, or three letters where there is none."""
+"""ISO 639-1 codes, or three letters for languages that have none."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[[llm.models]]: a model behind a URL; the mesh calls it `name`, its own server `model`.
+    """[[llm.models]]: a model behind a URL, `name` in the mesh and `model` at its own server.
 
-    `ctx` (tokens), `tools` and `vision` say what it can where its server does not, or says it wrongly;
-    `tools` False also ends all attempts to find out, and "text" has them declared in the prompt and called in
-    the answer's text (docs/models.md). `languages` are those that it is vouched to translate between.
-    `max_concurrent` is how many answers its server gives at once. `api_version` is Azure's.
+    `ctx` (tokens), `tools` and `vision` state the model's abilities if its server does not, or states them
+    wrongly. With `tools` False nothing is probed; with "text" tools are declared in the prompt and called in
+    the text of the answer (docs/models.md). The owner vouches for translation between `languages`.
+    `max_concurrent` is the number of answers that the server gives at once. `api_version` is for Azure only.
     """
 
     kind: ModelKind
@@ -92,14 +95,17 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 def names_variable(text: str) -> bool:
-    """Whether `text` is the name of an environment variable, and does not look like a key itself."""
+    """Return whether `text` names an environment variable and does not look like a key itself."""
     mixed = any(c.islower() for c in text) and any(c.isupper() for c in text) and any(map(str.isdigit, text))
     like_a_key = _KEY_LIKE.fullmatch(text) and not text.isupper()
     return bool(_VARIABLE.fullmatch(text)) and not like_a_key and not (mixed and len(text) >= 20)
 
 
 class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[llm.scripted]]: no model, but what stands in `file`; without a folder it lies beside the settings."""
+    """[[llm.scripted]]: answers read from `file` instead of a model.
+
+    A file name without a folder is relative to the folder of the settings.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     file: Annotated[str, msgspec.Meta(min_length=1)]
@@ -113,7 +119,7 @@ _ASKED_ALWAYS: Final = (
 
 
 class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[llm]: the built-in model, and others; `threads` 0 stands for as many as the computer has cores.
+    """[llm]: the built-in model and others; `threads` 0 means one per core.
 
     `tools_*` are for runs of the tool loop that begin on this node (hearthnet/tools/settings.py).
     """
@@ -136,10 +142,10 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EmbedModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[[embed.models]]: an embedding model behind a URL; the mesh calls it `name` or one of `aliases`, its
-    own server `model`.
+    """[[embed.models]]: an embedding model behind a URL.
 
-    `languages` are those that you vouch for, `max_tokens` what it reads of a text, where you know it.
+    The mesh calls it `name` or one of `aliases`, its own server `model`. The owner vouches for `languages`;
+    `max_tokens` is the length of text that it reads, if known.
     """
 
     kind: Literal["openai", "ollama"]
@@ -157,8 +163,9 @@ class EmbedModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class EmbedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[embed]: the built-in embedding model, a GGUF file in its place, and others; `threads` 0 stands for as
-    many as the computer has cores, at most 2.
+    """[embed]: the built-in embedding model, a GGUF file instead of it, and others.
+
+    `threads` 0 means one per core, at most 2.
     """
 
     builtin: bool = True
@@ -173,7 +180,7 @@ class EmbedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 NOWHERE: Final = "none"
-"""The endpoint of [telemetry] for: nowhere, whatever the environment says."""
+"""The endpoint of [telemetry] that exports nothing, regardless of the environment."""
 _NO_ENDPOINT: Final = (
     'endpoint is where OTLP is taken over HTTP, such as "http://127.0.0.1:4318", or "none"; what lets us in '
     "there belongs into the environment variable OTEL_EXPORTER_OTLP_HEADERS"
@@ -181,7 +188,10 @@ _NO_ENDPOINT: Final = (
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[telemetry]: where spans and metrics go. Empty: where the OTEL_ variables say, else nowhere."""
+    """[telemetry]: the OTLP endpoint for spans and metrics.
+
+    Empty means the endpoint in the OTEL_ variables; without these nothing is exported.
+    """
 
     endpoint: str = ""
 
@@ -196,15 +206,16 @@ NO_SECRETS: Final = (
     "a key does not belong into a file: put it into the environment of the node, and name its variable with "
     "--env, or write ${VARIABLE} in its place"
 )
-"""Said without the value."""
+"""The message omits the value, which may be a key."""
 
 
 class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[[mcp.servers]]: a program whose tools are offered as `experimental.mcp.NAME.TOOL` (docs/mcp.md).
+    """[[mcp.servers]]: a program whose tools are offered on the mesh (docs/mcp.md).
 
-    `env` names variables of the node's environment that it gets; in `command`, ${NAME} stands for the value
-    of one. `read_only` tools are called without a question, and with `trust_hints` those that the program
-    itself calls read-only. `share` offers them to all members, and not only to this node.
+    The tools are offered as `experimental.mcp.NAME.TOOL`. `env` names the variables of the node's environment
+    that are passed to the program; in `command`, ${NAME} is replaced by the value of one. Tools in
+    `read_only` are called without an approval, as are, with `trust_hints`, those that the program itself
+    declares read-only. `share` offers the tools to all members instead of this node alone.
     """
 
     name: str
@@ -226,13 +237,21 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
             raise ValueError(NO_SECRETS)
 
     def filled(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The command with the values of `environment`; `bad_request` names a variable that is not set."""
+        """Return the command with the values of `environment` in place of its ${NAME}.
+
+        Raises:
+            HearthNetError: `bad_request` if a variable is not set.
+        """
         return tuple(
             _PLACEHOLDER.sub(lambda found: _value(found[1], environment), word) for word in self.command
         )
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What the program gets of `environment`; `bad_request` as `filled`."""
+        """Return the part of `environment` that is passed to the program.
+
+        Raises:
+            HearthNetError: `bad_request` if a variable is not set.
+        """
         return {name: _value(name, environment) for name in self.env}
 
 
@@ -245,7 +264,7 @@ def _value(name: str, environment: Mapping[str, str]) -> str:
 
 
 def looks_like_a_key(text: str) -> bool:
-    """Whether a word of a command, or what follows its `=`, looks like a key or a token."""
+    """Return whether a word of a command, or the part after its `=`, looks like a secret."""
     word = text.rpartition("=")[2]
     return bool(_KEY_LIKE.fullmatch(word)) and not word.isupper()
 
@@ -262,9 +281,9 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[file]: how much content others may have kept here, and what stays free; MB of a million bytes.
+    """[file]: limits of the content store, in megabytes of a million bytes.
 
-    `quota_mb` counts all content, the documents of corpora too.
+    `quota_mb` limits all content, the documents of corpora included; `keep_free_mb` stays free on the disk.
     """
 
     quota_mb: Annotated[int, msgspec.Meta(ge=0)] = 20_000
@@ -275,9 +294,10 @@ PerSecond = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[limits]: how many calls a second another node may make of one process here; 0 stands for any number.
+    """[limits]: calls per second that another node may make of one process here.
 
-    Over the soft limits it is told when to come back, over the hard ones to stay away for ten seconds.
+    0 means no limit. Above a soft limit a call is refused with the time after which to retry, above a hard
+    one for ten seconds.
     """
 
     capability_soft: PerSecond = 10
@@ -296,12 +316,12 @@ _NO_ORIGIN: Final = (
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[gateway]: where web pages and programs reach the mesh (docs/gateway.md).
+    """[gateway]: the address at which web pages and programs reach the mesh (docs/gateway.md).
 
-    `port` is tried first; in use, or 0, a free one is taken. A WebSocket is pinged every `ping_seconds`, and
-    closed after `idle_close_seconds` without traffic. `origins` are of pages from elsewhere that may ask here
-    (of a scheme other than http and https `*` stands for every host), `names` what else this computer is
-    called by those who come. `certificate` and `key` are PEM files, without which `host` is of loopback.
+    `port` is the preferred port; if it is in use, or 0, a free one is chosen. A WebSocket is pinged every
+    `ping_seconds`, and closed after `idle_close_seconds` without traffic. `origins` are the foreign pages
+    that may send requests (in a scheme other than http and https `*` means every host), `names` further host
+    names of this computer. `certificate` and `key` are PEM files, without which `host` must be loopback.
     """
 
     enabled: bool = True
@@ -336,5 +356,5 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def display_name(self) -> str:
-        """The name under which others see this computer: the one that is set, else its host name."""
+        """The name of this computer for others: the configured one, otherwise its host name."""
         return self.node.display_name or os.uname().nodename

@@ -1,6 +1,6 @@
-"""`hearthnet.toml`, the file of settings: as it is written first, and read.
+"""The settings file `hearthnet.toml`: its initial text and its parser.
 
-A damaged file is named with its line and never overwritten.
+An error in the file is reported with its line; the file is never overwritten.
 
 See: docs/operations.md#what-lies-where.
 """
@@ -147,10 +147,11 @@ model_file = ""
 
 
 def load_config(home: Home) -> Config:
-    """The settings in `home`, the defaults where there is no file yet.
+    """Read the settings in `home`; the defaults if the file does not exist.
 
-    `bad_request` names the file, the line where it is known, and what to do: for a file that is no text or
-    cannot be read, text that is no TOML, an unknown key or a value of the wrong kind.
+    Raises:
+        HearthNetError: `bad_request` for a file that cannot be read, is not text or not TOML, has an unknown
+            key or a value of the wrong kind. The message names the file, the line if known, and the remedy.
     """
     try:
         data = home.config_file.read_bytes()
@@ -168,7 +169,11 @@ def load_config(home: Home) -> Config:
 
 
 def parse_config(text: str, file: Path) -> Config:
-    """The settings in `text`; `file` is named in the error, which is as that of `load_config`."""
+    """Parse the settings in `text`; `file` is named in the error.
+
+    Raises:
+        HearthNetError: `bad_request`, as `load_config`.
+    """
     import tomllib
 
     try:
@@ -191,13 +196,16 @@ def _damaged(file: Path, reason: str, line: int | None = None) -> HearthNetError
 
 
 def _toml_reason(message: str) -> tuple[str, int | None]:
-    """Splits the parser's `... (at line 7, column 3)`."""
+    """Split the parser's message `... (at line 7, column 3)` into its reason and line."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, re.DOTALL)
     return (found[1], int(found[2])) if found else (message, None)
 
 
 def _schema_reason(message: str) -> tuple[str, tuple[str | int, ...]]:
-    """Splits msgspec's "Expected `int`, got `str` - at `$.server.port`"; says it in the words of the file."""
+    """Split msgspec's "Expected `int`, got `str` - at `$.server.port`" into reason and path.
+
+    The reason uses the names of the settings in the file.
+    """
     reason, _, place = message.partition(" - at `$")
     found = _STEP.findall(place.rstrip("`"))
     steps: list[str | int] = [int(step[1:-1]) if step[0] == "[" else step for step in found]
@@ -219,7 +227,7 @@ class _Line(NamedTuple):
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int | None:
-    """The line (from 1) of TOML `text` that sets `path`, else that of the closest table around it."""
+    """Return the line (from 1) of TOML `text` that sets `path` or the closest table around it."""
     lines = _lines(text)
     for size in range(len(path), 0, -1):
         for line in lines:
@@ -229,7 +237,7 @@ def line_of(text: str, path: tuple[str | int, ...]) -> int | None:
 
 
 def _lines(text: str) -> list[_Line]:
-    """The path that each header and each `key =` of a TOML text sets, in order."""
+    """List in order the path that each header and each `key =` of a TOML text sets."""
     table: tuple[str | int, ...] = ()
     counts: dict[str, int] = {}
     lines: list[_Line] = []

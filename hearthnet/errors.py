@@ -1,13 +1,13 @@
-"""The one family of errors that may cross a module or process boundary.
+"""The family of errors that may cross a module or process boundary.
 
     HearthNetError
       code      one of CODES, the closed set of wire codes (docs/protocol/errors.md#codes)
-      message   one line for a person: what is wrong and what to do
-      details   where it is wrong: path, rule, limit, nearest names ...
+      message   one line for a person: the fault and its remedy
+      details   where the fault is: path, rule, limit, nearest names ...
 
-Whose fault it is follows from the code: `MINE` the caller can mend, `PEER` the other side or the mesh, the
-rest is the world's (time, load, distance). An exception that is not of this family and reaches a border is
-logged in full under an id and crosses as `internal_error` with that id only.
+The code says whose fault it is: the caller's (`MINE`), the provider's or the mesh's (`PEER`), or that of
+time, load and distance (`WORLD`). Any other exception that reaches a boundary is logged in full under an id
+and crosses as `internal_error` with that id alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CONTEXT_LENGTH: Final = "context_length"
 """`details.rule` of a `bad_request` whose conversation is longer than the model's context."""
 
 LONGEST_MESSAGE: Final = 2_000
-"""Characters of a message on the wire."""
+"""Maximum length of a message on the wire, in characters."""
 
 OK: Final = 0
 OTHER: Final = 1
@@ -82,7 +82,7 @@ _EXIT_CODES: Final[dict[str, int]] = {
 
 
 def exit_code(code: str) -> int:
-    """The exit code of a command that ended with wire code `code`.
+    """Return the exit status of a command that ended with the wire code `code`.
 
     See: docs/protocol/errors.md#mapping-to-exit-codes.
     """
@@ -92,9 +92,9 @@ def exit_code(code: str) -> int:
 class HearthNetError(Exception):
     """An error with a wire code.
 
-    `retry_after_ms` is set where waiting helps; `alt` names what the caller may have meant (capabilities,
-    corpora, tools); `exit_status` overrides the exit code that follows from `code`, for conditions only a
-    shell knows.
+    `retry_after_ms` is set if waiting helps; `alt` names similar capabilities, corpora or tools, one of which
+    the caller may have meant; `exit_status` overrides the exit status that follows from `code`, for
+    conditions that only a shell distinguishes.
     """
 
     def __init__(
@@ -118,10 +118,9 @@ class HearthNetError(Exception):
         self.exit_status = exit_code(code) if exit_status is None else exit_status
 
     def to_body(self) -> dict[str, Any]:
-        """The error object of the wire (docs/protocol/errors.md#error-object).
+        """Return the error object of the wire (docs/protocol/errors.md#error-object).
 
-        The message is one line there, of bounded length and without hidden characters: it may quote what
-        somebody sent.
+        Its message is one line of bounded length without hidden characters, since it may quote input.
         """
         body: dict[str, Any] = {"error": self.code, "message": _one_line(self.message)}
         if self.details:
@@ -134,7 +133,10 @@ class HearthNetError(Exception):
 
     @classmethod
     def from_body(cls, body: dict[str, Any]) -> HearthNetError:
-        """The error that `body` describes; an unknown code becomes `internal_error`, named in the message."""
+        """Return the error that `body` describes.
+
+        An unknown code becomes `internal_error`, and the message names it.
+        """
         code, message = str(body.get("error", "")), str(body.get("message", "no message"))
         if code not in CODES:
             code, message = "internal_error", f"{message} (unknown code {code!r})"
@@ -149,14 +151,14 @@ class HearthNetError(Exception):
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first single error in what a task group raises; any other error as it is."""
+    """Return the first single error in the error of a task group; any other error unchanged."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _one_line(message: str) -> str:
-    """`message` with what cannot be seen as its code, and with its middle cut out where it is too long."""
+    """Escape the unprintable characters of `message` and cut its middle out if it is too long."""
     if len(message) > LONGEST_MESSAGE:
         half = LONGEST_MESSAGE // 2
         message = f"{message[:half]} ... {message[-half:]}"

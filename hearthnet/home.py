@@ -1,4 +1,4 @@
-"""Where a node keeps its files: the data folder and the names in it.
+"""The data folder of a node and the names of its files.
 
 See: docs/operations.md#what-lies-where.
 """
@@ -13,42 +13,49 @@ from typing import Final
 
 HOME_VARIABLE: Final = "HEARTHNET_HOME"
 FULL_BYTES: Final = 4 * 1024 * 1024
-"""With less than this free, a running node takes no posts: the server would not get over the failed write."""
+"""Free bytes below which a running node refuses posts: the server does not recover from a failed write."""
 ROOM_BYTES: Final = 16 * 1024 * 1024
-"""What has to be free for a running node to keep posts and documents, the largest with some to spare."""
+"""Free bytes that a running node requires to store posts and documents: the largest one and a reserve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The data folder of one node and the names of everything in it. Making a `Home` touches no file."""
+    """The data folder of one node and the names of everything in it.
+
+    Making a `Home` touches no file.
+    """
 
     path: Path
 
     @classmethod
     def resolve(cls, path: Path | None = None) -> Home:
-        """The folder given, else the one in HEARTHNET_HOME, else the user's data folder for HearthNet."""
+        """Return the folder `path`, or that of HEARTHNET_HOME, or the default one."""
         named = os.environ.get(HOME_VARIABLE)
         chosen = path or (Path(named) if named else cls.default().path)
         return cls(Path(os.path.abspath(chosen.expanduser())))
 
     @classmethod
     def default(cls) -> Home:
-        """The user's data folder for HearthNet: what a shell without HEARTHNET_HOME takes."""
+        """Return the user's data folder for HearthNet, used by a shell without HEARTHNET_HOME."""
         return cls(Path(os.path.abspath(_user_folder())))
 
     def free_bytes(self) -> int:
-        """What is free on the fuller of the disks that hold the folder and JetStream's; raises OSError."""
+        """Return the free bytes on the fuller of the disks that hold the folder and JetStream's.
+
+        Raises:
+            OSError: The file system cannot be queried.
+        """
         folders = [folder for folder in (self.path, self.jetstream) if folder.exists()]
         return min(shutil.disk_usage(folder).free for folder in folders or [self.path])
 
     @property
     def config_file(self) -> Path:
-        """The file a person edits."""
+        """The settings file, edited by the owner."""
         return self.path / "hearthnet.toml"
 
     @property
     def standing_grants(self) -> Path:
-        """What the owner has granted to tools for a while (0600)."""
+        """The owner's standing grants for tools (0600)."""
         return self.path / "grants.json"
 
     @property
@@ -58,7 +65,7 @@ class Home:
 
     @property
     def outbox(self) -> Path:
-        """Folder of calls that wait for the node."""
+        """The folder of calls that wait for the node to run."""
         return self.path / "outbox"
 
     @property
@@ -73,7 +80,7 @@ class Home:
 
     @property
     def community_key(self) -> Path:
-        """The root key of the community, where this node founded it (0600)."""
+        """The root key of the community, if this node founded it (0600)."""
         return self.keys / "community.key"
 
     @property
@@ -88,12 +95,12 @@ class Home:
 
     @property
     def upstream(self) -> Path:
-        """How this home reaches the one that took it in; absent where it is on its own."""
+        """The link to the home that admitted this one; absent without such a link."""
         return self.path / "community" / "upstream.json"
 
     @property
     def leaf_ports(self) -> Path:
-        """The ports at which other homes know this one."""
+        """The ports at which other homes reach this one."""
         return self.path / "community" / "ports.json"
 
     @property
@@ -103,12 +110,12 @@ class Home:
 
     @property
     def server_config(self) -> Path:
-        """The server's configuration, written anew at every start and whenever the roster changes."""
+        """The server's configuration, written anew at every start and change of the roster."""
         return self.nats / "server.conf"
 
     @property
     def jetstream(self) -> Path:
-        """The folder where JetStream keeps streams, records and blobs."""
+        """The folder in which JetStream stores streams, records and blobs."""
         return self.nats / "jetstream"
 
     @property
@@ -117,7 +124,7 @@ class Home:
         return self.path / "services"
 
     def service(self, name: str) -> Path:
-        """The data folder of one service."""
+        """Return the data folder of one service."""
         return self.services / name
 
     @property
@@ -126,17 +133,17 @@ class Home:
         return self.path / "logs"
 
     def log(self, name: str) -> Path:
-        """The log file of one process of the node: a service, `nats-server` or `up`."""
+        """Return the log file of one process of the node: a service, `nats-server` or `up`."""
         return self.logs / f"{name}.log"
 
     @property
     def run(self) -> Path:
-        """The folder of what only a running node has."""
+        """The folder of files that exist only while the node runs."""
         return self.path / "run"
 
     @property
     def lock(self) -> Path:
-        """Held with flock, and naming the pid, for as long as a supervisor runs here."""
+        """The file that a running supervisor locks with flock and that contains its pid."""
         return self.run / "lock"
 
     @property

@@ -29,14 +29,14 @@ _drawn: Final[list[str]] = []
 # A child must not draw what its parent draws.
 os.register_at_fork(after_in_child=_drawn.clear)
 _NODES: Final = 4096
-"""Ids whose forms are kept: every frame names the same few."""
+"""Number of ids whose forms are cached: frames repeat the same few."""
 
 
 def new_ulid(now_ms: int | None = None) -> str:
-    """A ULID: 48 bits of time in milliseconds, 80 random bits, 26 characters that sort by time.
+    """Return a new ULID: 48 bits of time in milliseconds and 80 random bits in 26 characters.
 
-    Own code, because the library costs more at import than the whole budget of `hearthnet version` has left
-    (docs/decisions/0002).
+    ULIDs sort by time. Not taken from a library, since importing one exceeds the time budget of `hearthnet
+    version` (docs/decisions/0002).
     """
     millis = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     try:
@@ -51,7 +51,10 @@ def _time_text(millis: int) -> str:
 
 
 def _draw() -> str:
-    """80 random bits as 16 characters; many are drawn at once, since asking the system costs most of one."""
+    """Return 80 random bits as 16 characters.
+
+    Draws many at once, since the system call is most of the cost of one.
+    """
     drawn = os.urandom(10 * _DRAWN_AT_ONCE)
     values = [int.from_bytes(drawn[start : start + 10], "big") for start in range(0, len(drawn), 10)]
     texts = ["".join([_PAIRS[(value >> shift) & 1023] for shift in range(70, -1, -10)]) for value in values]
@@ -60,30 +63,34 @@ def _draw() -> str:
 
 
 def ulid_text(value: int) -> str:
-    """The 26 characters of a ULID whose 128 bits are `value`."""
+    """Return the 26 characters of the ULID whose 128 bits are `value`."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def is_ulid(text: str) -> bool:
-    """Whether `text` has the form of a ULID."""
+    """Return whether `text` has the form of a ULID."""
     return _ULID.fullmatch(text) is not None
 
 
 def new_instance() -> str:
-    """8 random characters that name one run of one process (docs/protocol/identity.md#instance)."""
+    """Return 8 random characters that identify a process (docs/protocol/identity.md#instance)."""
     return "".join(secrets.choice(_INSTANCE_ALPHABET) for _ in range(8))
 
 
 def b64(data: bytes) -> str:
-    """base64url without padding."""
+    """Encode `data` as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def unb64(text: str) -> bytes:
-    """The bytes of base64url without padding; `bad_request` for anything else.
+    """Decode base64url without padding.
 
-    Bytes have one text only: padding, the other alphabet and stray bits in the last character are refused,
-    since ids are compared as text, and a second text for a key would be a second identity for it.
+    Each byte string has exactly one text. Ids are compared as text, and a second text of a key would be a
+    second identity.
+
+    Raises:
+        HearthNetError: `bad_request` for padding, characters of the other alphabet, stray bits in the last
+            character, and all other text that `b64` does not write.
     """
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -95,20 +102,22 @@ def unb64(text: str) -> bytes:
 
 
 def node_id(public_key: bytes) -> str:
-    """The full node id of a 32-byte Ed25519 public key."""
+    """Return the full node id of a 32-byte Ed25519 public key."""
     return PREFIX + b64(public_key)
 
 
 @lru_cache(maxsize=_NODES)
 def token_form(node: str) -> str:
-    """The 43 characters that stand for a full node id in a subject."""
+    """Return the 43 characters that represent a full node id in a subject."""
     public_key(node)
     return node.removeprefix(PREFIX)
 
 
 def subject_token(principal: str) -> str:
-    """What stands for a principal in a subject: a node's token form, or 43 characters that follow from the
-    name of a guest (`<node id>/<name>`), which could hold what a subject may not.
+    """Return the token that represents a principal in a subject.
+
+    For a node it is the token form. For a guest (`<node id>/<name>`) it is 43 characters derived from the
+    name, which may hold characters that a subject may not.
     """
     if "/" not in principal:
         return token_form(principal)
@@ -119,7 +128,7 @@ def subject_token(principal: str) -> str:
 
 @lru_cache(maxsize=_NODES)
 def from_token_form(token: str) -> str:
-    """The full node id of a subject token."""
+    """Return the full node id of a subject token."""
     node = PREFIX + token
     public_key(node)
     return node
@@ -127,7 +136,11 @@ def from_token_form(token: str) -> str:
 
 @lru_cache(maxsize=_NODES)
 def public_key(node: str) -> bytes:
-    """The 32-byte key in a full node id; `bad_request` when it is none."""
+    """Return the 32-byte key in a full node id.
+
+    Raises:
+        HearthNetError: `bad_request` if `node` is not a node id.
+    """
     text = node.removeprefix(PREFIX)
     if node.startswith(PREFIX) and len(text) == 43:
         with contextlib.suppress(HearthNetError):
@@ -136,9 +149,9 @@ def public_key(node: str) -> bytes:
 
 
 def short_id(node: str) -> str:
-    """The form shown to people: the first 16 base32 characters in groups of four. Never on the wire.
+    """Return the form for people: 16 base32 characters (ten bytes) in groups of four.
 
-    Sixteen characters hold ten bytes.
+    Never used on the wire.
     """
     text = base64.b32encode(public_key(node)[:10]).decode("ascii")
     return PREFIX + "-".join(text[start : start + 4] for start in range(0, 16, 4))

@@ -1,7 +1,7 @@
 """The state of a running node, as its supervisor publishes it in `run/node.json`.
 
-The supervisor holds `run/lock` with flock for as long as it lives, so that a state file left behind by a
-power cut is never taken for a running node. Readers: the bus (where is the server) and the commands.
+The supervisor holds `run/lock` with flock for its lifetime, so that a state file left behind by a power cut
+is never mistaken for a running node. The bus reads the server's address from it; the commands read all of it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from hearthnet.errors import NOT_RUNNING, HearthNetError
 from hearthnet.home import Home
 
 GATEWAY: Final = "gateway"
-"""The name of the gateway among the services: it is one to the supervisor, and offers nothing on the bus."""
+"""The gateway's name among the services: the supervisor treats it as one, but it offers nothing on the bus.
+"""
 _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """The NATS server: `url` is what clients connect to (`nats://127.0.0.1:4222`).
+    """The NATS server; clients connect to `url` (`nats://127.0.0.1:4222`).
 
-    Other homes' servers link to this one at `leaf_port`. `address` (`host:port`) is where an invite sends
-    those who join: to this server, or to the one that this home links to itself; `fingerprint` is of that
-    server's key (SHA-256 in hexadecimal), empty on loopback. `upstream` says how the link to another home
-    is, empty where there is none to be. `preferred_leaf_port` is the port of the settings where that was
-    taken and `leaf_port` is another one, else 0.
+    Other homes' servers link to this one at `leaf_port`. `address` (`host:port`) is the one that invites
+    name: of this server, or of the one to which this home links; `fingerprint` is of that server's key
+    (SHA-256 in hexadecimal), empty on loopback. `upstream` is the state of the link to another home, empty
+    without one. `preferred_leaf_port` is the configured port if it was in use and `leaf_port` is another one,
+    else 0.
     """
 
     url: str
@@ -42,7 +43,7 @@ class ServerState(msgspec.Struct, frozen=True):
 
     @property
     def homes(self) -> str:
-        """One line for a person: how other homes and this one reach each other."""
+        """Describe in one line for a person how other homes and this one reach each other."""
         if self.upstream:
             return f"{'' if self.upstream == 'linked' else 'not '}linked to the one at {self.address}"
         moved = self.preferred_leaf_port
@@ -55,12 +56,12 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 class ServiceState(msgspec.Struct, frozen=True):
-    """One service.
+    """The state of one service.
 
-    `starting` until it says that it is ready; `waiting` after a crash, until its next start; `pid` is None
-    while there is no process. `note` is one line for a person, `offers` are lines such as
-    `rag.query@1.0 corpus=system`, `since` is the Unix time in milliseconds at which `state` began. `address`
-    is the URL of the gateway, which is started and ended like a service; of services it is empty.
+    `state` is `starting` until the service reports that it is ready, and `waiting` between a crash and the
+    next start; `pid` is None while there is no process. `note` is one line for a person, `offers` are lines
+    such as `rag.query@1.0 corpus=system`, `since` is the Unix time in milliseconds at which `state` began.
+    `address` is the URL of the gateway, which is started and ended like a service; it is empty for services.
     """
 
     name: str
@@ -74,9 +75,10 @@ class ServiceState(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """The node. `ready`: every service is, or is known not to become so soon; `started_at`: Unix ms.
+    """The state of the node.
 
-    `telemetry` is where its processes send spans and metrics, as it stands in the settings.
+    `ready` is true once every service is ready or known not to become so soon. `started_at` is Unix time in
+    milliseconds. `telemetry` is the configured endpoint of its processes' spans and metrics.
     """
 
     pid: int
@@ -91,12 +93,15 @@ class NodeState(msgspec.Struct, frozen=True):
 
     @property
     def gateway_url(self) -> str:
-        """Where the gateway listens; empty where there is none, or not at the moment."""
+        """The gateway's URL; empty while no gateway listens."""
         return next((service.address for service in self.services if service.name == GATEWAY), "")
 
 
 def running_pid(home: Home) -> int | None:
-    """The pid that holds the lock of `home`, None where nobody does; 0 while it has not written it."""
+    """Return the pid that holds the lock of `home`.
+
+    None if no process holds it; 0 if the holder has not written its pid yet.
+    """
     try:
         descriptor = os.open(home.lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -113,7 +118,11 @@ def running_pid(home: Home) -> int | None:
 
 
 def read_node_state(home: Home) -> NodeState:
-    """The state of the node that runs in `home`; `partition`, exit status 3, where none runs, or not yet."""
+    """Return the state of the node that runs in `home`.
+
+    Raises:
+        HearthNetError: `partition` with exit status 3 if no node runs there or it is still starting.
+    """
     pid = running_pid(home)
     if pid is None:
         raise HearthNetError("partition", _MISSING.format(path=home.path), exit_status=NOT_RUNNING)

@@ -17,19 +17,24 @@ _FORM: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch: the one place that reads the wall clock for the wire."""
+    """Return the milliseconds since the epoch; the only reader of the wall clock for the wire."""
     return time.time_ns() // 1_000_000
 
 
 def steady_ms() -> int:
-    """Milliseconds for measuring how long something takes: a computer that learns the time moves
-    `now_ms`, not this.
+    """Return monotonic milliseconds for measuring durations.
+
+    Setting the computer's clock changes `now_ms`, not this.
     """
     return time.monotonic_ns() // 1_000_000
 
 
 def rfc3339(millis: int) -> str:
-    """`millis` since the epoch as `2026-11-21T20:15:00Z`; `bad_request` outside the years 1 to 9999."""
+    """Format `millis` since the epoch as `2026-11-21T20:15:00Z`.
+
+    Raises:
+        HearthNetError: `bad_request` outside the years 1 to 9999.
+    """
     try:
         moment = datetime.fromtimestamp(millis // 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
@@ -38,7 +43,11 @@ def rfc3339(millis: int) -> str:
 
 
 def from_rfc3339(text: str) -> int:
-    """Milliseconds since the epoch; `bad_request` where `text` is not in the form of the wire."""
+    """Return the milliseconds since the epoch of a time on the wire.
+
+    Raises:
+        HearthNetError: `bad_request` if `text` is not in the form of the wire.
+    """
     if _FORM.fullmatch(text):
         with contextlib.suppress(ValueError):
             return int(datetime.fromisoformat(text).timestamp()) * 1000

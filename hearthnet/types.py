@@ -1,4 +1,4 @@
-"""Names of capabilities, how versions fit, and whole numbers.
+"""Names and versions of capabilities, and bounded integers.
 
 See: docs/protocol/README.md#capability-names, docs/protocol/README.md#versioning.
 """
@@ -14,10 +14,10 @@ import msgspec
 from hearthnet.errors import HearthNetError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""A number or a time as it is read from outside: not negative, and exact for every reader of JSON."""
+"""A number or a time read from outside: not negative, and exact for every reader of JSON."""
 
 LONGEST_CAPABILITY: Final = 140
-"""Characters of a capability with its version: what is longer is none, and is not kept in mind."""
+"""Maximum length of a capability with its version, in characters; longer text is refused and not cached."""
 _FORM: Final = re.compile(
     r"(?P<name>[a-z][a-z0-9_-]*(?:\.[a-z0-9_-]+)+)"
     r"(?:@(?P<major>0|[1-9][0-9]{0,14})\.(?P<minor>0|[1-9][0-9]{0,3}))?"
@@ -25,7 +25,7 @@ _FORM: Final = re.compile(
 
 
 class Capability(NamedTuple):
-    """`name@major.minor`."""
+    """A parsed `name@major.minor`."""
 
     name: str
     major: int
@@ -35,15 +35,20 @@ class Capability(NamedTuple):
         return f"{self.name}@{self.major}.{self.minor}"
 
     def serves(self, wanted: Capability) -> bool:
-        """Whether an offer of this version answers a request for `wanted`: same major, at least
-        that minor.
+        """Return whether an offer of this version answers a request for `wanted`.
+
+        It does with the same major version and at least that minor version.
         """
         return self.name == wanted.name and self.major == wanted.major and self.minor >= wanted.minor
 
 
 @lru_cache(maxsize=1024)
 def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
-    """`rag.query` or `rag.query@1.0` as name and version, the version None where none is given."""
+    """Split `rag.query` or `rag.query@1.0` into name and version; None for a missing version.
+
+    Raises:
+        HearthNetError: `bad_request` if `text` is not a capability.
+    """
     found = _FORM.fullmatch(text) if len(text) <= LONGEST_CAPABILITY else None
     if found is None:
         raise HearthNetError(
@@ -56,7 +61,11 @@ def split_name(text: str) -> tuple[str, tuple[int, int] | None]:
 
 @lru_cache(maxsize=1024)
 def parse_capability(text: str) -> Capability:
-    """The capability that `name@major.minor` names; `bad_request` where the version is missing."""
+    """Parse `name@major.minor`.
+
+    Raises:
+        HearthNetError: `bad_request` if the version is missing or `text` is not a capability.
+    """
     name, version = split_name(text)
     if version is None:
         raise HearthNetError("bad_request", f"{text!r} needs its version, such as {text}@1.0")

@@ -1,11 +1,11 @@
-"""Content by its hash, in chunks of which each is proved by itself (docs/decisions/0080).
+"""Content named by its hash, in chunks that are proved one by one (docs/decisions/0080).
 
     up to one chunk    cid = BLAKE3(content)
     more               cid = BLAKE3, derive-key mode with `_CONTEXT`, of size (8 bytes, big-endian) and the
                              BLAKE3 of each chunk, in order
 
-The two can never be taken for each other: a list of hashes stored as content has another hash than what it
-lists. Chunks have 256 KiB, the last one what is left; empty content has none.
+The two forms cannot collide: a list of hashes stored as content has another CID than the content it lists. A
+chunk has 256 KiB, the last one the remainder; empty content has no chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hearthnet.errors import HearthNetError
 
 CHUNK_BYTES: Final = 262_144
 LARGEST_BYTES: Final = 4 * 1024**3
-"""The largest content that has a CID."""
+"""Maximum size of content with a CID."""
 HASH_BYTES: Final = 32
 _PREFIX: Final = "blake3:"
 _CID: Final = re.compile(r"blake3:[0-9a-f]{64}")
@@ -29,41 +29,48 @@ _CONTEXT: Final = "hearthnet 2026 content in chunks v1"
 
 
 def is_cid(text: str) -> bool:
-    """Whether `text` has the form of a CID."""
+    """Return whether `text` has the form of a CID."""
     return _CID.fullmatch(text) is not None
 
 
 def chunk_hash(data: bytes | memoryview) -> bytes:
-    """The 32 bytes that prove one chunk."""
+    """Return the 32-byte hash of one chunk."""
     return blake3.blake3(data).digest()
 
 
 def cid_of(digest: bytes) -> str:
-    """The text form of a hash."""
+    """Return the CID of a 32-byte hash."""
     return _PREFIX + digest.hex()
 
 
 def hash_of(cid: str) -> bytes:
-    """The 32 bytes of a CID; `bad_request` for what is none."""
+    """Return the 32 bytes of a CID.
+
+    Raises:
+        HearthNetError: `bad_request` if `cid` is not a CID.
+    """
     if not is_cid(cid):
         raise HearthNetError("bad_request", "a CID is blake3: and 64 hex characters")
     return bytes.fromhex(cid[len(_PREFIX) :])
 
 
 def chunk_count(size: int) -> int:
-    """How many chunks content of `size` bytes has."""
+    """Return the number of chunks of content of `size` bytes."""
     return -(-size // CHUNK_BYTES)
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What content consists of: its size in bytes and the hash of each chunk, 32 bytes each, in order."""
+    """The parts of content: its size in bytes and the hashes of its chunks.
+
+    `hashes` holds 32 bytes per chunk, in order.
+    """
 
     size: int
     hashes: bytes
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return chunk_count(self.size)
 
     @property
@@ -79,7 +86,11 @@ class Manifest(msgspec.Struct, frozen=True):
         return cid_of(root.digest())
 
     def check(self, cid: str) -> None:
-        """Raises `bad_request` where this is not what `cid` consists of, or is too large."""
+        """Check that this is the manifest of `cid`, and not of too much content.
+
+        Raises:
+            HearthNetError: `bad_request` if it is not.
+        """
         if not 0 <= self.size <= LARGEST_BYTES:
             raise HearthNetError(
                 "bad_request",
@@ -95,15 +106,15 @@ class Manifest(msgspec.Struct, frozen=True):
             raise HearthNetError("bad_request", f"these chunks and this size are not those of {cid[:23]}…")
 
     def length(self, index: int) -> int:
-        """The bytes of chunk `index`."""
+        """Return the number of bytes of chunk `index`."""
         return min(CHUNK_BYTES, self.size - index * CHUNK_BYTES)
 
     def hash(self, index: int) -> bytes:
-        """The hash of chunk `index`."""
+        """Return the hash of chunk `index`."""
         return self.hashes[index * HASH_BYTES : (index + 1) * HASH_BYTES]
 
     def holds(self, index: int, data: bytes | memoryview) -> bool:
-        """Whether `data` is chunk `index`."""
+        """Return whether `data` is chunk `index`."""
         return (
             0 <= index < self.count
             and len(data) == self.length(index)
@@ -111,30 +122,34 @@ class Manifest(msgspec.Struct, frozen=True):
         )
 
     def cids(self, start: int, stop: int) -> list[str]:
-        """The CIDs of the chunks from `start` to before `stop`, or to the last one."""
+        """Return the CIDs of the chunks from `start` up to, not including, `stop` or the end."""
         return [cid_of(self.hash(index)) for index in range(start, min(stop, self.count))]
 
 
 def joined(cids: Sequence[str]) -> bytes:
-    """The hashes of chunks, one after another; `bad_request` for what is no CID."""
+    """Concatenate the hashes of chunks.
+
+    Raises:
+        HearthNetError: `bad_request` if one of `cids` is not a CID.
+    """
     return b"".join(map(hash_of, cids))
 
 
 def manifest_of(data: bytes) -> Manifest:
-    """What `data` consists of."""
+    """Return the manifest of `data`."""
     cutter = Cutter()
     chunks = [*cutter.feed(data), *cutter.end()]
     return Manifest(len(data), b"".join(map(chunk_hash, chunks)))
 
 
 class Cutter:
-    """Cuts what comes in pieces of any size into chunks."""
+    """A cutter of pieces of any size into chunks."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The chunks that are full now."""
+        """Add `piece` and return the chunks that are full now."""
         if not self._rest and len(piece) == CHUNK_BYTES:
             return [piece]
         self._rest += piece
@@ -144,6 +159,6 @@ class Cutter:
         return chunks
 
     def end(self) -> list[bytes]:
-        """What is left: a last chunk, or none."""
+        """Return the remainder: a last chunk, or none."""
         left, self._rest = bytes(self._rest), bytearray()
         return [left] if left else []

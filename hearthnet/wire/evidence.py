@@ -1,7 +1,7 @@
-"""What an audit entry keeps of the call itself: the caller's signed frame.
+"""Evidence: the caller's signed frame in an audit entry.
 
-An entry is signed by the provider alone. The frame in it is signed by the caller: with it the caller cannot
-deny what it asked for, and the provider cannot say that something else was asked.
+The provider alone signs an entry, the caller the frame in it. With that frame the caller cannot deny the
+call, and the provider cannot claim another one.
 
 See: docs/protocol/audit.md#evidence.
 """
@@ -29,10 +29,10 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def problem(entry: Entry) -> str:
-    """Why the frame that `entry` keeps does not prove what the entry says; empty where it does.
+    """Describe why the frame in `entry` does not prove the entry; empty if nothing is wrong.
 
-    A frame that is kept as its hash only, and what is no `began`, which keeps none, prove nothing and are not
-    wrong.
+    A frame of which only the hash is kept, and an entry other than `began`, which has no frame, prove nothing
+    but are not wrong.
     """
     if entry.kind != "began" or entry.frame.startswith(_HASH):
         return ""
@@ -64,12 +64,12 @@ def _differences(entry: Entry, frame: Frame) -> str:
 
 
 def _name(capability: str) -> str:
-    """Without its version: what was asked for may be an older minor version than what answered."""
+    """Strip the version: the provider may serve a call of an older minor version."""
     return capability.partition("@")[0]
 
 
 def _approval(header: Header) -> str:
-    """The id of the approval in the header, which its approver signed; empty where there is none."""
+    """Verify the approval in the header and return its id; empty without one."""
     if header.approval is None:
         return ""
     approval = approvals.decode(header.approval)
@@ -78,7 +78,10 @@ def _approval(header: Header) -> str:
 
 
 def _grant(header: Header) -> tuple[str, int]:
-    """The id of the standing grant in the header, which its approver signed, and which use of it this is."""
+    """Verify the standing grant in the header and return its id and the number of this use.
+
+    Empty and 0 without a standing grant.
+    """
     if header.grant is None:
         return "", 0
     grant = grants.decode(header.grant)

@@ -1,11 +1,11 @@
-r"""Frames: what is signed, what is boxed, and how both are opened.
+r"""Frames: their signed and encrypted forms, and their readers.
 
     inner, plain     HN1 p\n<header>\n<body>
     inner, signed    HN1 s <signature>\n<header>\n<body>
     outer, directed  HN1 b\n<nonce><box of an inner frame>
 
-A directed frame opens only with the key of the peer that its subject names. Opening and verifying come
-before parsing.
+A directed frame opens only with the key of the peer that its subject names. Opening and verifying come before
+parsing.
 
 See: docs/protocol/frames.md#layout, docs/protocol/frames.md#opening.
 """
@@ -35,13 +35,13 @@ _KEYS_KEPT: Final = 2048
 
 
 class FrameError(Exception):
-    """A frame that is not ours to read: dropped and counted, never answered."""
+    """A frame that this process cannot accept: it is dropped and counted, never answered."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """An opened frame.
 
-    `body` is JSON not yet parsed; `evidence` the signed inner frame, None where it was not signed.
+    `body` is JSON not yet parsed; `evidence` is the signed inner frame, None if it was not signed.
     """
 
     header: Header
@@ -50,18 +50,18 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class BoxKeys:
-    """The derived keys of one identity, one a direction and peer, kept for the next frame."""
+    """The derived keys of one identity, one per direction and peer, cached for later frames."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._keys: dict[str, tuple[bytes, bytes]] = {}
 
     def to(self, peer: str) -> bytes:
-        """The key for frames from us to `peer`."""
+        """Return the key for frames from this node to `peer`."""
         return (self._keys.get(peer) or self._derive(peer))[0]
 
     def of(self, peer: str) -> bytes:
-        """The key for frames from `peer` to us."""
+        """Return the key for frames from `peer` to this node."""
         return (self._keys.get(peer) or self._derive(peer))[1]
 
     def _derive(self, peer: str) -> tuple[bytes, bytes]:
@@ -72,35 +72,46 @@ class BoxKeys:
 
 
 def plain(header: Header, body: bytes) -> bytes:
-    """An inner frame that only its box authenticates."""
+    """Build an inner frame that only its box authenticates."""
     return b"%b%b\n%b" % (PLAIN, headers.encode(header), body)
 
 
 def signed(header: Header, body: bytes, identity: Identity) -> bytes:
-    """An inner frame that can be proved later: announcements, calls with side effects and their replies."""
+    """Build an inner frame that can be proved later.
+
+    Used for announcements, for calls with side effects and for their replies.
+    """
     content = b"%b\n%b" % (headers.encode(header), body)
     signature = ids.b64(identity.sign(PURPOSE, content)).encode("ascii")
     return b"%b%b\n%b" % (SIGNED, signature, content)
 
 
 def box(inner: bytes, key: bytes) -> bytes:
-    """The directed frame around `inner`."""
+    """Encrypt `inner` into a directed frame."""
     nonce = os.urandom(_NONCE)
     return BOXED + nonce + bindings.crypto_secretbox(inner, nonce, key)
 
 
 def sealed(header: Header, body: bytes, key: bytes) -> bytes:
-    """A plain frame in its box: what most frames are."""
+    """Build a plain frame in its box, the form of most frames."""
     return box(b"%b%b\n%b" % (PLAIN, headers.encode(header), body), key)
 
 
 def opened(data: bytes, key: bytes, sender: str) -> Frame:
-    """The frame in a box that `sender` closed with `key`; `FrameError` for anything else."""
+    """Read the frame in a box that `sender` closed with `key`.
+
+    Raises:
+        FrameError: `data` is anything else.
+    """
     return read(unbox(data, key), sender)
 
 
 def unbox(data: bytes, key: bytes) -> bytes:
-    """The inner frame; `FrameError` where this key did not close it."""
+    """Decrypt a directed frame and return the inner frame.
+
+    Raises:
+        FrameError: `key` did not close it.
+    """
     start = len(BOXED)
     if data[:start] != BOXED:
         raise FrameError("not a directed frame")
@@ -111,7 +122,11 @@ def unbox(data: bytes, key: bytes) -> bytes:
 
 
 def read(inner: bytes, sender: str) -> Frame:
-    """The frame in `inner`, which must be from `sender` and, where it is signed, signed by it."""
+    """Read the frame in `inner`.
+
+    Raises:
+        FrameError: It is malformed, names another sender, or is signed but not by `sender`.
+    """
     if inner.startswith(SIGNED):
         return _read_signed(inner, sender)
     if inner.startswith(PLAIN):
@@ -120,18 +135,22 @@ def read(inner: bytes, sender: str) -> Frame:
 
 
 class Marks(Protocol):
-    """Which signed frames were proved before, by somebody who is believed."""
+    """A record of signed frames whose signatures were verified before by a trusted reader."""
 
     def known(self, signer: str, frame: bytes) -> bool:
-        """Whether `frame` was read as one of `signer`."""
+        """Return whether `frame` was verified before as one of `signer`."""
 
     def add(self, signer: str, frame: bytes) -> None:
-        """It was."""
+        """Record that `frame` was verified as one of `signer`."""
 
 
 def read_signed(inner: bytes, sender: str, marks: Marks | None = None) -> Frame:
-    """As `read`, for what must be signed: announcements, finds and evidence. What `marks` knows is not
-    proved once more.
+    """Read a frame that must be signed: an announcement, a find or evidence.
+
+    The signature of a frame that `marks` knows is not verified again.
+
+    Raises:
+        FrameError: As `read`, and if the frame is not signed.
     """
     if not inner.startswith(SIGNED):
         raise FrameError("not signed")

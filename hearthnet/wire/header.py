@@ -27,20 +27,19 @@ SUBJECT_KINDS: Final[dict[str, frozenset[str]]] = {
     "adv": frozenset({"offer"}),
     "event": frozenset({"event"}),
 }
-"""Which kinds are legal on which family of subjects; anything else is dropped."""
+"""Kinds that are legal on each family of subjects; anything else is dropped."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One line of JSON before the body.
 
-    `time` and `deadline` are milliseconds: since the epoch, and left to answer. `from_instance` is the
-    caller's
-    process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a stream's
-    frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call that an ack, an input or a
-    cancel is about. `event` is a stream frame's event, or the type of an event for all, as
-    in its subject. `code` is set on a reply or frame that carries an error object. `traceparent` is as
-    it came (wire/traceparent.py). `session` names calls that belong together (bus/sticky.py). `packs`: the
-    frames of the stream that it opens may come together with others (wire/pack.py).
+    `time` is in milliseconds since the epoch, `deadline` the milliseconds left to answer. `from_instance` is
+    the caller's process, so that a reply reaches that process alone (docs/decisions/0004). `seq` counts a
+    stream's frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call to which an ack, an
+    input or a cancel belongs. `event` is a stream frame's event, or the type of a published event, as in its
+    subject. `code` is set on a reply or frame that carries an error object. `traceparent` is unchecked
+    (wire/traceparent.py). `session` names calls that belong together (bus/sticky.py). `packs` permits the
+    frames of the stream that this frame opens to arrive in batches (wire/pack.py).
     """
 
     kind: Kind
@@ -70,13 +69,17 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 LONGEST: Final = 65_536
-"""Bytes of a header. One of a megabyte, signed, would keep its reader busy for a tenth of a second."""
+"""Maximum length in bytes. Reading a signed header of a megabyte would take a tenth of a second."""
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Header)
 
 
 def encode(header: Header) -> bytes:
-    """The header's one line, without its end; `payload_too_large` for one that nobody would read."""
+    """Return the header's one line, without its line end.
+
+    Raises:
+        HearthNetError: `payload_too_large` if it is longer than `LONGEST`.
+    """
     line = _ENCODER.encode(header)
     if len(line) > LONGEST:
         raise HearthNetError(
@@ -88,7 +91,11 @@ def encode(header: Header) -> bytes:
 
 
 def decode(line: bytes | memoryview) -> Header:
-    """The header in `line`; `bad_request` for anything that is none."""
+    """Read the header in `line`.
+
+    Raises:
+        HearthNetError: `bad_request` if it is too long or malformed.
+    """
     if len(line) > LONGEST:
         raise HearthNetError("bad_request", f"malformed header: longer than {LONGEST} bytes")
     header = read_json(line, _DECODER)

@@ -25,11 +25,11 @@ FIND_JITTER_MS: Final = 50
 
 
 class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process offers. `capability` is `name@major.minor`; times are milliseconds since the epoch.
+    """The offer of one capability by one process.
 
-    `trust` raises the contract's demand, `self` for what never leaves its node. `max_concurrent` and
-    `in_flight` count
-    calls of this process. `service` and `version` name the program, for people. `packs`: it takes several
+    `capability` is `name@major.minor`; times are milliseconds since the epoch. `trust` raises the level that
+    the contract requires, `self` for offers that never leave their node. `max_concurrent` and `in_flight`
+    count calls of this process. `service` and `version` name the program, for people. `packs` permits several
     calls in one frame (wire/pack.py).
     """
 
@@ -48,7 +48,7 @@ class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """The body of an `offer` frame. `withdrawn`: these offers end now."""
+    """The body of an `offer` frame; `withdrawn` means that these offers end now."""
 
     offers: tuple[OfferRecord, ...]
     withdrawn: bool = False
@@ -60,12 +60,16 @@ _capability = lru_cache(maxsize=1_024)(parse_capability)
 
 
 def encode(notice: Notice) -> bytes:
-    """The body of an `offer` frame."""
+    """Return the body of an `offer` frame."""
     return _ENCODER.encode(notice)
 
 
 def decode(body: bytes) -> Notice:
-    """The notice in `body`; `FrameError` for anything else, also for an offer that would outlive its 30 s."""
+    """Read the notice in `body`.
+
+    Raises:
+        FrameError: `body` is malformed, or an offer has a lifetime of more than 30 s.
+    """
     try:
         notice = read_json(body, _DECODER)
         for offer in notice.offers:

@@ -1,12 +1,11 @@
-"""Packs: calls, or answers, that leave for the same process in the same moment, in one frame
-(docs/decisions/0062).
+"""Batches: several calls or answers to one process in one frame (docs/decisions/0062).
 
-    calls      header: who, to whom, which capability, when    body: [{id, body, deadline, token, ...}, ...]
-    replies    header: who, to whom, when                      body: [{id, body, code, seq, event}, ...]
+    calls      header: sender, receiver, capability, time    body: [{id, body, deadline, token, ...}, ...]
+    replies    header: sender, receiver, time                body: [{id, body, code, seq, event}, ...]
 
-A pack is a plain frame whose body is a list of 1 to 64 items. What it carries is judged one by one, exactly
-as if each had come alone: an item that is malformed becomes a call or an answer without a body, which is
-refused where it is judged; one without an id is nobody's, and left out.
+A batch is a plain frame whose body is a list of 1 to 64 items. Each item is checked by itself, exactly as if
+it had arrived alone. A malformed item becomes a call or answer without a body, which is refused at that
+check; an item without an id belongs to no call and is dropped.
 """
 
 from __future__ import annotations
@@ -24,12 +23,15 @@ from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import LONGEST, Header
 
 MOST: Final = 64
-"""Items of a pack; one with more is refused."""
+"""Maximum number of items of a batch; one with more is refused."""
 _NOTHING: Final = msgspec.Raw(b"")
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One call of a pack, with what only its own header would say. `body` is JSON not yet parsed."""
+    """One call of a batch, with the header fields that differ from call to call.
+
+    `body` is JSON not yet parsed.
+    """
 
     id: str
     body: msgspec.Raw = _NOTHING
@@ -42,7 +44,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One answer of a pack: a frame of a stream where it has an `event`, else the reply to the call `id`."""
+    """One answer of a batch.
+
+    A frame of a stream if it has an `event`, otherwise the reply to the call `id`.
+    """
 
     id: str
     body: msgspec.Raw = _NOTHING
@@ -65,12 +70,16 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 
 
 def encode(items: Sequence[Asked] | Sequence[Answered]) -> bytes:
-    """The body of a pack."""
+    """Return the body of a batch."""
     return _ENCODER.encode(items)
 
 
 def calls(frame: Frame) -> list[Frame]:
-    """The calls in a frame of kind `calls`, as if each had come alone; `FrameError` where it is no pack."""
+    """Split a frame of kind `calls` into its calls, each as if it had arrived alone.
+
+    Raises:
+        FrameError: The body is not a batch.
+    """
     return [
         Frame(call_header(frame.header, item), bytes(item.body), None)
         for item in _items(frame.body, _ASKED, Asked)
@@ -78,7 +87,7 @@ def calls(frame: Frame) -> list[Frame]:
 
 
 def call_header(shared: Header, item: Asked) -> Header:
-    """The header of one call: what its pack says of all, and what it says itself."""
+    """Return the header of one call, from the fields of its batch and its own."""
     return Header(
         kind="call",
         id=item.id,
@@ -99,7 +108,11 @@ def call_header(shared: Header, item: Asked) -> Header:
 
 
 def answers(frame: Frame) -> list[Frame]:
-    """The replies and frames in a frame of kind `replies`, as `calls`."""
+    """Split a frame of kind `replies` into its replies and stream frames.
+
+    Raises:
+        FrameError: The body is not a batch.
+    """
     shared = frame.header
     return [
         Frame(answer_header(shared, item), bytes(item.body), None)
@@ -108,7 +121,7 @@ def answers(frame: Frame) -> list[Frame]:
 
 
 def answer_header(shared: Header, item: Answered) -> Header:
-    """The header of one reply, or of one frame of a stream."""
+    """Return the header of one reply, or of one frame of a stream."""
     return Header(
         kind="frame" if item.event else "reply",
         id=item.id,
@@ -134,14 +147,17 @@ def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[It
 
 
 def _said(item: Asked | Answered) -> int:
-    """What it adds to a header, in characters: with more than a header may have it would be dropped alone."""
+    """Return the characters that `item` adds to a header.
+
+    An item with more than a header may have is dropped, as it would be alone.
+    """
     if isinstance(item, Asked):
         return len(item.token) + len(item.run) + len(item.traceparent) + len(item.session)
     return len(item.event) + len(item.code)
 
 
 def _one_by_one(data: bytes, kind: type[Item]) -> list[Item]:
-    """As much as can be read where something is wrong."""
+    """Read the items one by one; used if the list does not decode as a whole."""
     try:
         each = read_json(data, _EACH)
     except HearthNetError as error:

@@ -1,14 +1,14 @@
-"""Freshness: a frame counts once, and only near the time it was made.
+"""Freshness: each frame is accepted once, and only near the time at which it was made.
 
-    older or newer than the window                      stale
-    its id is remembered                                replayed
-    made before the newest that its sender had to
-    have forgotten for it                               crowded
-    else                                                fresh, and its id is remembered
+    older or newer than the window                   stale
+    its id is remembered                             replayed
+    made before the time up to which the sender's
+    ids had to be forgotten for lack of room         crowded
+    else                                             fresh, and its id is remembered
 
-Each sender has room for so many ids of its own. Who sends more than that inside the window displaces nobody's
-ids but its own oldest, and what it made up to then does not count any more: no id is forgotten whose frame
-could still be fresh (docs/decisions/0136).
+Each sender has room for `MOST_IDS` ids. A sender that exceeds this inside the window displaces its own oldest
+ids only, and its frames made up to then are refused from then on: no id is forgotten whose frame could still
+be fresh (docs/decisions/0136).
 
 See: docs/protocol/frames.md#replay-window, docs/protocol/frames.md#clock-rules.
 """
@@ -20,18 +20,19 @@ from typing import Final, Literal
 
 WINDOW_MS: Final = 60_000
 MOST_IDS: Final = 16_384
-"""Of one sender; 2.4 MB. Even at 10,000 frames a second that is more than a second and a half."""
+"""Ids per sender, 2.4 MB: at 10,000 frames per second more than a second and a half."""
 STRANGERS: Final = ""
-"""The one sender that all are whom nobody knows: keys cost nothing, and each would have room of its own."""
+"""The one sender under which all unknown nodes are counted: keys are free, and each would get its own room.
+"""
 Verdict = Literal["fresh", "stale", "replayed", "crowded"]
 _SLICE: Final = 8
-"""Ids are forgotten by slices of 2^8 ms."""
+"""Ids are forgotten in slices of 2^8 ms."""
 _SWEEP_MS: Final = 8_000
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is remembered of one sender: frames made before `floor_ms` do not count any more."""
+    """The ids of one sender; frames made before `floor_ms` are no longer accepted."""
 
     floor_ms: int = 0
     ids: set[str] = field(default_factory=set)
@@ -39,21 +40,21 @@ class _Seen:
     swept_ms: int = 0
 
     def forget(self, number: int) -> None:
-        """The ids of one slice."""
+        """Forget the ids of one slice."""
         self.ids.difference_update(self.slices.pop(number))
 
     def make_room(self) -> None:
-        """Forgets the oldest slice, and takes nothing of it any more."""
+        """Forget the oldest slice, and accept no more frames from its time."""
         oldest = min(self.slices)
         self.forget(oldest)
         self.floor_ms = max(self.floor_ms, (oldest + 1) << _SLICE)
 
 
 class ReplayWindow:
-    """The ids seen by this instance inside the window, by who sent them.
+    """The ids that this instance received inside the window, by sender.
 
-    An id is remembered for at least one window after the last moment at which its frame would still count as
-    fresh, so that a clock that is set back makes no frame count twice.
+    An id is remembered for at least one window after the last moment at which its frame would be fresh, so
+    that setting the clock back accepts no frame twice.
     """
 
     def __init__(self, window_ms: int = WINDOW_MS, most_ids: int = MOST_IDS) -> None:
@@ -64,11 +65,11 @@ class ReplayWindow:
         self._swept_ms = 0
 
     def __len__(self) -> int:
-        """How many ids are remembered."""
+        """Return the number of remembered ids."""
         return sum(len(seen.ids) for seen in self._senders.values())
 
     def judge(self, sender: str, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
-        """Whether a frame that `sender` made at `time_ms` may count now; a fresh one is remembered."""
+        """Judge a frame that `sender` made at `time_ms`, and remember the id of a fresh one."""
         if abs(now_ms - time_ms) > self._window_ms:
             return "stale"
         seen = self._senders.get(sender) or self._newcomer(sender, now_ms)
@@ -89,13 +90,14 @@ class ReplayWindow:
         return "fresh"
 
     def wait_ms(self, sender: str, time_ms: int) -> int:
-        """How much later than `time_ms` a frame of `sender` has to be made to count."""
+        """Return by how much later than `time_ms` a frame of `sender` must be made to be accepted."""
         seen = self._senders.get(sender)
         return 0 if seen is None else max(0, seen.floor_ms - time_ms)
 
     def _newcomer(self, sender: str, now_ms: int) -> _Seen:
-        """Room for one more sender. It may have been a stranger a moment ago: what is forgotten of those does
-        not count from it either.
+        """Make room for one more sender, and forget the senders without remembered ids.
+
+        It may have been a stranger a moment before, so the strangers' floor applies to it too.
         """
         if abs(now_ms - self._swept_ms) >= self._window_ms:
             self._swept_ms = now_ms

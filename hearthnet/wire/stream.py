@@ -6,14 +6,11 @@
        | done or error          ------------>    | done or error
       ended                                     ended
 
-A frame takes the next number and is put into the window; an acknowledgement takes it out. At most 16
-frames are
-unacknowledged; the terminal one is exempt, so that a stream can always end. The caller sees each number
-once and in
-order: another one means that a frame was lost, and the stream is over. Silence is measured on both ends:
-whoever hears
-nothing for 15 s gives up, and a provider with a full window after 5 s. Both therefore send a sign of life
-every 2 s: with one every 5 s, a caller that reads slowly would race against the provider's patience.
+A frame takes the next number and enters the window; an acknowledgement removes it. At most 16 frames are
+unacknowledged; the terminal one is exempt, so that a stream can always end. The caller receives each number
+once and in order: any other number means a lost frame and ends the stream. Both ends measure silence: 15 s
+without a frame end the stream, as do 5 s at a provider with a full window. Both therefore send a keep-alive
+every 2 s: with one every 5 s, a caller that reads slowly would race against the provider's limit.
 
 See: docs/protocol/streams.md#state-machines.
 """
@@ -33,7 +30,7 @@ TERMINAL: Final = frozenset({"done", "error"})
 
 
 class Outgoing:
-    """The provider's end: numbers frames, holds the window, notices a caller that is gone."""
+    """The provider's end: numbers frames, keeps the window, detects a lost caller."""
 
     __slots__ = ("_heard_ms", "acked", "ended", "sent")
 
@@ -45,11 +42,15 @@ class Outgoing:
 
     @property
     def may_send(self) -> bool:
-        """Whether the window has room for another frame."""
+        """True if the window has room for another frame."""
         return not self.ended and self.sent - self.acked < WINDOW
 
     def next_seq(self, event: str) -> int:
-        """The number of the frame that is sent now; `internal_error` where none may be."""
+        """Return the number of the frame to send now.
+
+        Raises:
+            HearthNetError: `internal_error` after the end of the stream and beyond the window.
+        """
         if self.ended:
             raise HearthNetError("internal_error", "a frame after the end of its stream")
         if event in TERMINAL:
@@ -60,31 +61,32 @@ class Outgoing:
         return self.sent
 
     def unsent(self, seq: int) -> None:
-        """The frame `seq` could not be sent: the next one takes its number."""
+        """Take back the number of frame `seq`, which could not be sent."""
         if seq == self.sent:
             self.sent -= 1
             self.ended = False
 
     def acknowledge(self, upto: int, now_ms: int) -> None:
-        """Takes frames up to and including `upto` out of the window; older or impossible numbers
-        change nothing.
+        """Remove the frames up to and including `upto` from the window.
+
+        Older and impossible numbers are ignored.
         """
         self.heard(now_ms)
         if self.acked < upto <= self.sent:
             self.acked = upto
 
     def heard(self, now_ms: int) -> None:
-        """Any sign of life of the caller."""
+        """Record a sign of life of the caller."""
         self._heard_ms = now_ms
 
     def lost_caller(self, now_ms: int) -> bool:
-        """Whether the caller counts as gone: silent for 15 s, or for 5 s while the window is full."""
+        """Return whether the caller is lost: silent for 15 s, or for 5 s with a full window."""
         silent = now_ms - self._heard_ms
         return silent >= SILENCE_MS or (not self.ended and not self.may_send and silent >= ACK_TIMEOUT_MS)
 
 
 class Incoming:
-    """The caller's end: checks the numbers, says when to acknowledge, notices a provider that is silent."""
+    """The caller's end: checks numbers, paces acknowledgements, detects a lost provider."""
 
     def __init__(self, now_ms: int) -> None:
         self.received = 0
@@ -93,9 +95,12 @@ class Incoming:
         self._heard_ms = now_ms
 
     def accept(self, seq: int, event: str, now_ms: int) -> bool:
-        """Takes the frame `seq`; False for a repetition, a sign of life (0) or what comes after the end.
+        """Record the frame `seq` and return whether to deliver it.
 
-        Raises `partition` where a number is missing: a frame was lost, and the stream is over.
+        False for a repetition, a keep-alive (0) and any frame after the end.
+
+        Raises:
+            HearthNetError: `partition` if a number is missing: a frame was lost, and the stream ends.
         """
         self._heard_ms = now_ms
         if self.ended or seq <= self.received:
@@ -110,12 +115,15 @@ class Incoming:
         return True
 
     def ack_due(self, consumed: int) -> bool:
-        """Whether to acknowledge now that the consumer has taken frame `consumed`; true once for every 8."""
+        """Return whether to acknowledge, now that the consumer has taken frame `consumed`.
+
+        True once for every 8 frames.
+        """
         if consumed - self._acked < ACK_EVERY or self.ended:
             return False
         self._acked = consumed
         return True
 
     def lost_provider(self, now_ms: int) -> bool:
-        """Whether the provider has been silent for 15 s."""
+        """Return whether the provider has been silent for 15 s."""
         return not self.ended and now_ms - self._heard_ms >= SILENCE_MS

@@ -1,7 +1,6 @@
-"""Subjects: built from ids, and read back into ids.
+"""Subjects: built from ids, and parsed back into ids.
 
-Every node id stands in token form. Whoever publishes on a subject is pinned by the server to its own id in
-it.
+Node ids are in token form. The server restricts each publisher to subjects with its own id in it.
 
 See: docs/protocol/subjects.md#grammar.
 """
@@ -17,19 +16,20 @@ from hearthnet.errors import HearthNetError
 from hearthnet.types import Capability
 
 EVERYTHING: Final = "_all.v0"
-"""Asked for in place of a capability by those who list the mesh (docs/decisions/0005)."""
+"""Replaces the capability in a find for all offers of the mesh (docs/decisions/0005)."""
 LONGEST: Final = 320
-"""Characters of a subject: two ends, a process and the longest capability fit into it. What is longer is
-none of ours, and is not kept in mind."""
+"""Maximum length of a subject in characters: two ends, a process and the longest capability fit. A longer one
+is refused and not cached.
+"""
 PACK: Final = "pack"
-"""Stands in the place of a call's id where answers to several come."""
+"""Replaces the call's id in the subject of a batch of answers."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 _EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FOR_ALL: Final = frozenset({"find", "adv", "event"})
 
 
 class Route(NamedTuple):
-    """The two ends that a directed subject names, as full node ids, and what stands behind them."""
+    """The two ends of a directed subject, as full node ids, and the part after them."""
 
     family: str
     sender: str
@@ -38,25 +38,28 @@ class Route(NamedTuple):
 
 
 def topic(capability: Capability) -> str:
-    """The part of a subject that names a capability: `rag.query.v1`."""
+    """Return the part of a subject that names a capability: `rag.query.v1`."""
     return f"{capability.name}.v{capability.major}"
 
 
 @lru_cache(maxsize=2048)
 def call(caller: str, provider: str, instance: str, capability: Capability) -> str:
-    """Where a call to one process goes."""
+    """Return the subject of a call to one process."""
     ends = f"{ids.token_form(caller)}.{ids.token_form(provider)}"
     return f"hn.call.{ends}.{_process(instance)}.{topic(capability)}"
 
 
 def control(caller: str, provider: str, instance: str, stream: str) -> str:
-    """Where acks, input and cancel of one stream go."""
+    """Return the subject of the acks, inputs and cancel of one stream."""
     ends = f"{ids.token_form(caller)}.{ids.token_form(provider)}"
     return f"hn.ctl.{ends}.{_process(instance)}.{_ulid(stream)}"
 
 
 def reply(provider: str, caller: str, caller_instance: str, call_id: str) -> str:
-    """Where a provider answers; every part is authenticated, so it can be led nowhere else."""
+    """Return the subject of a provider's answer.
+
+    Every part of it is authenticated, so that an answer cannot be misdirected.
+    """
     return f"{_replies(provider, caller, caller_instance)}{_ulid(call_id)}"
 
 
@@ -67,63 +70,73 @@ def _replies(provider: str, caller: str, caller_instance: str) -> str:
 
 @lru_cache(maxsize=2048)
 def replies(provider: str, caller: str, caller_instance: str) -> str:
-    """Where a provider answers several calls of one process at once."""
+    """Return the subject of a batch of answers to one process."""
     return f"{_replies(provider, caller, caller_instance)}{PACK}"
 
 
 def find(caller: str, wanted: str) -> str:
-    """Where `caller` asks who offers `wanted` (a topic, or EVERYTHING)."""
+    """Return the subject of a find by `caller` for `wanted`, a topic or EVERYTHING."""
     return f"hn.find.{ids.token_form(caller)}.{wanted}"
 
 
 def announce(node: str, capability: Capability) -> str:
-    """Where `node` announces its offers of `capability`."""
+    """Return the subject of the announcements of `capability` by `node`."""
     return f"hn.adv.{ids.token_form(node)}.{topic(capability)}"
 
 
 def event(publisher: str, event_type: str) -> str:
-    """Where `publisher` tells of events: `community.log` and others (bus/membership.py)."""
+    """Return the subject of events that `publisher` publishes.
+
+    Types are `community.log` and others (bus/membership.py).
+    """
     return f"hn.event.{ids.token_form(publisher)}.{_event_type(event_type)}"
 
 
 def calls_to(provider: str, instance: str) -> str:
-    """What one process subscribes to for its calls."""
+    """Return the pattern of the calls to one process."""
     return f"hn.call.*.{ids.token_form(provider)}.{_process(instance)}.>"
 
 
 def calls_of(provider: str, instance: str, capability: Capability) -> str:
-    """The calls of one capability among them, as NATS's own tools show it."""
+    """Return the pattern of the calls to one process of one capability.
+
+    For the tools of NATS, which show it.
+    """
     return calls_to(provider, instance).removesuffix(">") + topic(capability)
 
 
 def control_to(provider: str, instance: str) -> str:
-    """What one process subscribes to for the control frames of its streams."""
+    """Return the pattern of the control frames of one process's streams."""
     return f"hn.ctl.*.{ids.token_form(provider)}.{_process(instance)}.>"
 
 
 def replies_to(caller: str, instance: str) -> str:
-    """What one process subscribes to for its answers."""
+    """Return the pattern of the answers to one process."""
     return f"hn.rep.*.{ids.token_form(caller)}.{_process(instance)}.>"
 
 
 def finds_of(wanted: str) -> str:
-    """What a provider subscribes to for being found."""
+    """Return the pattern of the finds for `wanted`."""
     return f"hn.find.*.{wanted}"
 
 
 def announcements_of(capability: Capability) -> str:
-    """What a caller follows of a capability that it uses."""
+    """Return the pattern of the announcements of `capability`."""
     return f"hn.adv.*.{topic(capability)}"
 
 
 def events_of(event_type: str) -> str:
-    """What everybody subscribes to who follows events of one type."""
+    """Return the pattern of all events of one type."""
     return f"hn.event.*.{_event_type(event_type)}"
 
 
 @lru_cache(maxsize=2048)
 def directed(subject: str) -> Route:
-    """What an `hn.call`, `hn.ctl` or `hn.rep` subject says; `bad_request` for another one."""
+    """Parse an `hn.call`, `hn.ctl` or `hn.rep` subject.
+
+    Raises:
+        HearthNetError: `bad_request` for any other subject.
+    """
     parts = subject.split(".", 4) if len(subject) <= LONGEST else []
     if len(parts) != 5 or parts[0] != "hn" or parts[1] not in ("call", "ctl", "rep") or not parts[4]:
         raise HearthNetError("bad_request", "not a directed subject")
@@ -131,7 +144,11 @@ def directed(subject: str) -> Route:
 
 
 def open_sender(subject: str) -> tuple[str, str]:
-    """Family and sender of an `hn.find`, `hn.adv` or `hn.event` subject; `bad_request` for another one."""
+    """Return family and sender of an `hn.find`, `hn.adv` or `hn.event` subject.
+
+    Raises:
+        HearthNetError: `bad_request` for any other subject.
+    """
     parts = subject.split(".", 3) if len(subject) <= LONGEST else []
     if len(parts) != 4 or parts[0] != "hn" or parts[1] not in _FOR_ALL or not parts[3]:
         raise HearthNetError("bad_request", "not a subject for all")
@@ -139,7 +156,10 @@ def open_sender(subject: str) -> tuple[str, str]:
 
 
 def _process(instance: str) -> str:
-    """`instance`, which comes from another's offer or header and, unchecked, could be `*` or two lines."""
+    """Check `instance`, which comes from an offer or header of another node.
+
+    Unchecked, it could be `*` or contain a line break.
+    """
     if not _INSTANCE.fullmatch(instance):
         raise HearthNetError("bad_request", f"{instance[:40]!r} names no process (8 small letters or digits)")
     return instance

@@ -1,8 +1,8 @@
-"""`traceparent` of the W3C's Trace Context: which trace a call belongs to, and under which of its steps.
+"""`traceparent` of the W3C's Trace Context: the trace of a call, and its parent step.
 
     00-<trace, 32 hexadecimal digits>-<span, 16>-<flags, 2>
 
-Comes from others: what is malformed counts as absent and is no error.
+The value comes from other nodes: a malformed one counts as absent and is no error.
 
 See: docs/protocol/frames.md#header.
 """
@@ -21,9 +21,9 @@ _FORM: Final = re.compile(
 
 
 def read(text: str) -> str:
-    """`text` in the form of version 00; empty where it is malformed.
+    """Return `text` in the form of version 00; empty if it is malformed.
 
-    A later version may say more after what is known of it, which is passed over.
+    Further fields of a later version are dropped.
     """
     if _FORM.match(text) is None:
         return ""
@@ -33,5 +33,5 @@ def read(text: str) -> str:
 
 
 def write(trace: str, span: str, flags: str = SAMPLED) -> str:
-    """The text for a step `span` of `trace`."""
+    """Return the text for the step `span` of `trace`."""
     return f"00-{trace}-{span}-{flags}"
