@@ -1,4 +1,4 @@
-"""Who is who and who may do what: pure functions over bytes and documents, no I/O.
+"""Identity and authority: pure functions over bytes and documents, no I/O.
 
 See: docs/architecture.md#layers.
 """

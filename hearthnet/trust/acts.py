@@ -1,8 +1,10 @@
-"""What a member does in its community: each act is one event, made here and checked against the roster.
+"""A member's acts in its community, each made as one event and checked against the roster.
 
-Each function returns the signed event; the caller stores it, merges it and passes it on. It raises
-`unauthorized` (or `not_found`, where there is no such member or invite) with what is missing, where the event
-would not count.
+Each function returns the signed event, which the caller stores, merges and passes on.
+
+Raises:
+    HearthNetError: In all functions below, `unauthorized` if the event would not count, with the reason;
+        `not_found` if there is no such member or invite.
 """
 
 from __future__ import annotations
@@ -39,10 +41,13 @@ def invite(
     client_id: str = "",
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """An invite with the one-time `key`, good until `expires_at` (milliseconds, at most 30 days from now).
+    """Make an invite with the one-time `key`, valid until `expires_at`.
 
-    It recalls the revocation of `invitee`, where it was put out. `invalid_signature` where a co-signer has
-    signed other terms than these.
+    `expires_at` is in milliseconds, at most 30 days from now. The invite recalls the revocation of `invitee`,
+    if there is one.
+
+    Raises:
+        HearthNetError: `invalid_signature` if a co-signer has signed other terms; `unauthorized`.
     """
     content = community.invited(
         held.community_id,
@@ -59,15 +64,20 @@ def invite(
 
 
 def admit(held: Roster, author: Identity, joined: CommunityEvent, now_ms: int) -> CommunityEvent:
-    """Lets in the node whose `joined` event `held` has already. Whether its invite is still open is for
-    `trust.invite.admit` to ask.
+    """Admit the node whose `joined` event is in `held` already.
+
+    Does not check that its invite is still open; `trust.invite.admit` does.
     """
     content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
     return _act(held, author, community.ADMITTED, content, now_ms)
 
 
 def withdraw(held: Roster, author: Identity, event_id: str, now_ms: int) -> CommunityEvent:
-    """Takes back the open invite with this event id; `not_found` where there is none."""
+    """Withdraw the open invite with this event id.
+
+    Raises:
+        HearthNetError: `not_found` if there is no such invite; `unauthorized`.
+    """
     found = next((one for one in held.invites if one.event_id == event_id), None)
     if found is None:
         raise HearthNetError(
@@ -86,9 +96,11 @@ def promote(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Raises `target` to trusted or anchor.
+    """Raise `target` to trusted or anchor.
 
-    `not_found` where it is no member, `bad_request` where it has that level already.
+    Raises:
+        HearthNetError: `not_found` if it is no member; `bad_request` if it has that level already;
+            `unauthorized`.
     """
     level = _known(held, target).level
     if new_level == "member" or RANK[level] >= RANK[new_level]:
@@ -107,9 +119,11 @@ def demote(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Lowers `target` to trusted or member; what it did up to now stays.
+    """Lower `target` to trusted or member; its earlier events keep their effect.
 
-    `not_found` where it is no member, `bad_request` where it has no higher level.
+    Raises:
+        HearthNetError: `not_found` if it is no member; `bad_request` if it has no higher level;
+            `unauthorized`.
     """
     level = _known(held, target).level
     if new_level == "anchor" or RANK[level] <= RANK[new_level]:
@@ -134,7 +148,11 @@ def revoke(
     now_ms: int,
     co_signers: tuple[CoSigner, ...] = (),
 ) -> CommunityEvent:
-    """Puts `target` out; what it did up to now stays. `not_found` where it never was a member."""
+    """Revoke `target`; its earlier events keep their effect.
+
+    Raises:
+        HearthNetError: `not_found` if it never was a member; `unauthorized`.
+    """
     if not held.is_revoked(target):
         _known(held, target)
     content = Revoked(
@@ -148,7 +166,7 @@ def revoke(
 
 
 def set_policy(held: Roster, root: Identity, policy: Policy, now_ms: int) -> CommunityEvent:
-    """New rules, by the community's root."""
+    """Replace the rules; only the community's root may."""
     if root.node_id != held.community_id:
         raise HearthNetError("unauthorized", "the rules of a community are changed with its root key alone")
     heads = {author: _ends(held, author) for author in held.history.tips}
@@ -163,7 +181,7 @@ def _known(held: Roster, target: str) -> Member:
 
 
 def _ends(held: Roster, author: str) -> tuple[str, ...]:
-    """The ends of the author's chain, the longest first, as many as an event may name."""
+    """Return the ends of the author's chain, the longest first, as many as an event may name."""
     return tuple(tip.hash for tip in reversed(held.history.tips.get(author, ())))[:MAX_ENDS]
 
 

@@ -1,7 +1,7 @@
-"""What several members agree to: what each of them signs, and how many it takes.
+"""Agreements of several members: the bytes that each signs, and the signers required.
 
-Removals and invites share this: the author of the event counts as one, a co-signer counts once, and only
-where it could have done the same at that place in the order.
+Shared by removals and invites. The author of the event counts as one signer. A co-signer counts once, and
+only if it could have done the same at that place in the order.
 
 See: docs/protocol/community.md#agreements, docs/decisions/0046.
 """
@@ -18,7 +18,7 @@ from hearthnet.trust.community import COSIGN_PURPOSE, DEMOTED, INVITED, RANK, RE
 from hearthnet.trust.keys import verify
 
 _WHAT: Final = {REVOKED: "reason", INVITED: "display_name"}
-"""Under which name an agreement holds what is to happen; a level, where nothing is said here."""
+"""The member of an agreement that holds its subject, by event type; `new_level` for the other types."""
 
 
 def agreement(
@@ -31,10 +31,10 @@ def agreement(
     expires_at: int = 0,
     recalls: str = "",
 ) -> bytes:
-    """What each signer signs.
+    """Return the bytes that each signer signs.
 
-    `what` is the reason of a revocation, the name in an invite, else the new level. The end of an invite
-    (milliseconds) and the hash of the revocation that it recalls stand in its own alone.
+    `what` is the reason of a revocation, the name in an invite, otherwise the new level. Only an invite
+    contains its end (milliseconds) and the hash of the revocation that it recalls.
     """
     said: dict[str, Any] = {
         "type": event_type,
@@ -49,7 +49,11 @@ def agreement(
 
 
 def check_signatures(agreed: bytes, co_signers: Iterable[CoSigner]) -> None:
-    """Raises `invalid_signature` where one of them has signed anything else than `agreed`."""
+    """Check that each of `co_signers` has signed `agreed`.
+
+    Raises:
+        HearthNetError: `invalid_signature` if one of them has signed anything else.
+    """
     for one in co_signers:
         if not verify(one.node_id, COSIGN_PURPOSE, agreed, ids.unb64(one.signature)):
             raise HearthNetError(
@@ -58,13 +62,16 @@ def check_signatures(agreed: bytes, co_signers: Iterable[CoSigner]) -> None:
 
 
 def least_rank(policy: Policy, event_type: str) -> int:
-    """The rank from which on a signature counts: that of those who may invite, else trusted."""
+    """Return the lowest rank whose signature counts for `event_type`.
+
+    Trusted; for an invite member if the policy permits all members to invite.
+    """
     everyone = event_type == INVITED and policy.default_member_can_invite
     return RANK["member" if everyone else "trusted"]
 
 
 def needed(policy: Policy, event_type: str, able: int) -> int:
-    """How many signers it takes, where so many others than the target could sign.
+    """Return the number of signers required if `able` nodes other than the target could sign.
 
     See: docs/protocol/community.md#agreements.
     """

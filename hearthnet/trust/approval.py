@@ -1,4 +1,4 @@
-"""Approvals: a person's signed yes to one exact call.
+"""Approvals: a person's signed consent to one exact call.
 
 See: docs/protocol/approvals.md#approval.
 """
@@ -18,16 +18,16 @@ from hearthnet.types import Count
 PURPOSE: Final = "approval"
 ANY_PROVIDER: Final = "*"
 Via = Literal["", "gateway"]
-"""How the yes came: signed by the person's own key, or by the gateway of a guest who has none."""
+"""Origin of the consent: the person's own key, or the gateway of a guest without a key."""
 SKEW_MS: Final = 60_000
 
 
 class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was approved. `time` and `expires` are milliseconds since the epoch.
+    """A signed consent to one call; `time` and `expires` are milliseconds since the epoch.
 
     `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
-    `provider` is `*` only where the contract says `effect_scope: community`. `via` is there only where a
-    gateway approved for a guest of its own.
+    `provider` is `*` only if the contract has `effect_scope: community`. `via` is set only if a gateway
+    approved for one of its guests.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Approval(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """The call that claims an approval or a standing grant, as the provider authenticated it.
 
-    `approver` is the key whose yes counts for the call's principal, `via` how it has to come
+    `approver` is the key whose consent counts for the call's principal, `via` its required origin
     (trust/authority.py).
     """
 
@@ -66,16 +66,22 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign_approval(identity: Identity, approval: Approval) -> Approval:
-    """The approval signed by `identity`, who must be its approver."""
+    """Sign the approval with `identity`, which must be its approver.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is not.
+    """
     if identity.node_id != approval.approver:
         raise HearthNetError("unauthorized", "an approval is signed by the one who approves")
     return signed.sign(approval, identity, PURPOSE)
 
 
 def check_binding(approval: Approval, call: Claimed) -> None:
-    """Raises `unauthorized` unless the right key signed this approval for exactly this call.
+    """Check that the right key signed this approval for exactly this call; ignores time.
 
-    Says nothing of time.
+    Raises:
+        HearthNetError: `unauthorized` if it is for another call; `invalid_signature` if its approver did not
+            sign it.
     """
     signed.check(approval, approval.approver, PURPOSE)
     may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
@@ -100,9 +106,12 @@ def check_binding(approval: Approval, call: Claimed) -> None:
 
 
 def check_time(approval: Approval, now_ms: int) -> None:
-    """Raises `expired` outside the approval's life.
+    """Check that the approval is valid at `now_ms`.
 
-    Asked only after the outcome of an earlier use was looked up.
+    Called only after the outcome of an earlier use was looked up.
+
+    Raises:
+        HearthNetError: `expired` outside the approval's lifetime.
     """
     if now_ms > approval.expires + SKEW_MS or approval.time > now_ms + SKEW_MS:
         raise HearthNetError(
@@ -113,7 +122,11 @@ def check_time(approval: Approval, now_ms: int) -> None:
 
 
 def decode(value: object) -> Approval:
-    """The approval in a header; `bad_request` where it is none."""
+    """Read the approval in a header.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
     try:
         approval = msgspec.convert(value, type=Approval)
         ids.public_key(approval.approver)

@@ -1,13 +1,13 @@
-"""The audit log as a chain: what an entry says, how it is written, and what is wrong with one.
+"""The audit log as a chain: the form of its entries, its writer and its verifier.
 
     line n      canonical JSON of an entry, signed by the node that acted
     previous    BLAKE3 of line n-1, empty in the first one
-    head        the last line's number and hash, signed: an export without its end is noticed
+    head        the last line's number and hash, signed: reveals an export without its end
 
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
-disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, is what a person
-said about a call of a model, a fourth, `refused`, a call or a decision whose approval was none. The chain is
-the node's, also where it moves to another community. Nothing here reads a disk or a clock.
+disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, records a
+person's decision about a model's call, a fourth, `refused`, a call or decision with an invalid approval. The
+chain belongs to the node, also if it moves to another community. Nothing here reads a disk or a clock.
 
 See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain.
 """
@@ -34,17 +34,16 @@ Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repe
 
 
 class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One entry. `time` is in milliseconds since the epoch, `instance` the process that wrote it.
+    """One entry; `time` is in Unix milliseconds, `instance` the process that wrote it.
 
-    A `began` says what was asked: `token` is the token's id, `digest` that of the arguments, `frame` the
-    caller's signed frame (base64url), or its hash where it has more than 64 KiB. An `ended` says how it
-    ended: `code` is the error that the caller was told, empty where it worked; `outcome` is the hash of the
-    answer. A `decided` says what a person said about what was shown under the id `call`: `code` is
-    `approved`, `edited` or `denied`, `via` how it was said, `digest` that of what is sent, `outcome` the
-    signed decision's hash. A `refused` says that `caller` sent an approval or a grant that was none for what
-    it asked, or its client (`via`) a decision that was none: `code` is what it was told, `rule` which check
-    failed, `frame` the hash of its signed frame. One without `call` says only that there were `count` more
-    like it.
+    `began` records the request: `token` is the token's id, `digest` that of the arguments, `frame` the
+    caller's signed frame (base64url), or its hash if it has more than 64 KiB. `ended` records the result:
+    `code` is the error in the reply, empty after success; `outcome` is the hash of the answer. `decided`
+    records a person's decision about the call shown under the id `call`: `code` is `approved`, `edited` or
+    `denied`, `via` the way it was given, `digest` that of the arguments to be sent, `outcome` the signed
+    decision's hash. `refused` records that `caller` sent an approval or grant that is not valid for its call,
+    or its client (`via`) such a decision: `code` is the error in the reply, `rule` the failed check, `frame`
+    the hash of the signed frame. A `refused` without `call` reports `count` more of them.
     """
 
     node: str
@@ -77,8 +76,9 @@ class Entry(signed.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Head(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The end of a chain at `time` (milliseconds): the number and the hash of its last entry, 0 and empty
-    for none.
+    """The end of a chain at `time` (milliseconds): number and hash of its last entry.
+
+    0 and empty for a chain without entries.
     """
 
     node: str
@@ -90,14 +90,14 @@ class Head(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a chain ends: what the next entry follows."""
+    """The end of a chain, which the next entry follows."""
 
     sequence: int = 0
     hash: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is wrong, at which entry, and one line that says so."""
+    """A fault of a chain: its entry, its kind, and a description in one line."""
 
     entry: int
     problem: Problem
@@ -105,24 +105,31 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def write(entry: Entry, after: Place, identity: Identity) -> tuple[bytes, Place]:
-    """The line of `entry`, chained behind `after` and signed, and the place that it makes."""
+    """Chain `entry` behind `after` and sign it.
+
+    Returns its line and the new end of the chain.
+    """
     chained = msgspec.structs.replace(entry, sequence=after.sequence + 1, previous=after.hash)
     line = canonical_json(msgspec.to_builtins(signed.sign(chained, identity, PURPOSE)))
     return line, Place(chained.sequence, content_hash(line))
 
 
 def evidence(frame: bytes) -> str:
-    """How an entry keeps the caller's signed frame: whole, or as its hash where it is large."""
+    """Return the caller's signed frame as entries keep it: whole, or its hash if large."""
     return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
 
 
 def read(line: bytes) -> Entry:
-    """The entry in `line`, not yet checked; `bad_request` where it is none."""
+    """Read the entry in `line`, without checking it.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not an entry.
+    """
     return _read(line, _ENTRY)
 
 
 def head(identity: Identity, community: str, place: Place, now_ms: int) -> bytes:
-    """The line that says where the chain of `identity` ends now, signed."""
+    """Return the signed line that names the present end of the chain of `identity`."""
     unsigned = Head(
         node=identity.node_id, community=community, sequence=place.sequence, hash=place.hash, time=now_ms
     )
@@ -130,9 +137,10 @@ def head(identity: Identity, community: str, place: Place, now_ms: int) -> bytes
 
 
 def read_head(line: bytes) -> Head:
-    """The head in `line`, signed by the node it names.
+    """Read the head in `line` and check the signature of the node that it names.
 
-    Raises `bad_request` where it is none, `invalid_signature` where it was altered.
+    Raises:
+        HearthNetError: `bad_request` if it is not a head; `invalid_signature` if it was altered.
     """
     found = _read(line, _HEAD)
     ids.public_key(found.node)
@@ -153,10 +161,10 @@ def _read(line: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
 
 
 class Verifier:
-    """Takes a chain line by line, from its first one on, and keeps the first thing that is wrong with it.
+    """A verifier that reads a chain line by line from its start and keeps the first fault.
 
-    `known` are nodes whose signature is recognised where it stands in place of `node`'s. `check` looks at
-    what an entry keeps as evidence and returns what is wrong with it, empty for nothing.
+    `known` are nodes whose signature is recognised where it replaces that of `node`. `check` examines the
+    evidence in an entry and returns its fault, empty for none.
     """
 
     def __init__(
@@ -172,7 +180,7 @@ class Verifier:
         self._sought = 0
 
     def feed(self, line: bytes) -> Entry | None:
-        """Takes the next line; the entry in it, None from the first finding on."""
+        """Read the next line and return its entry; None from the first fault on."""
         if self.finding is not None:
             self._look_for_missing(line)
             return None
@@ -189,7 +197,7 @@ class Verifier:
         return entry
 
     def end(self, head: Head | None) -> Finding | None:
-        """The finding, once all lines were taken; with the `head` also whether this is the end."""
+        """Return the fault after the last line; with `head` also check that this is the end."""
         count = self.place.sequence
         if self.finding is None and head is not None:
             if count < head.sequence:
@@ -200,7 +208,7 @@ class Verifier:
         return self.finding
 
     def _judge(self, entry: Entry, line: bytes, number: int) -> bool:
-        """Whether all is well with the entry."""
+        """Return whether the entry has no fault."""
         if self._author(entry, line, number) and self._order(entry, number):
             self._pair(entry, number)
         if self.finding is None and self._check is not None and (wrong := self._check(entry)):
@@ -208,7 +216,7 @@ class Verifier:
         return self.finding is None
 
     def _author(self, entry: Entry, line: bytes, number: int) -> bool:
-        """Whether the entry is this node's, unaltered."""
+        """Return whether the entry is this node's and unaltered."""
         if entry.node != self._node:
             whose, own = ids.short_id(entry.node), ids.short_id(self._node)
             self._found(number, "foreign", f"entry {number} is of {whose}, not of {own}")
@@ -223,7 +231,7 @@ class Verifier:
         return self.finding is None
 
     def _order(self, entry: Entry, number: int) -> bool:
-        """Whether the entry is the next one."""
+        """Return whether the entry is the next one."""
         if entry.sequence > number:
             self._sought = number
             gone = _numbers(number, entry.sequence - 1)
@@ -247,7 +255,7 @@ class Verifier:
         self.finding = Finding(number, problem, message)
 
     def _look_for_missing(self, line: bytes) -> None:
-        """An entry that is missing may come later: then nothing is gone, but the order is not what it was."""
+        """Report a missing entry that appears later as reordered."""
         if not self._sought:
             return
         try:

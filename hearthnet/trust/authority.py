@@ -1,9 +1,9 @@
-"""What a call may do: one pure function, asked by the service library and by nobody else.
+"""The authority of a call: one pure function, called by the service library alone.
 
     effective(caller, token, demand, body) -> Authority, or the reason against it
 
-Effective authority = what the issuer may do AND what the token says AND what the capability demands.
-Without a token the caller is its own issuer. A token never adds trust, and nobody issues tokens under one.
+Effective authority = rights of the issuer AND scope of the token AND demand of the capability. Without a
+token the caller is its own issuer. A token never adds trust, and no tokens are issued under one.
 
 See: docs/protocol/tokens.md#effective-authority.
 """
@@ -22,19 +22,19 @@ from hearthnet.types import Capability, parse_capability
 
 SELF: Final = "self"
 UNDELEGABLE: Final = frozenset({"auth.token.issue"})
-"""What no token covers, whatever it says: who holds a token cannot pass it on.
+"""Capabilities that no token covers, so that the holder of a token cannot pass it on.
 
 See: docs/protocol/tokens.md#effective-authority.
 """
 
 
 WRAPPER: Final = "llm.tools.call"
-"""Makes the call that its body names: both must be covered, and constraints are about that body."""
+"""Makes the call that its body names: the token must cover both, and its constraints apply to that body."""
 MOST_WRAPPED: Final = 6
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A node and what the roster says of it now: its level, and whether it was revoked."""
+    """A node with its level in the roster now and whether it was revoked."""
 
     node: str
     level: str
@@ -42,16 +42,16 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """The claims of a token that was proved and is in its life, and how its issuer stands."""
+    """The claims of a verified, unexpired token, and the standing of its issuer."""
 
     claims: Claims
     issuer: Standing
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called: the offered capability, the trust it takes (a level or `self`), its node.
+    """The offered capability, the trust that it requires (a level or `self`), and its node.
 
-    `own_key`: where it takes an approval, one that a gateway gave in somebody's name is not enough.
+    `own_key`: if an approval is required, one given by a gateway in a person's name is not enough.
     """
 
     capability: Capability
@@ -62,9 +62,9 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authority(msgspec.Struct, frozen=True, gc=False):
-    """The outcome: on whose behalf the call acts, and whether and by whose key it must be approved.
+    """The principal of a call, whether it needs an approval, and whose key must sign that.
 
-    `principal` is a node id, and for a session the issuer's id, a slash and the guest's name there.
+    `principal` is a node id; for a session it is the issuer's id, a slash and the guest's name there.
     """
 
     principal: str
@@ -74,11 +74,12 @@ class Authority(msgspec.Struct, frozen=True, gc=False):
 
 
 def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[str, Any]) -> Authority:
-    """The authority of a call with `body` by `caller`, under `token` if there is one.
+    """Return the authority of a call with `body` by `caller`, under `token` if there is one.
 
-    Raises, in this order: `revoked` for a revoked caller or issuer, `unauthorized` where a level is too low
-    or the capability is for its own node, `token_scope_insufficient` where the token does not cover the call,
-    and `unauthorized` where only a person's own key could approve and there is none.
+    Raises:
+        HearthNetError: In this order, `revoked` for a revoked caller or issuer; `unauthorized` if a level is
+            too low or the capability is for its own node; `token_scope_insufficient` if the token does not
+            cover the call; `unauthorized` if only a person's own key could approve and the session has none.
     """
     issuer = caller if token is None else token.issuer
     refuse_revoked(caller, "you were")
@@ -100,27 +101,34 @@ def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[
 
 
 def _principal(claims: Claims) -> str:
-    """Whose the call is: named by the issuer, so that no two issuers can mean the same guest."""
+    """Return the principal of a call under a token.
+
+    The issuer names it, so that two issuers cannot mean the same guest.
+    """
     return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
 
 
 def _approver(claims: Claims) -> tuple[str, Via]:
-    """The key whose yes counts: the guest's own, the guest's gateway's, or the issuer's."""
+    """Return the key whose consent counts: the guest's own, its gateway's, or the issuer's."""
     if claims.kind != "session":
         return claims.iss, ""
     return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
 
 
 def refuse_revoked(standing: Standing, who: str) -> None:
-    """Raises `revoked` where the node was; the message begins with `who`."""
+    """Check that the node was not revoked; the error message begins with `who`.
+
+    Raises:
+        HearthNetError: `revoked` if it was.
+    """
     if standing.revoked:
         raise HearthNetError("revoked", f"{who} revoked from the community")
 
 
 def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
     if demand.trust == SELF:
-        # All three: a token cannot carry what is the node's own to another caller, nor
-        # can another member's token, or a guest's, reach it through the node.
+        # All three: no token opens the node's own capabilities to another caller, and neither
+        # another member's token nor a guest's reaches them through the node.
         if not caller.node == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
     elif demand.trust not in RANK:
@@ -132,7 +140,10 @@ def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Dem
 
 
 def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
-    """A token is between members, however little is asked for; a node is its own."""
+    """Check that the token is between members, however little the capability requires.
+
+    The serving node itself always passes.
+    """
     for who, standing in (("issuer", issuer), ("holder", caller)):
         if standing.node != demand.node and RANK.get(standing.level, 0) < RANK["member"]:
             raise HearthNetError("unauthorized", f"the token's {who} is no member of this community")
@@ -150,7 +161,7 @@ def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -
 
 
 def _check_wrapped(claims: Claims, body: dict[str, Any]) -> None:
-    """What is called in the end, and each wrapper around it."""
+    """Check the wrapped call and each wrapper around it."""
     for _ in range(MOST_WRAPPED):
         capability, body = _wrapped(body)
         if capability.name in UNDELEGABLE or not claims.scope.covers(capability):

@@ -1,8 +1,8 @@
-"""What happens in a community, as signed events.
+"""The history of a community, as signed events.
 
-Each event is its author's alone: signed by it, and chained to its event before (`sequence`, `previous`), so
-that others can say which of an author's events they knew. Whether an event holds by itself is checked once,
-before it is kept (trust/holds.py); whether it counts is decided by all events together (trust/fold.py).
+Each event has one author, who signs it and chains it to the author's previous event (`sequence`, `previous`),
+so that others can name the events that they knew. The validity of a single event is checked once, before it
+is kept (trust/holds.py); all events together decide whether it counts (trust/fold.py).
 
 See: docs/protocol/community.md#event, docs/decisions/0040.
 """
@@ -50,7 +50,7 @@ Signatures = Annotated[int, msgspec.Meta(ge=1, le=32)]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The rules that the root may change. Signatures count distinct signers, the author among them."""
+    """The rules that the root may change; signatures are of distinct signers, author included."""
 
     min_signatures_to_demote: Signatures = 3
     min_signatures_to_revoke: Signatures = 3
@@ -62,8 +62,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node and its NATS login, each bound to the other.
 
-    `login_signature` is the node's over the login, `login_proof` the login's over the node id: nobody else
-    can name a login for a node, or a node for a login.
+    `login_signature` is the node's over the login, `login_proof` the login's over the node id, so that no
+    third party can name a login for a node, or a node for a login.
     """
 
     node_id: str
@@ -74,7 +74,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CoSigner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Someone who agrees: `signature` is over the bytes of trust/agreement.py."""
+    """A member who agrees; `signature` is over the bytes of trust/agreement.py."""
 
     node_id: str
     signature: str
@@ -84,11 +84,17 @@ CoSigners = Annotated[tuple[CoSigner, ...], msgspec.Meta(max_length=32)]
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one kind of event says; unknown members are refused, as they may be limits (decisions/0008)."""
+    """The data of one kind of event.
+
+    Unknown members are refused, as they may be limits (decisions/0008).
+    """
 
 
 class Created(Data, frozen=True, kw_only=True):
-    """The community exists; its founder is its first anchor. By the root, as its first event."""
+    """The founding of the community, whose founder is its first anchor.
+
+    The root's first event.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     founder: Entry
@@ -96,12 +102,12 @@ class Created(Data, frozen=True, kw_only=True):
 
 
 class Invited(Data, frozen=True, kw_only=True):
-    """Whoever holds the key of `invite_key` may ask to join until `expires_at` (milliseconds).
+    """An invite: the holder of the key of `invite_key` may request to join until `expires_at`.
 
-    `login_signature` is the invite key's over `invitation`, so that nobody can make another's invite their
-    own; `invitee_node_id` names the only node it is for, or is empty. Where others agreed to it
-    (`co_signers`), it names one; `recalls` is the hash of the revocation of that node which they undo, empty
-    where there is none.
+    `expires_at` is in milliseconds. `login_signature` is the invite key's over `invitation`, so that the
+    invite cannot be claimed by another inviter. `invitee_node_id` names the only node that it is for, or is
+    empty; it is required with `co_signers`. `recalls` is the hash of the revocation of that node which the
+    co-signers undo, empty if there is none.
     """
 
     invite_key: str
@@ -118,7 +124,10 @@ class Invited(Data, frozen=True, kw_only=True):
 
 
 class Joined(Data, frozen=True, kw_only=True):
-    """The author asks to be a member. `invite_signature` is the invite key's over `request`."""
+    """The author's request to become a member.
+
+    `invite_signature` is the invite key's over `request`.
+    """
 
     invite_event_hash: Hash
     invite_key: str
@@ -127,14 +136,17 @@ class Joined(Data, frozen=True, kw_only=True):
 
 
 class Admitted(Data, frozen=True, kw_only=True):
-    """The author, who may invite, lets in the one who asked by the `joined` event of this hash."""
+    """The admission of the author of the `joined` event of this hash.
+
+    The author of the admission must have the right to invite.
+    """
 
     joined_event_hash: Hash
     node_id: str
 
 
 class Promoted(Data, frozen=True, kw_only=True):
-    """The target has `new_level` from now on."""
+    """A promotion: the target has `new_level` from now on."""
 
     target_node_id: str
     new_level: Literal["trusted", "anchor"]
@@ -143,8 +155,9 @@ class Promoted(Data, frozen=True, kw_only=True):
 
 
 class Demoted(Data, frozen=True, kw_only=True):
-    """The target has `new_level` from now on; of its own events those count as before that `target_heads`
-    end.
+    """A demotion: the target has `new_level` from now on.
+
+    Of the target's own events, those up to `target_heads` count as before.
     """
 
     target_node_id: str
@@ -155,7 +168,10 @@ class Demoted(Data, frozen=True, kw_only=True):
 
 
 class Revoked(Data, frozen=True, kw_only=True):
-    """The target is no member any more; of its own events those count that `target_heads` end."""
+    """A revocation: the target is no longer a member.
+
+    Of the target's own events, those up to `target_heads` count as before.
+    """
 
     target_node_id: str
     reason: Annotated[str, msgspec.Meta(max_length=200)]
@@ -165,13 +181,13 @@ class Revoked(Data, frozen=True, kw_only=True):
 
 
 class Withdrawn(Data, frozen=True, kw_only=True):
-    """The invite with this hash is not to be used any more."""
+    """A withdrawal of the invite with this hash."""
 
     invite_event_hash: Hash
 
 
 class PolicyUpdated(Data, frozen=True, kw_only=True):
-    """The rules from now on; events that `heads` do not end are judged by them whatever their lamport."""
+    """New rules, for all later events and for those beyond `heads`, whatever their lamport."""
 
     policy: Policy
     heads: dict[str, Heads]
@@ -194,7 +210,7 @@ _CONTENTS: Final[dict[str, Any]] = {
 
 
 class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """One event. `previous` is the `hash` of the author's event before, empty at its first."""
+    """One event; `previous` is the `hash` of the author's previous event, empty at its first."""
 
     schema_version: Annotated[int, msgspec.Meta(ge=1, le=2**31)] = 1
     event_id: str
@@ -209,12 +225,16 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
 
     @cached_property
     def hash(self) -> str:
-        """`blake3:` and 64 hex characters over the canonical JSON, signature included."""
+        """`blake3:` and 64 hexadecimal digits over the canonical JSON, signature included."""
         return content_hash(canonical_json(self.as_json()))
 
     @cached_property
     def content(self) -> Content:
-        """What it says; None for what a later version wrote. `bad_request` where it is malformed."""
+        """The typed data of the event; None for a kind or schema of a later version.
+
+        Raises:
+            HearthNetError: `bad_request` if the data are malformed.
+        """
         if self.schema_version != 1 or self.event_type not in _CONTENTS:
             return None
         try:
@@ -225,7 +245,7 @@ class CommunityEvent(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """By this all nodes put the events of a community in one order (docs/protocol/community.md#order)."""
+        """The key by which all nodes sort a community's events (docs/protocol/community.md#order)."""
         return self.lamport, self.event_id, self.hash
 
 
@@ -234,19 +254,23 @@ _DECODER: Final = msgspec.json.Decoder(CommunityEvent)
 
 
 def encode(event: CommunityEvent) -> bytes:
-    """The event as JSON."""
+    """Return the event as JSON."""
     return _ENCODER.encode(event)
 
 
 def decode(data: bytes) -> CommunityEvent:
-    """The event in `data`, not yet proved (see `trust.holds.check`); `bad_request` for anything else."""
+    """Read the event in `data`, without the checks of `trust.holds.check`.
+
+    Raises:
+        HearthNetError: `bad_request` for anything else.
+    """
     event = read_json(data, _DECODER)
     refuse_repeated_keys(data)
     return event
 
 
 def entry_of(identity: Identity, display_name: str) -> Entry:
-    """`identity`'s own entry, with its login bound to it."""
+    """Return the entry of `identity`, with its login bound to it."""
     login = identity.login()
     signature = identity.sign(LOGIN_PURPOSE, login.public.encode("ascii"))
     return Entry(
@@ -255,7 +279,10 @@ def entry_of(identity: Identity, display_name: str) -> Entry:
 
 
 def invitation(community: str, inviter: str, invited: Invited) -> bytes:
-    """What the invite key signs when an invite is made: whose it is, for whom, and until when."""
+    """Return the bytes that the invite key signs when an invite is made.
+
+    They name the inviter, the invitee and the end.
+    """
     return canonical_json(
         {
             "community_id": community,
@@ -279,7 +306,10 @@ def invited(
     co_signers: tuple[CoSigner, ...] = (),
     recalls: str = "",
 ) -> Invited:
-    """The content of an invite by `inviter` with the one-time `key`; `expires_at` in milliseconds."""
+    """Return the content of an invite by `inviter` with the one-time `key`.
+
+    `expires_at` is in milliseconds.
+    """
     login = key.login()
     bare = Invited(
         invite_key=key.node_id,
@@ -298,7 +328,7 @@ def invited(
 
 
 def request(community: str, joined: Joined) -> bytes:
-    """What the invite key signs when it is used: by whom, and with which login."""
+    """Return the bytes that the invite key signs when it is used: by which node and login."""
     return canonical_json(
         {
             "community_id": community,
@@ -318,7 +348,10 @@ def write(
     place: tuple[int, str, int],
     now_ms: int,
 ) -> CommunityEvent:
-    """A signed event of `identity` at `place`: sequence, previous and lamport, as of `Roster.next`."""
+    """Return a signed event of `identity` at `place`.
+
+    `place` is sequence, previous and lamport, as of `Roster.next`.
+    """
     sequence, previous, lamport = place
     event = CommunityEvent(
         event_id=ids.new_ulid(now_ms),
@@ -329,7 +362,7 @@ def write(
         sequence=sequence,
         previous=previous,
         event_type=event_type,
-        data=msgspec.json.decode(msgspec.json.encode(content)),  # as every reader will have it
+        data=msgspec.json.decode(msgspec.json.encode(content)),  # as every reader decodes it
     )
     return signed.sign(event, identity, PURPOSE)
 

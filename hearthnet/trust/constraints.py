@@ -1,4 +1,4 @@
-"""What a token or a standing grant says of the arguments of a call.
+"""Limits of a token or a standing grant on the arguments of a call.
 
 See: docs/protocol/tokens.md#scope.
 """
@@ -15,25 +15,27 @@ _INPUT: Final = "input."
 
 
 class Constraints:
-    """The allowed values of some fields, ready to be asked about call after call.
+    """The allowed values of some fields, prepared for checking many calls.
 
-    A key names a member of `params`, or with `input.` before it one of `input`. Values are compared as
-    canonical JSON: 1 is 1.0, and neither is true.
+    A key names a member of `params`, or with the prefix `input.` one of `input`. Values are compared as
+    canonical JSON: 1 equals 1.0, and neither equals true.
     """
 
     def __init__(self, allowed: Mapping[str, list[Any]]) -> None:
-        """Raises `bad_request` for a value without canonical JSON."""
+        """Prepare the values of `allowed`, by key.
+
+        Raises:
+            HearthNetError: `bad_request` for a value without canonical JSON.
+        """
         self._fields = tuple(_field(key, values) for key, values in allowed.items())
 
     def violated(self, body: Mapping[str, Any]) -> str | None:
-        """The first key whose value in the call `body` is absent or none of those allowed; None where all
-        hold.
-        """
+        """Return the first key whose value in the call `body` is absent or not allowed, or None."""
         for key, section, name, texts, others in self._fields:
             members = body.get(section)
             value = members.get(name, _ABSENT) if isinstance(members, dict) else _ABSENT
             if type(value) is str:
-                # What is constrained is nearly always a name, and equal texts are equal JSON.
+                # Nearly every constrained value is a name, and equal texts are equal JSON.
                 fits = value in texts
             else:
                 fits = value is not _ABSENT and canonical_json(value) in others

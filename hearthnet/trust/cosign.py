@@ -1,8 +1,9 @@
-"""Proposals as texts to hand round, until enough members have signed.
+"""Proposals: texts that are passed around until enough members have signed.
 
     hnproposal://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
 
-Nothing in it is secret. Whoever gathers the signatures makes the event; what was signed cannot be changed.
+Nothing in them is secret. The member who gathers the signatures makes the event; the signed terms cannot be
+changed.
 
 See: docs/protocol/community.md#proposal-text.
 """
@@ -33,10 +34,10 @@ Kind = Literal[
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is proposed, and who has signed it.
+    """The terms of an act and the signatures under them.
 
     `what` is the new level, the reason of a revocation, or the name in an invite. An invite alone has an end
-    (milliseconds) and, where the target was put out, the hash of that revocation.
+    (milliseconds) and, if the target was revoked, the hash of that revocation.
     """
 
     event_type: Kind = msgspec.field(name="e")
@@ -49,7 +50,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     co_signers: CoSigners = msgspec.field(name="s", default=())
 
     def agreement(self) -> bytes:
-        """What each signer signs."""
+        """Return the bytes that each signer signs."""
         return agreement.agreement(
             self.event_type,
             self.community_id,
@@ -65,12 +66,16 @@ _DECODER: Final = msgspec.json.Decoder(Proposal)
 
 
 def encode(proposal: Proposal) -> str:
-    """The text to hand round."""
+    """Return the text to pass around."""
     return pasted.encode(SCHEME, msgspec.to_builtins(proposal))
 
 
 def decode(text: str) -> Proposal:
-    """The proposal in `text`, its signatures not checked yet; `bad_request`, in words for people."""
+    """Read the proposal in `text`, without checking its signatures.
+
+    Raises:
+        HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
+    """
     proposal = pasted.decode(text, SCHEME, MAX_LENGTH, _DECODER, "proposal")
     for node in (proposal.community_id, proposal.target_node_id):
         ids.public_key(node)
@@ -89,7 +94,7 @@ def _check_terms(proposal: Proposal) -> None:
 
 
 def sign(proposal: Proposal, identity: Identity) -> Proposal:
-    """The proposal with `identity`'s signature, once."""
+    """Return the proposal with the signature of `identity`, once."""
     signature = identity.sign(community.COSIGN_PURPOSE, proposal.agreement())
     others = tuple(one for one in proposal.co_signers if one.node_id != identity.node_id)
     signers = (*others, CoSigner(identity.node_id, ids.b64(signature)))
@@ -97,11 +102,12 @@ def sign(proposal: Proposal, identity: Identity) -> Proposal:
 
 
 def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
-    """The node ids of those whose signatures count now, each once.
+    """Return the node ids whose signatures count now, each once.
 
-    Raises `unauthorized` for another community and for an invite of a node that was put out since,
-    `not_found` where the target is no member and would have to be, and `invalid_signature` for a signature
-    over something else.
+    Raises:
+        HearthNetError: `unauthorized` for another community and for an invite of a node whose revocation has
+            changed since; `not_found` if the target must be a member and is not; `invalid_signature` for a
+            signature over other terms.
     """
     if proposal.community_id != held.community_id:
         raise HearthNetError("unauthorized", "the proposal is about another community")
@@ -119,7 +125,10 @@ def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
 
 
 def needed(proposal: Proposal, held: Roster) -> int:
-    """How many signatures it takes, the author's among them (docs/protocol/community.md#agreements)."""
+    """Return the number of signatures required, the author's included.
+
+    See: docs/protocol/community.md#agreements.
+    """
     others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
     able = sum(_may_sign(proposal, held, node) for node in others)
     return agreement.needed(held.policy, proposal.event_type, able)

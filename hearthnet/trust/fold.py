@@ -1,18 +1,18 @@
-"""What the events of a community come to: one pure function of the set (docs/decisions/0040).
+"""The state of a community, as a pure function of its events (docs/decisions/0040).
 
-Events are judged in their order (lamport, event id, hash), each by the levels that those before it gave; one
-that is not allowed changes nothing (trust/judge.py). Two things reach back, so that nobody gains by claiming
-an early lamport:
+Events are judged in their order (lamport, event id, hash), each by the levels that the earlier ones gave; an
+event that is not allowed changes nothing (trust/judge.py). Two kinds act backwards, so that claiming an early
+lamport gains nothing:
 
 - a removal, that is a revocation or demotion, names the target's events that its author knew. All others of
   the target are judged as if they came after it, whatever lamport they claim;
-- a change of policy does the same for the events of everyone.
+- a change of policy does the same for the events of all authors.
 
-Removals can exclude each other, where neither author knew the other's. So they take effect in rounds. Each
-round judges all events with the removals decided so far, and decides upon those that no other removal
-threatens: that neither their signers nor those who promoted them are the target of another. Where all that
-are left threaten each other, the one stands that more people signed who do not owe their trust to one
-another, then the one with signers nearer to the founder. What is decided stays so.
+Removals can exclude each other if neither author knew the other's. They take effect in rounds. Each round
+judges all events with the removals decided so far, and decides upon those that no other removal threatens:
+neither their signers nor the promoters of these are the target of another. If all that are left threaten each
+other, the one is chosen that is signed by more people who do not owe their trust to one another, then the one
+with signers nearer to the founder. Decisions are final.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from hearthnet.trust.judge import Gone, Judge, OpenInvite, Standing
 from hearthnet.trust.removal import Removal
 
 MAX_ROUNDS: Final = 32
-"""After so many rounds all removals that are left are decided upon at once: a bound to the work that the
-trusted can make by removing one another.
+"""Maximum number of rounds, after which all remaining removals are decided upon at once.
+
+Bounds the work that trusted members can cause by removing one another.
 """
 
 
 class Folded(NamedTuple):
-    """The outcome. `reached` is the highest lamport; `flaws` says of each event that does not count why."""
+    """The state of the community.
+
+    `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
+    """
 
     name: str
     created_at: str
@@ -45,7 +49,11 @@ class Folded(NamedTuple):
 
 
 def fold(history: History) -> Folded:
-    """The state that `history` comes to; `bad_request` where no event founds the community."""
+    """Return the state after `history`.
+
+    Raises:
+        HearthNetError: `bad_request` if no event founds the community.
+    """
     decided: list[Removal] = []
     judge = Judge(history, decided)
     rounds = 0
@@ -68,7 +76,7 @@ def fold(history: History) -> Folded:
 
 
 def _next(removals: list[Removal]) -> list[Removal]:
-    """Those to be decided upon now."""
+    """Return the removals to decide upon in this round."""
     by_target: dict[str, list[Removal]] = {}
     for removal in removals:
         by_target.setdefault(removal.content.target_node_id, []).append(removal)
@@ -77,8 +85,9 @@ def _next(removals: list[Removal]) -> list[Removal]:
 
 
 def _threatened(removal: Removal, by_target: dict[str, list[Removal]]) -> bool:
-    """Whether another removal has one of its signers, or one of their sponsors, for its target, and did not
-    know of it.
+    """Return whether another removal targets one of its signers or their sponsors.
+
+    A removal that knew this one does not threaten it.
     """
     return any(
         rival is not removal and removal.event.hash not in rival.known

@@ -1,7 +1,7 @@
-"""Standing grants: a person's signed yes to some uses of one tool.
+"""Standing grants: a person's signed consent to some uses of one tool.
 
-A call names the grant and which of its uses it is; the provider takes each use once (service/effects.py).
-A grant lives a day at most, like a token, and is revoked like one (trust/revocation.py).
+A call names the grant and the number of its use; the provider accepts each use once (service/effects.py). A
+grant lives at most a day, like a token, and is revoked like one (trust/revocation.py).
 
 See: docs/protocol/approvals.md#standing-grant.
 """
@@ -28,7 +28,7 @@ Use = Annotated[int, msgspec.Meta(ge=1, le=MOST_USES)]
 
 
 class Grant(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was granted. `time` and `expires` are milliseconds since the epoch.
+    """A signed consent to several calls; `time` and `expires` are Unix milliseconds.
 
     `provider` is one node, never any; `tool_hash` is the schema hash of the contract that the person saw, so
     that a changed tool voids the grant.
@@ -49,14 +49,22 @@ class Grant(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def sign_grant(identity: Identity, grant: Grant) -> Grant:
-    """The grant signed by `identity`, who must be its approver."""
+    """Sign the grant with `identity`, which must be its approver.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is not.
+    """
     if identity.node_id != grant.approver:
         raise HearthNetError("unauthorized", "a standing grant is signed by the one who approves")
     return signed.sign(grant, identity, PURPOSE)
 
 
 def decode(value: object) -> Grant:
-    """The grant in a header; `bad_request` where it is none."""
+    """Read the grant in a header.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
     try:
         grant = msgspec.convert(value, type=Grant)
         ids.public_key(grant.approver)
@@ -68,10 +76,13 @@ def decode(value: object) -> Grant:
 
 
 def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: dict[str, Any]) -> None:
-    """Raises unless the right key signed this grant for this call of the tool with `tool_hash`.
+    """Check that the right key signed this grant for this call of the tool with `tool_hash`.
 
-    `invalid_signature` for a signature that is not the approver's, `unauthorized` for the rest. Says nothing
-    of time, and nothing of whether the use was taken before.
+    Ignores time and earlier uses.
+
+    Raises:
+        HearthNetError: `invalid_signature` if the signature is not the approver's; `unauthorized` for all
+            other reasons.
     """
     signed.check(grant, grant.approver, PURPOSE)
     for what, granted, claimed in (
@@ -91,9 +102,12 @@ def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: d
 
 
 def check_time(grant: Grant, now_ms: int) -> None:
-    """Raises `expired` outside the grant's life, or where that is over a day.
+    """Check that the grant is valid at `now_ms`.
 
-    Asked only after the outcome of an earlier use was looked up.
+    Called only after the outcome of an earlier use was looked up.
+
+    Raises:
+        HearthNetError: `expired` outside the grant's lifetime, or if that is over a day.
     """
     alive = grant.time <= now_ms + SKEW_MS and now_ms <= grant.expires + SKEW_MS
     if not alive or grant.expires - grant.time > MAX_LIFE_MS:

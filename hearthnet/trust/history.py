@@ -1,7 +1,7 @@
-"""All events of a community that a node holds, each author's chained, and none without what it builds on.
+"""The events of a community that a node holds, with all events that they build on.
 
-A grow-only set: merging is union, so no order of arrival matters and nothing is ever taken back
-(docs/decisions/0040). Which of the events count is not decided here.
+A grow-only set of one chain per author: merging is union, so the order of arrival has no effect and nothing
+is ever taken back (docs/decisions/0040). It does not decide which events count.
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from hearthnet.trust.community import (
 )
 
 Heads = dict[str, list[str]]
-"""For each author the ends of its chain, as `<sequence>:<hash>`: one, or several where it wrote two events in
-one place.
-"""
+"""The ends of each author's chain, as `<sequence>:<hash>`; several after two events in one place."""
 
 MAX_ENDS: Final = 64
 _HEAD: Final = re.compile("([1-9][0-9]{0,15}):(blake3:[0-9a-f]{64})")
 
 
 class History:
-    """The events, in their order. Immutable; `extended` gives the larger one."""
+    """The events, in their order. Immutable; `extended` returns the larger one."""
 
     def __init__(self, community_id: str, events: Iterable[CommunityEvent] = ()) -> None:
         self.community_id: Final = community_id
@@ -43,12 +41,12 @@ class History:
         self._by_hash: Final = {event.hash: event for event in self.events}
 
     def get(self, hash_: str) -> CommunityEvent | None:
-        """The event with this hash."""
+        """Return the event with this hash."""
         return self._by_hash.get(hash_)
 
     @cached_property
     def tips(self) -> dict[str, list[CommunityEvent]]:
-        """For each author the events that none of its others follows, the longest chain last."""
+        """The events of each author that none of its others follows, the longest chain last."""
         followed = {event.previous for event in self.events}
         found: dict[str, list[CommunityEvent]] = {}
         for event in sorted(self.events, key=lambda one: (one.sequence, one.hash)):
@@ -57,7 +55,7 @@ class History:
         return found
 
     def below(self, author: str, heads: Iterable[str]) -> frozenset[str]:
-        """The hashes of `author`'s events that `heads` end: they and all before them."""
+        """Return the hashes of the events of `author` up to and including `heads`."""
         found: set[str] = set()
         for head in heads:
             event = self.get(head)
@@ -67,9 +65,9 @@ class History:
         return frozenset(found)
 
     def heads(self) -> Heads:
-        """What is held, in the form in which others ask for what they lack.
+        """Return the ends of all chains, in the form in which others request missing events.
 
-        Of an author with more than `MAX_ENDS` ends, who writes events in one place on purpose, only so many.
+        At most `MAX_ENDS` per author; more ends are written in one place on purpose.
         """
         return {
             author: sorted(f"{tip.sequence}:{tip.hash}" for tip in tips[-MAX_ENDS:])
@@ -77,15 +75,21 @@ class History:
         }
 
     def lacks(self, heads: Mapping[str, Sequence[str]]) -> bool:
-        """Whether `heads` end in an event that is not held here; `bad_request` where they are malformed."""
+        """Return whether `heads` name an event that is not held here.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
+        """
         return any(hash_ not in self._by_hash for given in heads.values() for _, hash_ in map(_head, given))
 
     def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
-        """The events that one who has `heads` may lack, in their order.
+        """Return the events that a node with `heads` may lack, in their order.
 
-        Where its chain of an author is longer than ours and ends in events unknown here, it is taken to be
-        ahead: once we have fetched its events we see whether it lacks any of ours. `bad_request` where
-        `heads` are malformed.
+        An author whose chain is longer there, with ends unknown here, is left out: after its events are
+        fetched from that node, the next comparison shows whether it lacks any held here.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
         """
         have: set[str] = set()
         ahead: set[str] = set()
@@ -99,7 +103,10 @@ class History:
         return tuple(one for one in self.events if one.hash not in have and one.author not in ahead)
 
     def next(self, author: str, reached: int) -> tuple[int, str, int]:
-        """Sequence, previous and lamport of `author`'s next event; `reached` is the community's lamport."""
+        """Return sequence, previous and lamport of the next event of `author`.
+
+        `reached` is the community's lamport.
+        """
         tips = self.tips.get(author)
         if not tips:
             return 1, "", reached + 1
@@ -107,13 +114,13 @@ class History:
         return last.sequence + 1, last.hash, max(reached, last.lamport) + 1
 
     def extended(self, events: Iterable[CommunityEvent]) -> tuple[History, tuple[CommunityEvent, ...]]:
-        """The history with all of `events` that hold and have their place, and those that wait for others.
+        """Return the history with the valid ones of `events`, and those that wait for others.
 
-        What is held already costs no check of a signature; what does not hold is left out.
+        Events that are held already cost no check of a signature; invalid ones are left out.
         """
         held = dict(self._by_hash)
         waiting = []
-        # What an event builds on comes before it in the order, so one walk finds all that have their place.
+        # An event comes after those that it builds on in the order, so one walk finds all that can be added.
         for event in sorted(_hashable(events), key=_order):
             if event.hash in held:
                 continue
@@ -140,7 +147,7 @@ def _head(text: str) -> tuple[int, str]:
 
 
 def _hashable(events: Iterable[CommunityEvent]) -> Iterable[CommunityEvent]:
-    """Those that have a canonical form at all."""
+    """Yield the events that have a canonical form."""
     for event in events:
         try:
             event.hash  # noqa: B018 - computed here, where the error can be dealt with
@@ -150,7 +157,7 @@ def _hashable(events: Iterable[CommunityEvent]) -> Iterable[CommunityEvent]:
 
 
 def _builds_on(event: CommunityEvent) -> set[str]:
-    """The hashes of the events that must be held before `event`, and that come before it in the order."""
+    """Return the hashes of the events that must be held, and sorted, before `event`."""
     found = {event.previous} if event.previous else set()
     match event.content:
         case Joined(invite_event_hash=hash_) | Withdrawn(invite_event_hash=hash_):
@@ -167,12 +174,12 @@ def _builds_on(event: CommunityEvent) -> set[str]:
 
 
 def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
-    """Whether all that `event` builds on is held, and whatever lets its author begin."""
+    """Return whether all that `event` builds on is held, including what admits its author."""
     try:
         if not all(hash_ in held for hash_ in _builds_on(event)):
             return False
     except HearthNetError:
-        return True  # to be left out at once, rather than waited for
+        return True  # left out at once instead of waited for
     if event.previous or event.author == community_id or isinstance(event.content, Joined):
         return True
     return any(_founder(one) == event.author for one in held.values())
@@ -185,7 +192,7 @@ def _founder(event: CommunityEvent) -> str:
 
 
 def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
-    """Whether `event`, whose place is there, fits it and is signed by those who should have."""
+    """Return whether `event`, whose predecessors are held, fits them and is correctly signed."""
     before = held.get(event.previous)
     if before is not None and (before.author, before.sequence + 1) != (event.author, event.sequence):
         return False

@@ -1,7 +1,7 @@
-"""Whether an event holds by itself: its form, its signatures and the proofs in it (docs/decisions/0040).
+"""The validity of a single event: form, signatures and proofs (docs/decisions/0040).
 
-Asked once of each event, before it is kept; an event that holds is kept by everyone and passed on, whether it
-counts or not, and whether it is understood or not. No other place limits what an event may be: the replies of
+Checked once for each event, before it is kept. All nodes keep a valid event and pass it on, whether it counts
+or not and whether its kind is known or not. Nothing else limits the form of an event: the replies of
 `community.sync` and `community.join` fix names and types alone (contracts/_common.json, told_event).
 """
 
@@ -29,17 +29,21 @@ from hearthnet.trust.community import (
 from hearthnet.trust.keys import verify, verify_login
 
 MAX_BYTES: Final = 16 * 1024
-"""Of an event in JSON: everybody keeps it for good. A removal with 32 co-signers and 64 heads has 11 KiB."""
+"""Maximum JSON size of an event, which all nodes keep for good; 32 co-signers and 64 heads take 11 KiB."""
 MAX_POLICY_BYTES: Final = 1024 * 1024
-"""Of a change of policy, which names the heads of all who ever wrote an event; only the root makes one."""
+"""Maximum size of a change of policy, which names the heads of all authors; only the root makes one."""
 MAX_DEPTH: Final = 16
-"""Of what an event says: how deep a reader can go depends on its stack, and all must keep the same."""
+"""Maximum nesting of an event: the limits of readers differ, and all nodes must keep the same events."""
 MAX_INVITE_MS: Final = 30 * 86_400_000
 _ROOT_ONLY: Final = (CREATED, POLICY)
 
 
 def check(event: CommunityEvent, community_id: str) -> None:
-    """Raises what is wrong with `event` by itself: `bad_request` or `invalid_signature`."""
+    """Check that `event` is valid by itself.
+
+    Raises:
+        HearthNetError: `bad_request` or `invalid_signature` if it is not.
+    """
     if event.community_id != community_id:
         raise HearthNetError("bad_request", "the event is of another community")
     _check_form(event)
@@ -75,7 +79,7 @@ def _check_form(event: CommunityEvent) -> None:
 
 
 def _depth(value: Any) -> int:
-    """How many objects and arrays are around the innermost value; never more than one above `MAX_DEPTH`."""
+    """Return the nesting of the innermost value; never more than one above `MAX_DEPTH`."""
     level, depth = [value], 0
     while depth <= MAX_DEPTH and (level := [one for one in level if isinstance(one, dict | list)]):
         level = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]

@@ -2,8 +2,8 @@
 
     hninvite://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
 
-The text holds the seed of the invite's one-time key, and where and with whom to ask. Whoever has it can
-join, so it is handed over as a key would be.
+The text holds the seed of the invite's one-time key, the address of a server and the inviter to call there.
+Every holder can join by it, so it must be handed over like a key.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_LENGTH: Final = 2048
 
 
 class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an invite says.
+    """The contents of an invite.
 
-    `address` is `host:port`; `fingerprint` the SHA-256 of the certificate there, in hex, empty where there is
-    none; `expires_at` in milliseconds.
+    `address` is `host:port`; `fingerprint` the SHA-256 of the certificate there, in hex, empty without one;
+    `expires_at` in milliseconds.
     """
 
     community_id: str = msgspec.field(name="c")
@@ -40,7 +40,7 @@ class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expires_at: Count = msgspec.field(name="x")
 
     def key(self) -> Identity:
-        """The invite's one-time key."""
+        """Return the invite's one-time key."""
         return Identity(ids.unb64(self.seed))
 
     def __repr__(self) -> str:
@@ -51,12 +51,16 @@ _DECODER: Final = msgspec.json.Decoder(InviteText)
 
 
 def encode(invite: InviteText) -> str:
-    """The text to hand over."""
+    """Return the text to hand over."""
     return pasted.encode(SCHEME, msgspec.to_builtins(invite))
 
 
 def decode(text: str) -> InviteText:
-    """The invite in `text`; `bad_request`, in words for people, where it is none or was damaged."""
+    """Read the invite in `text`.
+
+    Raises:
+        HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
+    """
     invite = pasted.decode(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
     for node in (invite.community_id, invite.inviter):
         ids.public_key(node)
@@ -65,10 +69,12 @@ def decode(text: str) -> InviteText:
 
 
 def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_ms: int) -> CommunityEvent:
-    """The newcomer's event by which it asks to join under the open invite of `key`.
+    """Return the newcomer's request to join under the open invite of `key`.
 
-    `held` is the community's roster as the inviter gave it. `unauthorized` where there is no such open
-    invite, `expired` after its end.
+    `held` is the community's roster as received from the inviter.
+
+    Raises:
+        HearthNetError: `unauthorized` if there is no such open invite; `expired` after its end.
     """
     invite = held.invite(key.node_id)
     if invite is None:
@@ -97,11 +103,14 @@ def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_
 def admit(
     held: Roster, author: Identity, joined: CommunityEvent, now_ms: int
 ) -> tuple[CommunityEvent, CommunityEvent]:
-    """What lets a newcomer in: its `joined` event and the own event that admits it, to be kept in this order.
+    """Admit a newcomer: return its `joined` event and this node's event that admits it.
 
-    The provider of `community.join` calls this. Raises `invalid_signature` or `bad_request` for an event
-    that does not hold, `revoked` for a node that was put out, `unauthorized` for an invite that was used,
-    withdrawn or is for another node, or that this node may not honour, and `expired` after the invite's end.
+    The two must be kept in this order. Called by the provider of `community.join`.
+
+    Raises:
+        HearthNetError: `invalid_signature` or `bad_request` for an invalid event; `revoked` for a revoked
+            node; `unauthorized` for an invite that was used, withdrawn, is for another node, or that this
+            node may not honour; `expired` after the invite's end.
     """
     holds.check(joined, held.community_id)
     content = joined.content

@@ -1,4 +1,4 @@
-"""One walk through the events of a community, each judged by what those before it gave (trust/fold.py)."""
+"""One walk through a community's events, judging each by the state before it (trust/fold.py)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from hearthnet.trust.history import History
 from hearthnet.trust.removal import Removal, carried_out, known_of, limits, what_was_agreed
 
 MAX_LEAP: Final = 1_000_000
-"""By how much an event may raise the community's lamport: else one event could use up all numbers."""
+"""Maximum step of the community's lamport by one event; otherwise a single event could use up all numbers."""
 MAX_OPEN_INVITES: Final = 100
-"""Of one member, neither used nor withdrawn: each is a login in the configuration of every server."""
+"""Maximum of unused invites per member: each is a login in the configuration of every server."""
 SKEW_MS: Final = 60_000
 
 _ROOT: Final = 99
@@ -44,7 +44,7 @@ _FAR: Final = 2**31
 
 
 class Standing(msgspec.Struct):
-    """A member. `sponsor` promoted it to trusted or above, `depth` promotions away from the founder."""
+    """A member; `sponsor` made it trusted or more, `depth` promotions away from the founder."""
 
     entry: Entry
     rank: int
@@ -54,8 +54,9 @@ class Standing(msgspec.Struct):
 
 
 class OpenInvite(msgspec.Struct):
-    """An invite: where in the order it was made, the highest rank behind it then, who agreed to it, its
-    author among them, and how many others than the invitee could have.
+    """An invite at its `place` in the order, with the highest rank and all signers behind it.
+
+    `signers` include its author; `able` nodes other than the invitee could have signed.
     """
 
     event: CommunityEvent
@@ -68,7 +69,7 @@ class OpenInvite(msgspec.Struct):
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """A node that was revoked: where in the order, by which event, when by its revoker's clock, and why."""
+    """A revoked node: by which event, at which place, when by its author's clock, and why."""
 
     place: int
     event_hash: str
@@ -77,11 +78,11 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 class _Flaw(Exception):
-    """Why an event does not count."""
+    """The reason for which an event does not count."""
 
 
 class Judge:
-    """The state after all events of `history`, where of the removals only those in `decided` take effect."""
+    """The state after all events of `history` if only the removals in `decided` take effect."""
 
     def __init__(self, history: History, decided: Sequence[Removal]) -> None:
         self.name: str | None = None
@@ -145,7 +146,7 @@ class Judge:
         return 0 if standing is None else standing.rank
 
     def _author_rank(self, place: int, event: CommunityEvent) -> int:
-        """The author's rank here, less what removals that did not know this event leave of it."""
+        """Return the author's rank here, lowered by later removals that did not know this event."""
         rank = self._rank(event.author)
         for until, known, limit in self._limits.get(event.author, ()):
             if place < until and event.hash not in known:
@@ -153,7 +154,7 @@ class Judge:
         return rank
 
     def _policy_for(self, place: int, event: CommunityEvent) -> Policy:
-        """The policy here, or a later one that did not know this event."""
+        """Return the policy here, or a later one that did not know this event."""
         policy = self.policy
         for at, update in self._policies:
             if at > place and event.hash not in self._known_at(at, event.author, update):
@@ -168,7 +169,7 @@ class Judge:
         return known
 
     def _may_invite(self, place: int, event: CommunityEvent) -> int:
-        """The author's rank; a flaw where it may not invite."""
+        """Return the author's rank; a flaw if it may not invite."""
         rank = self._author_rank(place, event)
         wanted = _MEMBER if rank == _ROOT else least_rank(self._policy_for(place, event), INVITED)
         if rank < wanted:
@@ -176,12 +177,12 @@ class Judge:
         return rank
 
     def _agreeing(self, author: str, co_signers: Sequence[CoSigner], least: int, target: str) -> set[str]:
-        """The author and those who agree with it and have the rank for it, each once, never the target."""
+        """Return the author and the co-signers of at least that rank, without the target."""
         agreeing = {one.node_id for one in co_signers if self._rank(one.node_id) >= least}
         return (agreeing | {author}) - {target}
 
     def _able(self, least: int, target: str) -> int:
-        """How many others than the target have that rank."""
+        """Return the number of nodes other than the target that have at least that rank."""
         of_target = self.members.get(target)
         having = sum(count for rank, count in self._having.items() if rank >= least)
         return having - (of_target is not None and of_target.rank >= least)
@@ -224,7 +225,7 @@ class Judge:
         self.invites[event.hash] = self._named[event.author, invitee] = invite
 
     def _lack(self, invite: OpenInvite, policy: Policy) -> str:
-        """What the invite lacks where these are the rules; empty where it is nothing."""
+        """Return the objection of `policy` to the invite; empty if there is none."""
         wanted = needed(policy, INVITED, invite.able)
         if wanted == 1 or invite.event.author == self._root:
             return ""
@@ -235,7 +236,7 @@ class Judge:
         return ""
 
     def open_invites(self) -> tuple[OpenInvite, ...]:
-        """Those that could still be used under the rules as they are now."""
+        """Return the invites that can still be used under the present rules."""
         return tuple(one for one in self.invites.values() if one.open and not self._lack(one, self.policy))
 
     def _close(self, invite: OpenInvite) -> None:
@@ -340,7 +341,7 @@ class Judge:
             raise _Flaw("the last anchor stays one")
 
     def _signers(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> set[str]:
-        """Those whose signatures count, where they are enough; a flaw where not."""
+        """Return the signers that count if they are enough; a flaw if not."""
         author, target = event.author, content.target_node_id
         rank = self._author_rank(place, event)
         if rank == _ROOT or (author == target and rank >= _MEMBER):
@@ -357,8 +358,9 @@ class Judge:
         return signers
 
     def _weigh(self, signers: set[str]) -> tuple[tuple[int, ...], frozenset[str]]:
-        """The lighter the more lines of promotion the signers come from, and the nearer they are to the
-        founder; lightest with the root's signature. And on whom they rely.
+        """Return the weight of a removal with these signers, and the nodes that it relies on.
+
+        The lightest wins: the root's, then one with more lines of promotion, then one nearer to the founder.
         """
         lines = [self._line(signer) for signer in signers]
         if self._root in signers:
@@ -368,7 +370,7 @@ class Judge:
         return (-len(heads), *depths, _FAR), frozenset().union(*lines)
 
     def _line(self, node: str) -> list[str]:
-        """`node`, its sponsor, that one's sponsor and so on, as far as one whom the founder or root chose."""
+        """List `node` and its sponsors up to the one chosen by the founder or the root."""
         line = [node]
         while (sponsor := self._sponsor(line[-1])) and sponsor not in line:
             line.append(sponsor)
@@ -385,8 +387,9 @@ class Judge:
 
 
 def _recalls(invite: OpenInvite, node: str, gone: Gone) -> bool:
-    """What others agreed to names the revocation that it undoes: else their signatures would undo every later
-    one, too.
+    """Return whether the invite readmits `node` after the revocation `gone`.
+
+    Co-signers name the revocation; otherwise their signatures would undo every later one, too.
     """
     content = invite.content
     agreed = not content.co_signers or content.recalls == gone.event_hash

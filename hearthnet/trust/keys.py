@@ -29,19 +29,23 @@ _LOGIN: Final = re.compile("U[A-Z2-7]{55}")
 
 
 def signing_input(purpose: str, data: bytes) -> bytes:
-    """What is really signed: no signature made for one purpose can be shown for another, nor for a
-    server's nonce.
+    """Return the bytes to sign for `purpose`.
+
+    They differ for each purpose and from every server's nonce, so no signature can be used for another.
     """
     return b"\xffHN1" + purpose.encode("ascii") + b"\x00" + data
 
 
 def verify(node: str, purpose: str, data: bytes, signature: bytes) -> bool:
-    """Whether `signature` (64 bytes) is `node`'s over `data` for `purpose`."""
+    """Return whether `signature` (64 bytes) is by `node` over `data` for `purpose`."""
     return verify_raw(node, signing_input(purpose, data), signature)
 
 
 def verify_raw(node: str, data: bytes, signature: bytes) -> bool:
-    """Whether `signature` is `node`'s over exactly `data`. For formats that bring their own framing (JWS)."""
+    """Return whether `signature` is by `node` over exactly `data`.
+
+    For formats with a framing of their own (JWS).
+    """
     if len(signature) != SIGNATURE_BYTES:
         return False
     try:
@@ -52,7 +56,7 @@ def verify_raw(node: str, data: bytes, signature: bytes) -> bool:
 
 
 def is_login(text: str) -> bool:
-    """Whether `text` is the public nkey of a user.
+    """Return whether `text` is the public nkey of a user.
 
     It is written into a server's configuration, where any other text could open a block of its own.
     """
@@ -63,31 +67,34 @@ def is_login(text: str) -> bool:
 
 
 def verify_login(login: str, purpose: str, data: bytes, signature: bytes) -> bool:
-    """Whether `signature` is that of `login`, the public nkey of a user, over `data` for `purpose`."""
+    """Return whether `signature` is by the user nkey `login` over `data` for `purpose`."""
     if not is_login(login):
         return False
     return verify(ids.node_id(base64.b32decode(login)[1:33]), purpose, data, signature)
 
 
 class Login:
-    """An nkey of type user: what a process shows the NATS server. Never an identity key."""
+    """The nkey of type user by which a process logs in to NATS; never an identity key."""
 
     def __init__(self, seed: bytes) -> None:
         self.seed: Final[bytes] = nkeys.encode_seed(seed, nkeys.PREFIX_BYTE_USER)
         self.public: Final[str] = nkeys.from_seed(bytearray(self.seed)).public_key.decode("ascii")
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """64 bytes over `data` for `purpose`: no server can obtain them, as what it has signed is text."""
+        """Sign `data` for `purpose` (64 bytes).
+
+        A server cannot obtain such a signature by its nonce, since a nonce is text.
+        """
         return bytes(nkeys.from_seed(bytearray(self.seed)).sign(signing_input(purpose, data)))
 
     def answer(self, nonce: str) -> dict[str, str]:
-        """What a NATS server that asked with `nonce` is told: the public key, and its signature over that."""
+        """Return the reply to a NATS server's `nonce`: public key, and signature over the nonce."""
         signature = nkeys.from_seed(bytearray(self.seed)).sign(nonce.encode("utf-8"))
         return {"nkey": self.public, "sig": ids.b64(bytes(signature))}
 
 
 class Identity:
-    """One node's Ed25519 key (32-byte seed), and all that follows from it."""
+    """A node's Ed25519 key (32-byte seed) and everything derived from it."""
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
@@ -100,13 +107,15 @@ class Identity:
 
     @classmethod
     def generate(cls) -> Identity:
-        """A new identity from the system's random source."""
+        """Return a new identity from the system's random source."""
         return cls(os.urandom(32))
 
     @classmethod
     def from_text(cls, text: str) -> Identity:
-        """The identity that a key file holds; `bad_request` where the text is damaged or belongs
-        to another key.
+        """Read the identity in the text of a key file.
+
+        Raises:
+            HearthNetError: `bad_request` if the text is damaged or its node id belongs to another key.
         """
         fields = text.split()
         if len(fields) != 3 or fields[0] != _FILE_HEADER:
@@ -117,29 +126,30 @@ class Identity:
         return identity
 
     def to_text(self) -> str:
-        """What a key file holds: one line with header, seed and, as a check, the node id."""
+        """Return the text of a key file: one line with header, seed and, as a check, the node id."""
         return f"{_FILE_HEADER} {ids.b64(self._seed)} {self.node_id}\n"
 
     def sign(self, purpose: str, data: bytes) -> bytes:
-        """64 bytes over `data` for `purpose`, one of the project's own kinds of object."""
+        """Sign `data` for `purpose`, one of the project's own kinds of object (64 bytes)."""
         return self.sign_raw(signing_input(purpose, data))
 
     def sign_raw(self, data: bytes) -> bytes:
-        """64 bytes over exactly `data`; only for JWS, whose format is its own."""
+        """Sign exactly `data` (64 bytes); only for JWS, which has its own framing."""
         return bytes(bindings.crypto_sign(data, self._secret)[:SIGNATURE_BYTES])
 
     def login(self) -> Login:
-        """The node's login to the bus account."""
+        """Return the node's login to the bus account."""
         return self._derived(_LOGIN_CONTEXT)
 
     def store_login(self) -> Login:
-        """The login of this operator's own processes to the account that holds JetStream."""
+        """Return the login of this operator's own processes to the account that holds JetStream."""
         return self._derived(_STORE_CONTEXT)
 
     def shared_secret(self, peer: str) -> bytes:
-        """The X25519 shared key with `peer`; `invalid_signature` where its id is no usable key.
+        """Return the X25519 shared key with `peer`; takes about 175 us.
 
-        About 175 us.
+        Raises:
+            HearthNetError: `invalid_signature` if the id of `peer` is not a usable key.
         """
         try:
             peer_box = bindings.crypto_sign_ed25519_pk_to_curve25519(ids.public_key(peer))
@@ -148,21 +158,21 @@ class Identity:
             raise HearthNetError("invalid_signature", f"{peer} is not a usable key") from error
 
     def box_key(self, sender: str, receiver: str) -> bytes:
-        """The 32-byte key for frames from `sender` to `receiver`, one of whom is this identity."""
+        """Return the 32-byte key for frames from `sender` to `receiver`; one is this identity."""
         peer = receiver if sender == self.node_id else sender
         return _direction(self.shared_secret(peer), sender, receiver)
 
     def box_keys(self, peer: str) -> tuple[bytes, bytes]:
-        """Both keys with `peer`, for hardly more than one: to it and from it."""
+        """Return the keys for frames to and from `peer`, for hardly more than the cost of one."""
         shared = self.shared_secret(peer)
         return _direction(shared, self.node_id, peer), _direction(shared, peer, self.node_id)
 
     def marks_key(self) -> bytes:
-        """The 32-byte key by which the processes of this node tell each other what they have proved."""
+        """Return the 32-byte key that authenticates the shared record of verified signatures."""
         return blake3.blake3(self._seed, derive_key_context=_MARKS_CONTEXT).digest()
 
     def runs_key(self) -> bytes:
-        """The 32-byte key by which this node knows the runs that it saved from altered ones."""
+        """Return the 32-byte key by which this node detects altered files of saved runs."""
         return blake3.blake3(self._seed, derive_key_context=_RUNS_CONTEXT).digest()
 
     def _derived(self, context: str) -> Login:

@@ -1,4 +1,4 @@
-"""Documents as one line of text that people copy, paste and scan, with a check for damage."""
+"""Documents as one line of text to copy, paste and scan, with a check for damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Document = TypeVar("Document")
 
 
 def encode(scheme: str, value: Any) -> str:
-    """`scheme`, the canonical JSON of `value` in base64url, a dot, and 8 characters of its BLAKE3 in hex."""
+    """Return `scheme`, `value` as base64url of its canonical JSON, a dot and a checksum.
+
+    The checksum is the first 8 hexadecimal digits of the JSON's BLAKE3.
+    """
     data = canonical_json(value)
     return f"{scheme}{ids.b64(data)}.{_check(data)}"
 
@@ -23,7 +26,11 @@ def encode(scheme: str, value: Any) -> str:
 def decode(
     text: str, scheme: str, limit: int, decoder: msgspec.json.Decoder[Document], what: str
 ) -> Document:
-    """What `text` of at most `limit` characters holds; `bad_request`, in words for people, for all else."""
+    """Read the document in `text` of at most `limit` characters.
+
+    Raises:
+        HearthNetError: `bad_request`, worded for people, for everything else.
+    """
     body, _, check = text.removeprefix(scheme).partition(".")
     if not text.startswith(scheme) or len(text) > limit:
         raise HearthNetError("bad_request", f"this is no {what}; one begins with {scheme}")

@@ -1,7 +1,7 @@
-"""What a node may publish and subscribe to on the server.
+"""The subjects that a node may publish and subscribe to on the server.
 
 Permissions follow from the node's id alone, so that a server's configuration is a function of the roster.
-They are defence in depth: who wrote a frame is decided by boxes and signatures, never by a subject.
+They are defence in depth: boxes and signatures prove the sender of a frame, never a subject.
 
 See: docs/protocol/subjects.md#permissions.
 """
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from hearthnet.ids import token_form
 
 OPERATOR_INBOX: Final = "_INBOX_ops"
-"""The inbox prefix of operators, who ask over `$SRV` which services run and how they are."""
+"""The inbox prefix of operators, who query running services and their state over `$SRV`."""
 
 _PUBLISH: Final = (
     "hn.call.{node}.>",
@@ -36,27 +36,28 @@ _SUBSCRIBE: Final = (
 _ASKED: Final = "$SRV.>"
 _ANSWERS: Final = f"{OPERATOR_INBOX}.>"
 
-# An invite is for joining: its key may find and call `community.*` at any member, and hear the answers. It
-# has no streams, announces nothing, publishes no events, and hears none.
+# An invite is for joining: its key may find and call `community.*` at any member, and receive the answers. It
+# has no streams, announces nothing, and neither publishes nor receives events.
 _INVITE_PUBLISH: Final = ("hn.call.{node}.*.*.community.>", "hn.find.{node}.community.>")
 _INVITE_SUBSCRIBE: Final = ("hn.rep.*.{node}.>", "hn.adv.*.community.>")
 
 
 class Permissions(NamedTuple):
-    """Subject patterns; what matches none of them is refused."""
+    """Subject patterns; subjects that match none of them are refused."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
 
 
 def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
-    """The subjects of the node with the full id `node`; `bad_request` where that is no node id.
+    """Return the subjects of the node with the full id `node`.
 
-    Only `at_home`, at the server of its own, it hears what operators ask over `$SRV` and answers them: those
-    answers are neither signed nor bound to who gives them.
+    Only `at_home`, at its own server, it may receive and answer the queries of operators over `$SRV`, since
+    those answers are neither signed nor bound to their sender. There is no `allow_responses` and nothing of
+    `$JS` or `$KV`: with either, a caller could make others publish in its place.
 
-    There is no `allow_responses` and nothing of `$JS` or `$KV`: either lets a caller make others
-    publish in its place.
+    Raises:
+        HearthNetError: `bad_request` if `node` is not a node id.
     """
     allowed = _filled(node, _PUBLISH, _SUBSCRIBE)
     if not at_home:
@@ -65,12 +66,12 @@ def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
 
 
 def operator_permissions() -> Permissions:
-    """The subjects of an operator: to ask over `$SRV`, and to hear the answers."""
+    """Return the subjects of an operator: queries over `$SRV`, and their answers."""
     return Permissions((_ASKED,), (_ANSWERS,))
 
 
 def invite_permissions(invite_key: str) -> Permissions:
-    """The subjects of an open invite: they follow from its key's id, as a node's do."""
+    """Return the subjects of an open invite, which follow from its key's id as a node's do."""
     return _filled(invite_key, _INVITE_PUBLISH, _INVITE_SUBSCRIBE)
 
 

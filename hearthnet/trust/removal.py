@@ -1,4 +1,4 @@
-"""Removals that are allowed, and what those that were decided upon leave of other events (trust/fold.py)."""
+"""Allowed removals, and the effect of those decided upon on other events (trust/fold.py)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hearthnet.trust.history import History
 
 
 class Removal(NamedTuple):
-    """A revocation or demotion that is allowed. Of two that exclude each other the lighter stands.
+    """An allowed revocation or demotion; of two that exclude each other the lighter one wins.
 
-    `known` are the target's events that it leaves as they are; `relies_on` its signers and those whose
-    promotions made them trusted, up to the founder.
+    `known` are the target's events that it leaves as they are; `relies_on` its signers and their sponsors, up
+    to the founder.
     """
 
     place: int
@@ -25,18 +25,18 @@ class Removal(NamedTuple):
 
 
 Agreement = tuple[str, str, str, str]
-"""What kind of removal, of whom, to which level or why, under which client id."""
+"""Kind of removal, target, new level or reason, and client id."""
 
 
 def known_of(history: History, event: CommunityEvent, content: Demoted | Revoked) -> frozenset[str]:
-    """The events of the target that a removal leaves as they are."""
-    # Who leaves has done what it had done: else it could take back whom it let in.
+    """Return the events of the target that a removal leaves as they are."""
+    # All earlier events of a member that leaves stay valid: else it could undo its admissions by leaving.
     leaving = event.author == content.target_node_id
     return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
 
 
 def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
-    """What the co-signers of a removal agreed to, None where there are none."""
+    """Return the agreement of the co-signers of a removal, None without co-signers."""
     if not content.co_signers:
         return None
     what = content.reason if isinstance(content, Revoked) else content.new_level
@@ -44,8 +44,10 @@ def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
 
 
 def carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
-    """Where each agreement takes effect: once, however many events carry its signatures. Else any trusted
-    member could repeat a removal alone, with what others signed long before the target came back.
+    """Return the place in the order at which each agreement takes effect.
+
+    It does once, however many events carry its signatures. Otherwise any trusted member could repeat a
+    removal alone after the target came back, with the old signatures of others.
     """
     found: dict[Agreement | None, int] = {}
     for removal in decided:
@@ -56,8 +58,9 @@ def carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
 
 
 def limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
-    """For each target of a removal: up to where its events have no more than which rank behind them, other
-    than those that the removal knew.
+    """Return for each target of a removal the limits on the rank behind its events.
+
+    A limit is (place, known, rank): events before `place` have at most `rank`, except the `known` ones.
     """
     found: dict[str, list[tuple[int, frozenset[str], int]]] = {}
     first = carried_out(decided)

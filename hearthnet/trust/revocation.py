@@ -1,4 +1,4 @@
-"""Revoked tokens, and revoked standing grants: signed, and known until none of them could be valid any more.
+"""Signed revocations of tokens and standing grants, kept until none could still be valid.
 
 See: docs/protocol/tokens.md#revocation, docs/decisions/0041.
 """
@@ -20,15 +20,15 @@ from hearthnet.types import Count
 
 PURPOSE: Final = "token revocation"
 KEPT_MS: Final = (MAX_TTL_SECONDS + 2 * SKEW_SECONDS) * 1000
-"""How long a revocation is kept: the longest life of a token, and the clocks of two nodes."""
+"""Lifetime of a revocation: the longest lifetime of a token, and the skew of two clocks."""
 MOST_OF_ONE: Final = 10_000
-"""How many revocations of one node are kept; what goes beyond is refused, so that nobody fills the memory."""
+"""Maximum revocations kept per node; further ones are refused, so that one node cannot fill the memory."""
 
 Reason = Literal["manual", "policy", "compromise"]
 
 
 class Standing(Protocol):
-    """What a roster says of its members."""
+    """The part of a roster that is needed here."""
 
     @property
     def community_id(self) -> str: ...
@@ -36,9 +36,10 @@ class Standing(Protocol):
 
 
 class TokenRevocation(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The token `token_id` of `issuer` is void, says the node `by`. Times are milliseconds since the epoch.
+    """A statement by node `by` that the token `token_id` of `issuer` is void.
 
-    A standing grant is revoked the same way: `token_id` is its id, `issuer` its approver.
+    Times are milliseconds since the epoch. A standing grant is revoked the same way: `token_id` is its id,
+    `issuer` its approver.
     """
 
     token_id: str
@@ -50,7 +51,7 @@ class TokenRevocation(signed.Signed, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def revoke(identity: Identity, token_id: str, issuer: str, reason: Reason, *, now_ms: int) -> TokenRevocation:
-    """A revocation, signed by `identity`, who must be the issuer, trusted, or the community's root."""
+    """Return a revocation signed by `identity`: the issuer, a trusted member or the root."""
     document = TokenRevocation(
         token_id=token_id,
         issuer=issuer,
@@ -63,7 +64,11 @@ def revoke(identity: Identity, token_id: str, issuer: str, reason: Reason, *, no
 
 
 def decode(data: bytes) -> TokenRevocation:
-    """The revocation in `data`, not yet proved; `bad_request` where it is none."""
+    """Read the revocation in `data`, without checking its signature.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
     document = read_json(data, _DECODER)
     refuse_repeated_keys(data)
     return document
@@ -73,17 +78,18 @@ _DECODER: Final = msgspec.json.Decoder(TokenRevocation)
 
 
 class Revocations:
-    """The revocations that a process knows of. A set that only grows until its members may be forgotten."""
+    """The revocations that a process knows: a set that only grows until its members expire."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], TokenRevocation] = {}
         self._of: dict[str, int] = {}
 
     def add(self, revocation: TokenRevocation, roster: Standing) -> bool:
-        """Takes a revocation in; False where one that is kept as long is known already.
+        """Add a revocation; False if one that is kept as long is present already.
 
-        Raises `bad_request` for a malformed one, `unauthorized` where `by` may not revoke it,
-        `invalid_signature` where it is not signed by `by`, and `capacity_exceeded` for one too many.
+        Raises:
+            HearthNetError: `bad_request` for a malformed one; `unauthorized` if `by` may not revoke it;
+                `invalid_signature` if it is not signed by `by`; `capacity_exceeded` for one too many.
         """
         key = (revocation.issuer, revocation.token_id)
         known = self._known.get(key)
@@ -103,11 +109,11 @@ class Revocations:
         return True
 
     def revoked(self, issuer: str, token_id: str) -> bool:
-        """Whether that token, or standing grant, of `issuer` is void."""
+        """Return whether that token, or standing grant, of `issuer` is void."""
         return (issuer, token_id) in self._known
 
     def current(self, now_ms: int) -> tuple[TokenRevocation, ...]:
-        """All that may still matter at `now_ms`; the others are forgotten."""
+        """Return those that may still matter at `now_ms`, and forget the others."""
         for key in [key for key, known in self._known.items() if known.forget_at < now_ms]:
             self._forget(key)
         return tuple(self._known.values())

@@ -1,8 +1,8 @@
-"""The community's roster: who belongs to it, at which level, with which NATS login.
+"""The community's roster: its members, their levels and their NATS logins.
 
-A roster is what its events come to (trust/fold.py), so it proves itself: whoever has the community id, which
-is the root's public key, can derive it again. Merging is union; an older roster can take nothing back.
-`seal` is a node's own signature on what it has derived already, and good for that node alone.
+A roster is derived from its events (trust/fold.py) and so proves itself: everyone with the community id,
+which is the root's public key, can derive it again. Merging is union; an older roster cannot undo anything.
+`seal` is a node's own signature on a roster that it has derived, of use to that node alone.
 
 See: docs/protocol/community.md#entry, docs/protocol/community.md#levels.
 """
@@ -33,7 +33,7 @@ PURPOSE: Final = "roster"
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member; `login` is the public nkey of its NATS login, bound to it both ways (see `Entry`)."""
+    """One member; `login` is the public nkey of its NATS login, bound both ways (see `Entry`)."""
 
     node_id: str
     level: Level
@@ -45,7 +45,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An invite that was neither used nor withdrawn. `expires_at` is in milliseconds; it may be over."""
+    """An invite neither used nor withdrawn; `expires_at` (milliseconds) may have passed."""
 
     event_id: str
     event_hash: str
@@ -58,7 +58,7 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node that was put out, when by its revoker's clock, and why."""
+    """A revoked node, the time by its revoker's clock, and the reason."""
 
     node_id: str
     revoked_at: str
@@ -66,7 +66,10 @@ class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """The members as `events` give them; `version` counts the events, `signed_by` is whose seal it has."""
+    """The members as derived from `events`.
+
+    `version` counts the events, `signed_by` is the node whose seal it has.
+    """
 
     version: int
     community_id: str
@@ -81,7 +84,10 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     signed_by: str = ""
 
     def signing_bytes(self) -> bytes:
-        """What a seal covers: whose it is, and the hash of the whole document as JSON with sorted keys."""
+        """Return the bytes that a seal covers.
+
+        They are the seal's node, and the hash of the whole document as JSON with sorted keys.
+        """
         try:
             whole = _SORTED.encode(msgspec.structs.replace(self, signature=""))
         except RecursionError as error:
@@ -89,7 +95,10 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return canonical_json({"signed_by": self.signed_by, "content": content_hash(whole)})
 
     def level(self, node: str, now_ms: int | None = None) -> str:
-        """The level of `node`, or `unknown`; with `now_ms` also `invited` for the key of an open invite."""
+        """Return the level of `node`, or `unknown`.
+
+        With `now_ms`, `invited` for the key of an open invite.
+        """
         found = self._members.get(node)
         if found is not None:
             return found.level
@@ -97,46 +106,47 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return "unknown" if invite is None or now_ms is None or now_ms >= invite.expires_at else "invited"
 
     def member(self, node: str) -> Member | None:
-        """The member with this node id."""
+        """Return the member with this node id."""
         return self._members.get(node)
 
     def invite(self, key: str) -> Invite | None:
-        """The open invite with this invite key, expired or not."""
+        """Return the open invite with this invite key, expired or not."""
         return self._invites.get(key)
 
     def is_revoked(self, node: str) -> bool:
-        """Whether `node` was put out and has not come back."""
+        """Return whether `node` was revoked and has not come back."""
         return node in self._revoked
 
     def revocation_of(self, node: str) -> str:
-        """The hash of the event by which `node` is put out; empty where it is not."""
+        """Return the hash of the event that revokes `node`; empty if there is none."""
         return self.folded.revoked[node].event_hash if self.is_revoked(node) else ""
 
     def heads(self) -> Heads:
-        """What is held, as others need it to say what we lack."""
+        """Return the heads of the events held, by which others find those missing here."""
         return self.history.heads()
 
     def lacks(self, heads: Mapping[str, Sequence[str]]) -> bool:
-        """Whether someone with `heads` holds events that are not held here."""
+        """Return whether a node with `heads` holds events that are not held here."""
         return self.history.lacks(heads)
 
     def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
-        """The events that someone with `heads` may lack, in an order in which they can be merged one by one.
+        """Return the events that a node with `heads` may lack, in an order for merging one by one.
 
-        `bad_request` where `heads` are malformed.
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
         """
         return self.history.missing(heads)
 
     def missing_before(self, events: Iterable[CommunityEvent]) -> tuple[CommunityEvent, ...]:
-        """Those of `events` that cannot be merged yet: they build on others that are not held."""
+        """Return those of `events` that cannot be merged yet, since they build on missing ones."""
         return self.history.extended(events)[1]
 
     def next(self, author: str) -> tuple[int, str, int]:
-        """Sequence, previous and lamport of the next event of `author`."""
+        """Return sequence, previous and lamport of the next event of `author`."""
         return self.history.next(author, self.head_lamport)
 
     def flaw(self, event: CommunityEvent) -> str:
-        """Why a held event does not count; empty where it does."""
+        """Return the reason for which a held event does not count; empty if it does."""
         return self.folded.flaws.get(event.hash, "")
 
     @cached_property
@@ -146,7 +156,7 @@ class Roster(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @cached_property
     def folded(self) -> Folded:
-        """What the events come to, with all that the document leaves out."""
+        """The state derived from the events, with all that the document leaves out."""
         return fold(self.history)
 
     @cached_property
@@ -167,12 +177,12 @@ _DECODER: Final = msgspec.json.Decoder(Roster)
 
 
 def member(identity: Identity, level: Level, display_name: str, now_ms: int) -> Member:
-    """`identity`'s own entry, with its login bound to it."""
+    """Return the entry of `identity`, with its login bound to it."""
     return _member(community.entry_of(identity, display_name), level, rfc3339(now_ms))
 
 
 def found(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
-    """A new community of one, whose first anchor is `first`; not sealed."""
+    """Found a community with `first` as its first anchor; the roster is not sealed."""
     founder = Entry(first.node_id, first.display_name, first.login, first.login_signature, first.login_proof)
     event = community.write(
         root,
@@ -186,38 +196,46 @@ def found(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
 
 
 def derive(community_id: str, events: Iterable[CommunityEvent]) -> Roster:
-    """The roster that `events` come to, proved from the community id upward: for one who holds none yet.
+    """Derive the roster of `events`, verified from the community id upward.
 
-    What does not hold is left out, as in `merge`; `bad_request` where none of them founds the community.
+    For a node that holds none yet. Invalid events are left out, as in `merge`.
+
+    Raises:
+        HearthNetError: `bad_request` if none of them founds the community.
     """
     history, _ = History(community_id).extended(events)
     return _derived(history)
 
 
 def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
-    """The roster with all of `events` that hold; without a seal where that are more, else `roster` itself.
+    """Return the roster with all valid ones of `events`.
 
-    Only signatures of events that are not held yet are checked. What does not hold, and what builds on events
-    that are not held (see `Roster.missing_before`), is left out.
+    The result has no seal if events were added, otherwise it is `roster` itself. Only signatures of events
+    that are not held yet are checked. Invalid events, and those that build on missing ones (see
+    `Roster.missing_before`), are left out.
     """
     return merge_some(roster, events)[0]
 
 
 def merge_some(roster: Roster, events: Iterable[CommunityEvent]) -> tuple[Roster, tuple[CommunityEvent, ...]]:
-    """As `merge`, together with those of `events` that wait for others which are not held."""
+    """Merge as `merge`, and return also those of `events` that wait for missing ones."""
     history, waiting = roster.history.extended(events)
     return (roster if history is roster.history else _derived(history)), waiting
 
 
 def seal(roster: Roster, identity: Identity) -> Roster:
-    """The roster with `identity`'s seal: what this node has derived once it need not derive again."""
+    """Return the roster with the seal of `identity`, which saves deriving it again."""
     sealed = signed.sign(msgspec.structs.replace(roster, signed_by=identity.node_id), identity, PURPOSE)
-    sealed.__dict__.update(roster.__dict__)  # what follows from it is what followed from it unsealed
+    sealed.__dict__.update(roster.__dict__)  # the derived values do not depend on the seal
     return sealed
 
 
 def refuse_older(held: Roster, offered: Roster) -> None:
-    """Raises `expired` where `offered` lacks an event of `held`, `unauthorized` for another community."""
+    """Check that `offered` has all events of `held`.
+
+    Raises:
+        HearthNetError: `expired` if it lacks one; `unauthorized` if it is of another community.
+    """
     if held.community_id != offered.community_id:
         raise HearthNetError("unauthorized", "the roster is of another community")
     if offered.lacks(held.heads()):
@@ -225,16 +243,18 @@ def refuse_older(held: Roster, offered: Roster) -> None:
 
 
 def encode(roster: Roster) -> bytes:
-    """The roster as a file holds it: JSON, indented for people."""
+    """Return the roster as stored in a file: JSON, indented for people."""
     return msgspec.json.format(msgspec.json.encode(roster), indent=1) + b"\n"
 
 
 def decode(data: bytes, trusted_signer: str = "") -> Roster:
-    """The roster in `data`, proved from the community id upward by its events.
+    """Read the roster in `data`, verified by its events from the community id upward.
 
-    With the seal of `trusted_signer`, the reader's own node, the events are not proved again. A seal that
-    does not hold is none: a version that knew fewer rules has sealed another form of the same. Raises
-    `bad_request` for what is no roster and `invalid_signature` for one that was altered.
+    With the seal of `trusted_signer`, the reader's own node, the events are not verified again. An invalid
+    seal is ignored: a version with fewer rules may have sealed another form of the same roster.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not a roster; `invalid_signature` if it was altered.
     """
     try:
         roster = read_json(data, _DECODER)

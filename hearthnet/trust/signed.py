@@ -1,6 +1,6 @@
-"""Documents that carry their signature as a member: what is signed is the canonical JSON without it.
+"""Documents that contain their signature, which covers the canonical JSON without it.
 
-Codec only. What a document must say, and to whom, is decided where it is used.
+Codec only. The required contents and signer are decided where a document is used.
 
 See: docs/protocol/identity.md#signed-documents.
 """
@@ -25,13 +25,17 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
     signature: str = ""
 
     def signing_bytes(self) -> bytes:
-        """The canonical JSON of the document without its signature."""
+        """Return the canonical JSON of the document without its signature."""
         members = self.as_json()
         members.pop("signature", None)
         return canonical_json(members)
 
     def as_json(self) -> dict[str, Any]:
-        """The document as JSON values; `bad_request` where it is nested deeper than the stack goes."""
+        """Return the document as JSON values.
+
+        Raises:
+            HearthNetError: `bad_request` if it is nested deeper than the stack allows.
+        """
         try:
             members: dict[str, Any] = msgspec.to_builtins(self)
         except RecursionError as error:
@@ -43,21 +47,26 @@ Document = TypeVar("Document", bound=Signed)
 
 
 def sign(document: Document, identity: Identity, purpose: str) -> Document:
-    """The document with `identity`'s signature for `purpose`."""
+    """Return the document with the signature of `identity` for `purpose`."""
     signature = identity.sign(purpose, document.signing_bytes())
     return msgspec.structs.replace(document, signature=ids.PREFIX + ids.b64(signature))
 
 
 def check(document: Signed, signer: str, purpose: str) -> None:
-    """Raises `invalid_signature` unless `signer` signed the document for `purpose`."""
+    """Check that `signer` signed the document for `purpose`.
+
+    Raises:
+        HearthNetError: `invalid_signature` if not.
+    """
     if not verify(signer, purpose, document.signing_bytes(), _signature(document)):
         raise HearthNetError("invalid_signature", f"the {purpose} is not signed by {ids.short_id(signer)}")
 
 
 def readable(documents: Iterable[Any], wanted: type[Document]) -> list[Document]:
-    """Those of `documents`, JSON values from another node, that have the shape of `wanted`; not yet checked.
+    """Return those of `documents` that have the shape of `wanted`.
 
-    The others are passed over: one bad document is no reason to do without the rest.
+    `documents` are JSON values from another node, otherwise unchecked. The others are skipped: one malformed
+    document does not discard the rest.
     """
     found = []
     for document in documents:
@@ -67,7 +76,7 @@ def readable(documents: Iterable[Any], wanted: type[Document]) -> list[Document]
 
 
 def _signature(document: Signed) -> bytes:
-    """The 64 bytes, or none where the text has another form; it has one form only."""
+    """Return the 64 bytes; none if the text is not in its one form."""
     algorithm, text = document.signature[: len(ids.PREFIX)], document.signature[len(ids.PREFIX) :]
     try:
         return ids.unb64(text) if algorithm == ids.PREFIX else b""

@@ -2,12 +2,12 @@
 
     hntoken://v1/<header>.<payload>.<signature>
 
-    grant      a member lets a node call some capabilities for a while
-    session    a member lets a gateway's node act for a guest, named `principal`; `cnf` is the guest's key
-    run        the owner of a tool loop lets its executor call one run's tools; `run` names it
+    grant      a member permits a node to call some capabilities for a while
+    session    a member permits a gateway's node to act for a guest, named `principal`; `cnf` is its key
+    run        the owner of a tool loop permits its executor to call one run's tools; `run` names it
 
-The algorithm is never read from the token: a header other than ours is refused whole. So is a claim that is
-not known here: it may be a limit, and a limit that is passed over is a right that nobody gave.
+The algorithm is never read from the token: any header but the one below is refused. So is an unknown claim,
+which may be a limit: ignoring a limit would grant a right that the issuer did not give.
 
 See: docs/protocol/tokens.md#format, docs/protocol/tokens.md#verification.
 """
@@ -35,7 +35,7 @@ MAX_TTL_SECONDS: Final = 86_400
 MOST_EFFECTS: Final = 1_000
 BEARER: Final = "*"
 OWNER: Final = "owner"
-"""The guest as whom the pages of a node's owner act."""
+"""The guest name under which the pages of a node's owner act."""
 MOST_REMEMBERED: Final = 1_024
 _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
 _WHOLE_SERVER: Final = re.compile(r"(experimental\.mcp\.[a-z0-9_-]{1,32})\.\*")
@@ -47,13 +47,13 @@ AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
 
 class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a token covers, and how much of it.
+    """The extent of a token.
 
     `capabilities` are names with or without a version, and `experimental.mcp.NAME.*` for all tools of the MCP
-    server NAME, those that it has later too (docs/decisions/0150). A key of `params_constraints` is a member
-    of `params`, or `input.` and one of `input`. The three limits hold per provider node
-    (docs/decisions/0041); None is no limit. `max_effects` counts effects by their idempotency key, so that a
-    repetition is not counted twice.
+    server NAME, later ones included (docs/decisions/0150). A key of `params_constraints` is a member of
+    `params`, or `input.` and one of `input`. The three limits apply per provider node (docs/decisions/0041);
+    None is no limit. `max_effects` counts effects by their idempotency key, so that a repetition is not
+    counted twice.
     """
 
     capabilities: tuple[str, ...]
@@ -63,12 +63,18 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
     max_effects: Annotated[int, msgspec.Meta(ge=0, le=MOST_EFFECTS)] | None = None
 
     def check(self) -> None:
-        """Raises `bad_request` for what names no capability, and for values that have no canonical JSON."""
+        """Check that the scope is well-formed.
+
+        Raises:
+            HearthNetError: `bad_request` for text that names no capability, and values without canonical
+                JSON.
+        """
         _ = self._named, self._servers, self.constraints
 
     def covers(self, capability: Capability) -> bool:
-        """Whether an offer of `capability` is one that the token names, by the version rule; a bare name
-        stands for every version (docs/protocol/tokens.md#scope).
+        """Return whether the token covers an offer of `capability`, by the version rule.
+
+        A bare name covers every version (docs/protocol/tokens.md#scope).
         """
         for version in self._named.get(capability.name, ()):
             if version is None or (capability.major == version[0] and capability.minor >= version[1]):
@@ -77,12 +83,12 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
 
     @cached_property
     def constraints(self) -> Constraints:
-        """`params_constraints`, to be asked."""
+        """`params_constraints`, prepared for checking calls."""
         return Constraints(self.params_constraints)
 
     @cached_property
     def _named(self) -> dict[str, list[tuple[int, int] | None]]:
-        """The versions of each name, None for every one."""
+        """The versions of each name; None for every version."""
         named: dict[str, list[tuple[int, int] | None]] = {}
         for entry in self.capabilities:
             if whole_server(entry) is None:
@@ -92,24 +98,27 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
 
     @cached_property
     def _servers(self) -> frozenset[str]:
-        """What the names of all tools of the MCP servers begin with that are covered whole."""
+        """The common name prefix of each MCP server that is covered whole."""
         return frozenset(filter(None, map(whole_server, self.capabilities)))
 
     @cached_property
     def counted(self) -> bool:
-        """Whether calls under the token are counted at all."""
+        """True if calls under the token must be counted."""
         limits = (self.rate_limit_per_minute, self.max_calls_total, self.max_effects)
         return any(limit is not None for limit in limits)
 
 
 def whole_server(entry: str) -> str | None:
-    """`experimental.mcp.NAME` for the entry of a scope that covers all tools of the MCP server NAME."""
+    """Return `experimental.mcp.NAME` for `experimental.mcp.NAME.*`, None for any other entry.
+
+    Such an entry of a scope covers all tools of the MCP server NAME.
+    """
     found = _WHOLE_SERVER.fullmatch(entry)
     return found[1] if found else None
 
 
 class Jwk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An Ed25519 public key as JOSE writes it (RFC 8037); `x` is base64url."""
+    """An Ed25519 public key in the form of JOSE (RFC 8037); `x` is base64url."""
 
     kty: Literal["OKP"]
     crv: Literal["Ed25519"]
@@ -123,7 +132,11 @@ class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, key: str) -> Confirmation:
-        """The confirmation of a key in the form of a node id; `bad_request` where it is none."""
+        """Return the confirmation of a key in the form of a node id.
+
+        Raises:
+            HearthNetError: `bad_request` if it is not a node id.
+        """
         return cls(Jwk("OKP", "Ed25519", ids.token_form(key)))
 
     @property
@@ -133,7 +146,7 @@ class Confirmation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A token's payload; times are unix seconds. `run` names the tool loop's run that it was made for."""
+    """A token's payload; times are Unix seconds, `run` names the run that it was made for."""
 
     iss: str
     sub: str
@@ -150,7 +163,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     @property
     def kind(self) -> Kind:
-        """Which of the three uses the token is for."""
+        """The kind of the token."""
         if self.principal:
             return "session"
         return "run" if self.run else "grant"
@@ -169,12 +182,14 @@ def mint(
     cnf: str = "",
     issued_via: IssuedVia | None = None,
 ) -> str:
-    """A token by which `identity` lets the node `subject` act for it in community `audience` for
-    `ttl_seconds`.
+    """Mint a token by which `identity` lets the node `subject` act for it for `ttl_seconds`.
 
-    `principal` makes it a session token, `cnf` (a public key in the form of a node id) binds that session's
-    approvals to the key; `run` makes it a run token. Raises `bad_request` for a life over a day, a scope that
-    names no capability, a principal with a run, and `payload_too_large` for a token over 2,048 bytes.
+    It is valid in the community `audience`. `principal` makes it a session token, `cnf` (a public key in the
+    form of a node id) binds that session's approvals to the key; `run` makes it a run token.
+
+    Raises:
+        HearthNetError: `bad_request` for a lifetime over a day, a scope that names no capability, or a
+            principal with a run; `payload_too_large` for a token over 2,048 bytes.
     """
     if not 0 < ttl_seconds <= MAX_TTL_SECONDS:
         raise HearthNetError(
@@ -207,10 +222,11 @@ def mint(
 
 
 def decode(token: str) -> Claims:
-    """The claims of a well-formed token whose issuer signed it. Says nothing of time, audience or scope.
+    """Return the claims of a token signed by its issuer; ignores time, audience and scope.
 
-    Raises `bad_request` for what is no token, `token_invalid` for another header, a wrong signature or a life
-    over a day.
+    Raises:
+        HearthNetError: `bad_request` if it is malformed; `token_invalid` for another header, a wrong
+            signature or a lifetime over a day.
     """
     parts = token.removeprefix(SCHEME).split(".")
     if not token.startswith(SCHEME) or len(token) > MAX_BYTES or len(parts) != 3:
@@ -227,7 +243,7 @@ def decode(token: str) -> Claims:
         raise HearthNetError("bad_request", f"the token's claims are malformed: {error}") from error
     if not verify_raw(claims.iss, f"{header}.{payload}".encode("ascii"), ids.unb64(signature)):
         raise HearthNetError("token_invalid", "the token is not signed by its issuer")
-    # From iat, too: a revocation is forgotten a day after it was made, and no token may wait for that.
+    # From iat, too: a revocation is forgotten after a day, and no token may become valid only after that.
     if not claims.iat <= claims.nbf < claims.exp <= claims.iat + MAX_TTL_SECONDS:
         raise HearthNetError("token_invalid", "the token is not made for a life of up to a day")
     return claims
@@ -237,9 +253,10 @@ _DECODER: Final = msgspec.json.Decoder(Claims)
 
 
 class Verified:
-    """Tokens that `decode` has accepted, so that a known one costs no second signature check.
+    """A cache of tokens that `decode` has accepted, to save the check of their signatures.
 
-    Only what follows from the token's bytes is remembered. Time, revocations and roster are asked each call.
+    Holds only the claims, which follow from the token's bytes. Time, revocations and roster are checked at
+    each call.
     """
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
@@ -250,7 +267,7 @@ class Verified:
         return len(self._claims)
 
     def claims(self, token: str) -> Claims:
-        """As `decode`. The tokens that were not shown for longest are forgotten."""
+        """Return the claims as `decode`, and forget the least recently used tokens."""
         known = self._claims.get(token)
         if known is not None:
             self._claims.move_to_end(token)
@@ -262,7 +279,11 @@ class Verified:
 
 
 def _check_claims(claims: Claims) -> None:
-    """Raises `bad_request` for claims of the right types that still say nothing."""
+    """Check claims of the right types for their meaning.
+
+    Raises:
+        HearthNetError: `bad_request` if they are inconsistent.
+    """
     ids.public_key(claims.iss)
     claims.scope.check()
     if not ids.is_ulid(claims.jti):
@@ -274,12 +295,16 @@ def _check_claims(claims: Claims) -> None:
 
 
 def is_owner(principal: str, node: str) -> bool:
-    """Return whether `principal` is the owner of `node`: at its command line, or at its page by a link."""
+    """Return whether `principal` is the owner of `node`, at its command line or its page."""
     return principal in (node, f"{node}/{OWNER}")
 
 
 def check_principal(name: str) -> None:
-    """Raises `bad_request` unless `name` can be a guest's."""
+    """Check that `name` is a valid name of a guest.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not.
+    """
     if not _PRINCIPAL.fullmatch(name):
         raise HearthNetError("bad_request", "a principal has 1 to 64 letters, digits, dots, '-' or '_'")
 
@@ -293,8 +318,11 @@ def _check_session(claims: Claims) -> None:
 
 
 def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> None:
-    """Raises unless `caller` may show this token in `community` now: `token_expired`,
-    `unauthorized`, `invalid_signature`.
+    """Check that `caller` may present this token in `community` now.
+
+    Raises:
+        HearthNetError: `token_expired` before and after its lifetime; `unauthorized` for another community
+            and for a bearer token; `invalid_signature` if it was issued to another node.
     """
     now = now_ms // 1000
     if now < claims.nbf - SKEW_SECONDS:
