@@ -1,9 +1,10 @@
-"""What every capability takes, gives and costs: the files in `contracts/`, loaded once (docs/contracts.md).
+"""The contracts of all capabilities, loaded from `contracts/` (docs/contracts.md).
 
     contracts().get("rag.query@1.0").check_request(body)
 
-Pure but for reading those files. Nothing here knows a capability by name. The modules `compare` and
-`examples` serve those who change or try contracts, not a running node, and are imported by their own names.
+No I/O but reading those files. Nothing here depends on a capability's name. The modules `compare` and
+`examples` are for changing and testing contracts, not for a running node, and are imported by their own
+names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a changed contract still serves those who know the old one.
+"""The compatibility of a changed contract with callers and providers of the old one.
 
 See: docs/contracts.md#what-compatible-means.
 """
@@ -15,16 +15,20 @@ _LOWER: Final = ("minimum", "minLength", "minItems", "minProperties", "exclusive
 
 
 class Comparison(NamedTuple):
-    """`equal`: one hash; `additive`: a new minor will do; `breaking`: a new major is needed, and why."""
+    """The outcome of a comparison, with reasons if it is breaking.
+
+    `equal`: the same hash; `additive`: a new minor version suffices; `breaking`: a new major version is
+    required.
+    """
 
     kind: Literal["equal", "additive", "breaking"]
     reasons: list[str]
 
 
 def compare(old: Contract, new: Contract) -> Comparison:
-    """How `new` differs from `old` on the wire.
+    """Compare `old` and `new` as they appear on the wire.
 
-    Breaking for requests: a field newly required, removed, or allowed fewer values. For replies and frames,
+    Breaking in requests: a field newly required, removed, or allowed fewer values. In replies and frames,
     which the other side reads: a field removed, no longer promised, or of a new type; a frame removed.
     """
     parts = ("request_schema", "response_schema", "stream_schema")
@@ -42,7 +46,7 @@ def compare(old: Contract, new: Contract) -> Comparison:
 
 
 def _narrowed(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterator[str]:
-    """Why something that fitted `old` may not fit `new`."""
+    """Yield the reasons for which a value valid for `old` may be invalid for `new`."""
     old, new = _keywords(old), _keywords(new)
     for name in _required(new) - _required(old):
         yield f"{path}/{name} is now required"
@@ -63,7 +67,7 @@ def _narrowed(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterato
 
 
 def _loosened(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterator[str]:
-    """Why somebody who read `old` may fail on `new`."""
+    """Yield the reasons for which a reader of `old` may fail on `new`."""
     old, new = _keywords(old), _keywords(new)
     for name in _required(old) - _required(new):
         yield f"{path}/{name} is no longer promised"
@@ -74,7 +78,7 @@ def _loosened(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterato
 
 
 def _children(old: Schema, new: Schema) -> Iterator[tuple[str, Schema | bool, Schema | bool | None]]:
-    """Fields and items of `old`, each with what became of it."""
+    """Yield each field and item of `old` with its schema there and in `new`, None if removed."""
     properties = new.get("properties", {})
     for name, schema in old.get("properties", {}).items():
         yield name, schema, properties.get(name)
@@ -83,7 +87,7 @@ def _children(old: Schema, new: Schema) -> Iterator[tuple[str, Schema | bool, Sc
 
 
 def _keywords(schema: Schema | bool) -> Schema:
-    """A schema as keywords: `true` demands nothing, and nothing fits `false`."""
+    """Return a schema as keywords: `true` demands nothing, and nothing is valid for `false`."""
     if isinstance(schema, bool):
         return {} if schema else {"type": []}
     return schema
@@ -94,7 +98,7 @@ def _required(schema: Schema) -> set[str]:
 
 
 def _types(schema: Schema) -> frozenset[str]:
-    """The types a schema names; a number may always be an integer."""
+    """Return the types that a schema names; a number may always be an integer."""
     named: Any = schema.get("type", _ANY)
     types = {named} if isinstance(named, str) else set(named)
     return frozenset(types | {"integer"} if "number" in types else types)

@@ -1,4 +1,4 @@
-"""One contract: what a capability takes, gives and costs.
+"""The contract of one capability: its request, reply, errors and rules.
 
 See: docs/contracts.md#the-parts.
 """
@@ -23,7 +23,7 @@ Schema = dict[str, Any]
 
 
 class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, forbid_unknown_fields=True):
-    """The contract of one capability version, as its file says it, shared definitions put in."""
+    """The contract of one capability version: its file, with shared definitions expanded."""
 
     name: str
     version: str
@@ -37,18 +37,20 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     """
     side_effects: bool
     idempotent: Literal["pure", "client_id", "natural", "no"]
-    """pure: reads; client_id: once per caller and client_id; natural: once per what the call names; no."""
+    """pure: reads only; client_id: once per caller and client_id; natural: once per object named in the call;
+    no.
+    """
     timeout_seconds: int
     max_concurrent: int
     request_schema: Schema
     response_schema: Schema
     stream_schema: dict[str, Schema] | None
-    """Schema of each frame's data, by event; None where the capability does not stream."""
+    """Schema of each frame's data, by event; None if the capability does not stream."""
     offer_params: Schema
-    """Schema of the params that an offer of it carries."""
+    """Schema of the params in an offer."""
     match: dict[str, MatchRule]
     errors: list[str]
-    """Wire codes a caller should expect besides those any call may give."""
+    """Wire codes to expect besides those that every call may return."""
     examples: list[dict[str, Any]]
     effect_scope: Literal["community", "node"] | None = None
     approval: Literal["any", "own_key"] | None = None
@@ -65,17 +67,17 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     @property
     def major(self) -> int:
-        """Callers and providers must agree on it."""
+        """The major version, on which callers and providers must agree."""
         return self.capability.major
 
     @property
     def minor(self) -> int:
-        """An offer answers requests for its own minor and lower ones."""
+        """The minor version; an offer answers requests for its own and lower ones."""
         return self.capability.minor
 
     @cached_property
     def schema_hash(self) -> str:
-        """Equal hash, equal behaviour on the wire; compared within one name@X.Y only.
+        """The hash of all parts seen on the wire; compared within one name@X.Y only.
 
         See: docs/protocol/discovery.md#matching.
         """
@@ -83,26 +85,41 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         return digest({part: getattr(self, part) for part in parts})
 
     def check_request(self, body: Any) -> None:
-        """Raise `bad_request` naming path and rule unless `body` is a request; unknown fields pass."""
+        """Check that `body` is a request; unknown fields are allowed.
+
+        Raises:
+            HearthNetError: `bad_request` naming path and rule if it is not.
+        """
         if not self._request.accepts(body):
             self._refuse(self._request, body)
 
     def check_reply(self, body: Any) -> None:
-        """Raise `bad_request` naming path and rule unless `body` is a reply; unknown fields pass."""
+        """Check that `body` is a reply; unknown fields are allowed.
+
+        Raises:
+            HearthNetError: `bad_request` naming path and rule if it is not.
+        """
         if not self._response.accepts(body):
             self._refuse(self._response, body)
 
     def check_offer(self, params: Any) -> None:
-        """Raise `bad_request` naming path and rule unless an offer may carry `params`."""
+        """Check that an offer may carry `params`.
+
+        Raises:
+            HearthNetError: `bad_request` naming path and rule if it may not.
+        """
         if not self._offer.accepts(params):
             self._refuse(self._offer, params)
 
     def check_frame(self, event: str, data: Any) -> None:
-        """Raise `bad_request` unless `event` is one of this stream's and `data` fits it.
+        """Check that `event` belongs to this stream and `data` is valid for it.
 
-        A receiver skips events that it does not know unchecked (`has_event`).
+        A receiver skips unknown events without this check (`has_event`).
 
         See: docs/protocol/README.md#versioning.
+
+        Raises:
+            HearthNetError: `bad_request` for an unknown event and invalid data.
         """
         if not self.has_event(event):
             raise HearthNetError(
@@ -113,33 +130,42 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
             self._refuse(check, data)
 
     def has_event(self, event: str) -> bool:
-        """Whether frames of this event belong to the stream."""
+        """Return whether frames of this event belong to the stream."""
         return event in self._frames
 
     def with_defaults(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A valid request with absent fields set to their defaults; arrays are left as they are."""
+        """Return a valid request with absent fields set to their defaults.
+
+        Defaults inside arrays are not set.
+        """
         return self._defaults.fill(body)
 
     def fits(self, body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
-        """Whether an offer with these params can answer this valid request."""
+        """Return whether an offer with these params can answer this valid request."""
         return fits(self.match, body, offer_params)
 
     def matcher(self, offer_params: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
-        """As `fits`, for an offer that many requests are held against."""
+        """Return `fits` for one offer, prepared for many requests."""
         return matcher(self.match, offer_params)
 
     def tool_schema(self, bound_params: Mapping[str, Any] | None, hidden: frozenset[str]) -> Schema:
-        """One flat closed schema of the fields a model fills in, neither bound to a value nor hidden."""
+        """Return one flat closed schema of the fields that are neither bound nor hidden.
+
+        These are the fields that a model fills in.
+        """
         return self._flat.tool_schema(hidden, bound_params or ())
 
     def split_arguments(
         self, flat: Mapping[str, Any], bound_params: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """A model's flat arguments and the bound values as `{"params", "input"}`, not yet checked."""
+        """Return a model's flat arguments and the bound values as `{"params", "input"}`.
+
+        The result is not checked.
+        """
         return self._flat.split(flat, bound_params or {})
 
     def _refuse(self, check: SchemaCheck, value: Any) -> NoReturn:
-        """Says why `check` does not accept `value`."""
+        """Raise the error for `value`, which `check` does not accept."""
         problems = check.errors(value)
         path, rule, message = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -172,12 +198,12 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
 
 class _Defaults(NamedTuple):
-    """The defaults of one object schema, picked out once."""
+    """The defaults of one object schema, collected once."""
 
     values: dict[str, Any]
     nested: dict[str, _Defaults]
     nests: bool
-    """Whether a default is a list or an object, of which everybody needs one of their own."""
+    """True if a default is a list or an object, of which each request needs its own copy."""
 
     @classmethod
     def of(cls, schema: Schema) -> _Defaults:

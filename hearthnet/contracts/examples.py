@@ -1,4 +1,4 @@
-"""Running the examples of a contract: what to send, and whether the answer is what they expect.
+"""The examples of a contract: their requests, and the check of answers against them.
 
 The words of `given`, `insert` and `expect` are explained in contracts/_meta.json.
 """
@@ -11,7 +11,10 @@ from typing import Any
 
 
 def request_of(example: Mapping[str, Any], made: Any) -> dict[str, Any]:
-    """The example's request, with what `insert` names taken from `made`: what preparing `given` returned."""
+    """Return the example's request, with the fields of `insert` taken from `made`.
+
+    `made` is the result of preparing `given`.
+    """
     request: dict[str, Any] = deepcopy(example["request"])
     for target, source in example.get("insert", {}).items():
         *parents, last = target.split("/")[1:]
@@ -26,7 +29,10 @@ def request_of(example: Mapping[str, Any], made: Any) -> dict[str, Any]:
 
 
 def unmet(expect: Mapping[str, Any], output: Mapping[str, Any], events: Sequence[str] = ()) -> list[str]:
-    """What an answer fails to do of `expect`: a unary reply's output, or the events of a stream's frames."""
+    """List the parts of `expect` that an answer does not meet.
+
+    The answer is a unary reply's output, or the events of a stream's frames.
+    """
     missing = [f"no {name} in the output" for name in expect.get("required", ()) if name not in output]
     missing += [f"no frame {event}" for event in expect.get("frames", ()) if event not in events]
     for name, value in expect.get("output", {}).items():

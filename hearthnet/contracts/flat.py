@@ -16,7 +16,7 @@ _OTHERS: Final = ("additionalProperties", "patternProperties")
 
 
 class Flat:
-    """The fields of one request schema, by name, whichever section they stand in."""
+    """The fields of one request schema, by name, from both sections."""
 
     def __init__(self, identifier: str, request_schema: Mapping[str, Any]) -> None:
         self._identifier = identifier
@@ -24,9 +24,9 @@ class Flat:
         self._schema: dict[str, Any] = {}
         self._required: list[str] = []
         self._choices: list[list[list[str]]] = []
-        """Of each choice between fields, the names that each alternative requires."""
+        """For each choice between fields, the names that each alternative requires."""
         self._open = ""
-        """The section that takes fields that it does not name, if there is one."""
+        """The section that accepts unnamed fields, if there is one."""
         self._others: dict[str, Any] = {"additionalProperties": False}
         """The keywords for such fields."""
         for section in SECTIONS:
@@ -40,14 +40,18 @@ class Flat:
             self._required += _required(part)
             if "oneOf" in part:
                 self._choices.append([_required(one) for one in part["oneOf"] if one is not False])
-            # Without the keyword a contract leaves room for its later versions only: the tool is closed.
+            # Without the keyword, other fields are for later versions of the contract: the tool is closed.
             if part.get("additionalProperties", False) is not False or part.get("patternProperties"):
                 self._open = section
                 self._others = {key: part[key] for key in _OTHERS if key in part}
 
     def tool_schema(self, hidden: Iterable[str], bound: Iterable[str] = ()) -> dict[str, Any]:
-        """The closed schema of the fields that are neither hidden nor bound; `bad_request` for a name there
-        is not. Where hiding leaves one alternative of a choice, its fields are required.
+        """Return the closed schema of the fields that are neither hidden nor bound.
+
+        If hiding leaves one alternative of a choice, its fields are required.
+
+        Raises:
+            HearthNetError: `bad_request` if `hidden` or `bound` names an unknown field.
         """
         gone = frozenset(hidden).union(bound)
         for name in gone:
@@ -58,13 +62,13 @@ class Flat:
             "properties": {
                 name: _closed(schema) for name, schema in self._schema.items() if name not in gone
             },
-            # A field may be required by the section and by the alternative that is left; names are unique.
+            # A field may be required both by the section and by the remaining alternative; names are unique.
             "required": [*dict.fromkeys(required + self._left(gone, frozenset(bound)))],
             **self._others,
         }
 
     def _left(self, gone: frozenset[str], bound: frozenset[str]) -> list[str]:
-        """What must be there since the other alternatives cannot be taken."""
+        """Return the fields required by the only alternative that is left of a choice."""
         found = []
         for choice in self._choices:
             left = [names for names in choice if gone.isdisjoint(names)]
@@ -73,7 +77,11 @@ class Flat:
         return found
 
     def split(self, flat: Mapping[str, Any], bound: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """`flat` and `bound` as a request; `bad_request` for an unknown name or one that is bound."""
+        """Return `flat` and `bound` as a request.
+
+        Raises:
+            HearthNetError: `bad_request` for an unknown or bound name in `flat`.
+        """
         body: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
         for name, value in bound.items():
             body[self._home(name)][name] = value
@@ -99,10 +107,10 @@ class Flat:
 
 
 def declared(schema: Any) -> dict[str, Any]:
-    """The schema of each property that an object schema names, itself or in a schema combined with it.
+    """Return the schema of each property of an object schema, combined schemas included.
 
-    A property of several alternatives may be what any of them allows; the whole schema judges the rest. What
-    is required without being described may be anything, and what may not be there (`false`) is left out.
+    A property of several alternatives may have the values of any of them; the whole schema is checked later.
+    A required property without a schema may be anything, and one that is forbidden (`false`) is left out.
     """
     if not isinstance(schema, dict):
         return {}
@@ -119,7 +127,7 @@ def declared(schema: Any) -> dict[str, Any]:
 
 
 def _branches(schema: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas that apply, or may apply, to the same value as `schema`."""
+    """Yield the schemas that apply, or may apply, to the same value as `schema`."""
     for keyword in _COMBINED:
         yield from schema.get(keyword, ())
     yield from (schema[keyword] for keyword in ("then", "else") if keyword in schema)
@@ -127,7 +135,7 @@ def _branches(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _required(schema: Any) -> list[str]:
-    """The properties that must be there in any case."""
+    """Return the properties that are required unconditionally."""
     if not isinstance(schema, dict):
         return []
     names = [*schema.get("required", [])]
@@ -137,11 +145,12 @@ def _required(schema: Any) -> list[str]:
 
 
 def _closed(schema: Any) -> Any:
-    """A copy of `schema` in which each object that lists its fields allows no others, unless it says so.
+    """Copy `schema` so that objects with listed fields allow no others, unless they say so.
 
-    Only what describes the value itself is closed; what merely tests it (`if`, `contains`, `not`) stays open,
-    and so does an object whose fields stand in several schemas combined, of which none may forbid the fields
-    of another. `true` and `false`, which not every model's server takes for schemas, become objects.
+    Only schemas that describe the value itself are closed. Those that merely test it (`if`, `contains`,
+    `not`) stay open, and so does an object whose fields are spread over several combined schemas, none of
+    which may forbid the fields of another. `true` and `false`, which some models' servers do not accept as
+    schemas, become objects.
     """
     if not isinstance(schema, dict):
         return {} if schema else {"not": {}}

@@ -1,4 +1,4 @@
-"""The contracts that came with this installation, read one by one when first asked for."""
+"""The contracts of this installation, each read at its first use."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hearthnet.types import Capability, parse_capability, split_name
 COMMON: Final = "_common.json"
 _REFERENCE: Final = f"{COMMON}#/$defs/"
 MOST_TOLD: Final = 1_024
-"""Contracts that others told and that are kept; the one that was told first makes room."""
+"""Maximum of contracts learned from providers; the oldest one is dropped."""
 
 
 class Contracts:
-    """The contracts in one folder. Names come from the file names, so that listing them opens none."""
+    """The contracts in one folder; names come from file names, so listing opens no file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +38,11 @@ class Contracts:
         self._told: dict[Capability, Contract] = {}
 
     def learn(self, contract: Contract) -> None:
-        """Takes a contract that was told; `bad_request` where its version does not follow from it."""
+        """Add a contract received from a provider.
+
+        Raises:
+            HearthNetError: `bad_request` if its version does not follow from its contents.
+        """
         if versioned(contract).version != contract.version:
             raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
         self._told.pop(contract.capability, None)
@@ -47,25 +51,26 @@ class Contracts:
             del self._told[next(iter(self._told))]
 
     def __iter__(self) -> Iterator[Contract]:
-        """The installed contracts, by name and version."""
+        """Iterate over the installed contracts, by name and version."""
         for versions in self._known.values():
             yield from map(self._load, versions)
 
     def names(self) -> list[str]:
-        """The capabilities there are contracts for, without versions, sorted."""
+        """Return the names of all installed capabilities, without versions, sorted."""
         return list(self._known)
 
     def nearest(self, name: str) -> list[str]:
-        """Up to three names that somebody who wrote `name` may have meant, the likeliest first."""
+        """Return up to three installed names similar to `name`, the most similar first."""
         from difflib import get_close_matches
 
         return get_close_matches(name.partition("@")[0], self._known, n=3, cutoff=0.6)
 
     def get(self, identifier: str) -> Contract:
-        """The contract of exactly `name@major.minor`.
+        """Return the contract of exactly `name@major.minor`.
 
-        Raises `bad_request` where that is not its form; `not_found` for an unknown name, near ones in `alt`;
-        `schema_mismatch` for an unknown version, those there are in `alt`.
+        Raises:
+            HearthNetError: `bad_request` for another form; `not_found` for an unknown name, with similar ones
+                in `alt`; `schema_mismatch` for an unknown version, with the known ones in `alt`.
         """
         wanted = parse_capability(identifier)
         if is_told(identifier):
@@ -75,9 +80,13 @@ class Contracts:
         raise self._mismatch(identifier, wanted.name)
 
     def find(self, name: str, version: tuple[int, int] | None = None) -> Contract:
-        """The newest contract of `name` that serves `version`: same major, highest minor from that one up.
+        """Return the newest contract of `name` that serves `version`.
 
-        Without `version`, the newest of all, or of what `name` carries itself. Errors as in `get`.
+        It has the same major version and the highest minor version from that one up. Without `version`, the
+        version in `name` is used, otherwise the newest of all.
+
+        Raises:
+            HearthNetError: As `get`.
         """
         known = self._found.get((name, version))
         if known is not None:
@@ -93,7 +102,7 @@ class Contracts:
         raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
 
     def _find_told(self, name: str, version: tuple[int, int] | None) -> Contract:
-        """The one that was told last, of that version where one is given."""
+        """Return the contract learned last, of that version if one is given."""
         for capability in reversed(self._told):
             if capability.name == name and version in (None, capability[1:]):
                 return self._told[capability]
@@ -143,7 +152,7 @@ class Contracts:
 
 
 def expand(value: Any, definitions: dict[str, Any]) -> Any:
-    """A copy of `value` with each reference into the shared definitions replaced by what it names.
+    """Copy `value` with each reference into the shared definitions replaced by its target.
 
     Keywords beside a reference override the definition's, so that a field can word its own description.
     """
@@ -175,7 +184,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 @cache
 def contracts() -> Contracts:
-    """The contracts of this installation: inside the package, or beside it in a checkout."""
+    """Return the contracts of this installation, in the package or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "_contracts"
     return Contracts(installed if installed.is_dir() else package.parent / "contracts")

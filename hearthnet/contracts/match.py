@@ -1,8 +1,8 @@
-"""How a request fits an offer, as data: the `match` table of a contract.
+"""The matching of requests and offers, as data: the `match` table of a contract.
 
-A key names a field of the request (`params.model`, `input.from`), its rule says how that value must stand to
-the offer's params. A field that the request leaves out fits every offer, and so does one that no rule can be
-asked about, a text for a number: the request schema says what is wrong.
+A key names a field of the request (`params.model`, `input.from`); its rule relates the value to the offer's
+params. A field that is absent from the request fits every offer, as does one of a type that the rule does not
+apply to, such as a text for a number: the request schema reports that.
 
 See: docs/protocol/discovery.md#matching.
 """
@@ -22,16 +22,16 @@ class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rule: RuleName
     offer: str
-    """The offer's param that decides."""
+    """The offer's param that is compared."""
     also: str | None = None
     """A second param, whose values count as well."""
     after: str | None = None
-    """Of `pair`: the field of the request that must stand before this one in one of the offered pairs."""
+    """For `pair`: the field of the request that is first in a pair whose second is this one."""
     whatever: str | None = None
-    """Of `pair`: the value of that field which leaves it open."""
+    """For `pair`: the value of that field that fits all pairs."""
 
     def offered(self, offer_params: Mapping[str, Any]) -> list[Any]:
-        """The values an offer names, lists spread out."""
+        """Return the values that an offer names, with lists flattened."""
         values: list[Any] = []
         for name in (self.offer, self.also):
             value = offer_params.get(name) if name is not None else None
@@ -40,7 +40,7 @@ class MatchRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: Mapping[str, Any]) -> bool:
-    """Whether an offer with `offer_params` can answer the request `body`."""
+    """Return whether an offer with `offer_params` can answer the request `body`."""
     for field, rule in match.items():
         if rule.rule == "pair":
             if not _in_a_pair(field, rule, rule.offered(offer_params), body):
@@ -56,7 +56,7 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
 def matcher(
     match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], bool]:
-    """`fits` for an offer that many requests are held against: its values are spread out once."""
+    """Return `fits` for one offer, prepared for many requests by flattening its values once."""
     plain = [
         (*field.partition(".")[::2], _RULES[rule.rule], rule.offered(offer_params))
         for field, rule in match.items()
@@ -77,13 +77,13 @@ def matcher(
 
 
 def value_at(field: str, body: Mapping[str, Any]) -> Any:
-    """What a request has at `params.name` or `input.name`; None where it leaves it out."""
+    """Return the value of a request at `params.name` or `input.name`; None if absent."""
     section, _, name = field.partition(".")
     return _value(body, section, name)
 
 
 def _value(body: Mapping[str, Any], section: str, name: str) -> Any:
-    """The field's value; None where it is absent, or its section no object."""
+    """Return the field's value; None if it is absent or its section is not an object."""
     fields = body.get(section)
     return fields.get(name) if isinstance(fields, Mapping) else None
 

@@ -1,4 +1,4 @@
-"""What is offered near a pair that nobody offers: for the rule `pair` of a match table.
+"""Suggestions near a pair that no provider offers, for the rule `pair` of a match table.
 
 See: docs/protocol/discovery.md#matching.
 """
@@ -13,7 +13,7 @@ Pair = tuple[str, str]
 
 
 def pairs_in(values: Iterable[Any]) -> set[Pair]:
-    """The well-formed ones of what offers name as pairs."""
+    """Return the well-formed pairs in the values of offers."""
     return {
         (value[0], value[1])
         for value in values
@@ -22,9 +22,9 @@ def pairs_in(values: Iterable[Any]) -> set[Pair]:
 
 
 def nearest(first: str | None, second: str, pairs: Collection[Pair]) -> tuple[str, dict[str, list[str]]]:
-    """In words and as data: what `first` leads to, what leads to `second`, and what the two have in common.
+    """Describe the pairs that begin with `first` or end with `second`, and two-step ways.
 
-    `first` None: any.
+    Returns a text and the same as data. `first` None means any.
     """
     leads_to = sorted({b for a, b in pairs if first in (None, a)})
     comes_from = sorted({a for a, b in pairs if b == second})

@@ -1,6 +1,6 @@
-"""JSON Schema 2020-12, compiled: a fast yes or no, and on no the place, the rule and a line for a person.
+"""Compiled JSON Schemas (2020-12): a fast check, and the faults of a refused value.
 
-One validator does both (docs/decisions/0003): a second one, asked only after a failure, would cost its import
+One validator does both (docs/decisions/0003): a second one, used only after a failure, would cost its import
 at the worst moment and run foreign patterns on an engine without a limit. References outside a schema are
 refused, never fetched.
 """
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 _LONGEST: Final = 240
-"""Characters of a message; what is cut is its middle, where the refused value stands."""
+"""Maximum length of a message in characters; its middle is cut out, which is the refused value."""
 _MOST_PARTS: Final = 512
 _TEXT_PART: Final = 64
-"""So many characters of a text count as one part more."""
+"""Number of characters of a text that count as one more part."""
 _WRONG_KIND: Final = frozenset({"type", "const", "enum"})
 
 
 class Problem(NamedTuple):
-    """One thing wrong with a value."""
+    """One fault of a value."""
 
     path: str
-    """JSON pointer into the value, empty for the whole of it."""
+    """JSON pointer into the value, empty for the whole value."""
     rule: str
-    """The keyword of the schema that refused, such as `maximum`."""
+    """The keyword of the schema that refused the value, such as `maximum`."""
     message: str
 
 
@@ -46,17 +46,17 @@ class SchemaCheck:
         self._schema = schema
 
     def accepts(self, value: Any) -> bool:
-        """Whether `value` fits; a value that is not JSON does not."""
+        """Return whether `value` is valid; a value that is not JSON is invalid."""
         try:
             return self._validator.is_valid(value)
         except ValueError:
             return False
 
     def errors(self, value: Any) -> list[Problem]:
-        """What is wrong with `value`, in the order of the schema; empty when it fits.
+        """Return the faults of `value`, in the order of the schema; empty if it is valid.
 
-        Of a large value only the first: each error holds a copy of what it is about, so that collecting all
-        of thousands takes minutes.
+        Of a large value only the first: each error holds a copy of its part of the value, so that collecting
+        all of thousands takes minutes.
         """
         try:
             found = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
@@ -75,7 +75,7 @@ class SchemaCheck:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether `value` has so few parts, and so little text, that everything wrong with it can be told."""
+    """Return whether `value` has few enough parts and little enough text to list all faults."""
     left, parts = _MOST_PARTS, [value]
     while parts and left > 0:
         part = parts.pop()
@@ -87,7 +87,11 @@ def _is_small(value: Any) -> bool:
 
 
 def compile_schema(schema: Any) -> SchemaCheck:
-    """The check for `schema`; `bad_request` when it is no JSON Schema 2020-12 or refers outside itself."""
+    """Compile `schema`.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not a JSON Schema 2020-12 or has external references.
+    """
     try:
         return SchemaCheck(schema)
     except ValueError as error:
@@ -98,12 +102,12 @@ def compile_schema(schema: Any) -> SchemaCheck:
 
 
 def pointer(path: Sequence[str | int]) -> str:
-    """The JSON pointer (RFC 6901) of a path."""
+    """Return the JSON pointer (RFC 6901) of a path."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
 def _problem(error: ValidationError, schema: Any) -> Problem:
-    """`error` as a problem; of alternatives, the innermost error of the one that came closest."""
+    """Convert `error`; of alternatives, take the innermost error of the closest one."""
     here, rule = error.instance_path, error.kind.name
     branches: list[list[ValidationError]] = [
         branch for branch in getattr(error.kind, "context", []) if branch
@@ -118,13 +122,13 @@ def _problem(error: ValidationError, schema: Any) -> Problem:
 
 
 def _distance(branch: list[ValidationError], here: list[str | int]) -> tuple[bool, bool, int]:
-    """How far an alternative is from fitting: another kind of value, another constant, number of errors."""
+    """Rate an alternative: another kind of value, another constant, number of errors."""
     other_kind = any(error.kind.name in _WRONG_KIND and error.instance_path == here for error in branch)
     return other_kind, any(error.kind.name == "const" for error in branch), len(branch)
 
 
 def _wording(error: ValidationError, schema: Any) -> str:
-    """The validator's message, or ours where it leaves out what the sender has to know."""
+    """Return the validator's message, or a better one where it lacks necessary facts."""
     kind: Any = error.kind
     if kind.name == "enum":
         return f"{_show(error.instance)} is not one of {', '.join(map(_show, kind.options))}"
@@ -143,12 +147,12 @@ def _wording(error: ValidationError, schema: Any) -> str:
 
 
 def _described(schema: Any, path: Sequence[str | int]) -> str:
-    """What stands as `description` at a place of `schema`; empty where nothing does."""
+    """Return the `description` at a place of `schema`; empty if there is none."""
     return str(_at(schema, path).get("description", ""))
 
 
 def _at(schema: Any, path: Sequence[str | int]) -> dict[str, Any]:
-    """What stands at a place of `schema`; empty where nothing does or a reference leads."""
+    """Return the object at a place of `schema`; empty if none, or if a reference leads there."""
     for step in path:
         schema = schema.get(step) if isinstance(schema, dict) else None
     return schema if isinstance(schema, dict) else {}

@@ -1,8 +1,8 @@
-"""Contracts that came with no installation, but are told by whoever offers the capability (decision 0106).
+"""Contracts supplied by the provider of a capability instead of installed (decision 0106).
 
-Their names begin with `experimental.`, so that none can take the place of one that was installed. The
-version is made from all that the contract says: what changes is another capability, which no earlier
-consent, grant or token version covers. Pure.
+Their names begin with `experimental.`, so that none can replace an installed one. The version is derived from
+the whole contract: a changed contract is another capability, which no earlier consent, grant or token version
+covers. No I/O.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from hearthnet.types import parse_capability
 
 PREFIX: Final = "experimental."
 MOST_BYTES: Final = 64 * 1024
-"""Of one contract, in canonical JSON."""
+"""Maximum size of one contract, in canonical JSON."""
 _DRAFT: Final = "0.0"
 _MAJORS: Final = 10**15 - 1
-"""As many as a version can say: who wants another contract under the same one would search for years."""
+"""Number of possible versions: finding another contract with the same version would take years."""
 
 
 def is_told(name: str) -> bool:
-    """Whether the contract of a capability, with or without version, is told and not installed."""
+    """Return whether providers supply the contract of `name`, with or without version."""
     return name.startswith(PREFIX)
 
 
 def versioned(contract: Contract) -> Contract:
-    """`contract` under the version that follows from all else it says.
+    """Return `contract` with the version derived from the rest of it.
 
-    Raises `bad_request` for what is no such contract: another name, a schema that is none, more than
-    `MOST_BYTES`.
+    Raises:
+        HearthNetError: `bad_request` for another kind of name, an invalid schema or more than `MOST_BYTES`.
     """
     draft = msgspec.structs.replace(contract, version=_DRAFT)
     _check(draft)
@@ -42,8 +42,12 @@ def versioned(contract: Contract) -> Contract:
 
 
 def checked(value: Any, capability: str) -> Contract:
-    """The contract of `capability` (`name@major.minor`) that a provider told; `bad_request` for another one,
-    and for one that its own version does not follow from.
+    """Return the contract of `capability` that a provider supplied as the JSON `value`.
+
+    `capability` is `name@major.minor`.
+
+    Raises:
+        HearthNetError: `bad_request` if it is another one, or its version does not follow from its contents.
     """
     try:
         contract = msgspec.convert(value, Contract)

@@ -1,1 +1,1 @@
-"""What services with models have in common: files that are pinned, and the way to a model's server."""
+"""Shared parts of services with models: pinned files, and connections to models' servers."""

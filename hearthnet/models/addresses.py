@@ -1,4 +1,4 @@
-"""URLs of models' servers as people write them: with a path too many, with a login, near or far."""
+"""URLs of models' servers as people write them: with extra paths or a login, near or far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _NEAR: Final = (".local", ".lan", ".home.arpa", ".internal")
 
 
 def base(url: str, below: str = "") -> str:
-    """What the wire's own path is appended to; `below` is put in where the URL does not end with it."""
+    """Return the URL to which the vendor's own path is appended.
+
+    `below` is appended first if the URL does not end with it.
+    """
     found = url.rstrip("/")
     for end in _ENDS:
         found = found.removesuffix(end)
@@ -19,7 +22,7 @@ def base(url: str, below: str = "") -> str:
 
 
 def without_login(url: str) -> tuple[str, tuple[str, str] | None]:
-    """The URL without user and password, which must not reach a log, and those two."""
+    """Split a URL into the part without user and password, which may be logged, and these two."""
     parts = urlsplit(url)
     login, _, place = parts.netloc.rpartition("@")
     if not login:
@@ -29,7 +32,7 @@ def without_login(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def is_near(url: str) -> bool:
-    """Whether the server is on this computer or in its own network."""
+    """Return whether the server is on this computer or in its own network."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_private

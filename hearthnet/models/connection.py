@@ -1,7 +1,7 @@
-"""The way to a model's server: keys from the environment, failures as wire codes, nothing of either in a log.
+"""The connection to a model's server: keys from the environment, failures as wire codes.
 
-The key is read from its variable at each request and kept nowhere; where a server repeats it in an error, it
-is blotted out.
+The key is read from its variable at each request, never stored and never logged; if a server repeats it in an
+error, it is masked.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 100.0
 _KEPT_SECONDS: Final = 60.0
-"""So long a connection that is not used is kept: who asks again need not wait for a new one."""
+"""Lifetime of an unused connection, which saves the next request a new one."""
 _PORTS: Final = {"http": 80, "https": 443}
 _ERROR_BYTES: Final = 65_536
 _MOST_BYTES: Final = 64 << 20
-"""No answer is longer; a server that never ends would fill the memory."""
+"""Maximum size of an answer; a server that never ends one would fill the memory."""
 
 _UNHEARD: Final = "without sending a response"
 _TELLING: Final = 5
-"""A beginning of a key that is no longer than this gives nothing away."""
+"""Beginnings of a key up to this length reveal nothing."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """What goes to the server. `url` may be a path alone; `headers` are those that hold no secret."""
+    """A request to the server; `url` may be a path alone, `headers` hold no secret."""
 
     method: str
     url: str
@@ -48,18 +48,18 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class Signatures(Protocol):
-    """Signs requests, where a vendor wants that in place of a key."""
+    """A signer of requests, for vendors that require signatures instead of a key."""
 
     def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
-        """The headers of the signature."""
+        """Return the headers of the signature."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be in no error and no log."""
+        """The secrets that must not appear in errors and logs."""
 
 
 class Body:
-    """The body of a successful answer, still to be read."""
+    """The body of a successful answer, not read yet."""
 
     def __init__(self, response: Response, name: str) -> None:
         self._response = response
@@ -67,7 +67,11 @@ class Body:
         self.content_type: str = response.headers.get("content-type", "")
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The bytes as they come; `internal_error` when there is no end of them."""
+        """Yield the bytes as they arrive.
+
+        Raises:
+            HearthNetError: `internal_error` if they are more than 64 MiB.
+        """
         total = 0
         async for data in self._response.aiter_bytes():
             total += len(data)
@@ -79,8 +83,10 @@ class Body:
 
 
 class Connection:
-    """To one server. `header` holds the key's header and its value with {key} in it; `login` is for Basic,
-    and `sign` for requests that are signed in place of a key.
+    """A connection to one server.
+
+    `header` holds the key's header and its value with {key} in it; `login` is for Basic, `sign` for requests
+    that are signed instead.
     """
 
     def __init__(
@@ -102,14 +108,17 @@ class Connection:
         self._client = httpx2.AsyncClient(timeout=timeout, auth=login, limits=limits)
 
     async def close(self) -> None:
-        """Hangs up; calls still running end with an error."""
+        """Close the connection; running requests end with an error."""
         await self._client.aclose()
 
     @asynccontextmanager
     async def post(self, request: HttpRequest) -> AsyncGenerator[Body, None]:
-        """The body of a successful answer. Every failure inside the block comes out as `failures` has it.
+        """Send `request` and return the body of a successful answer.
 
-        Inside of a call of the mesh it is a step of its trace, which the server is told by `traceparent`.
+        Inside a call of the mesh it is a step of its trace, sent to the server as `traceparent`.
+
+        Raises:
+            HearthNetError: For every failure inside the block, as translated by `failures`.
         """
         key = self._key()
         secrets = [one for one in (key, *(self._sign.secrets if self._sign else ())) if one]
@@ -152,8 +161,10 @@ class Connection:
             raise failures.broken_off(name, url) from error
 
     async def _sent(self, request: HttpRequest, content: bytes | None, headers: dict[str, str]) -> Response:
-        """The head of the answer. A kept connection that the server closed just then is no failure: nobody
-        has heard the request, so it is sent once more.
+        """Return the head of the answer.
+
+        If the server closed an idle connection at that moment, it has not received the request, which is sent
+        once more.
         """
         import httpx2
 
@@ -189,7 +200,7 @@ class Connection:
 
 
 def _step(request: HttpRequest) -> AbstractContextManager[Entry | None]:
-    """The request as a step; of its URL neither login nor query, which may hold a key."""
+    """Record the request as a step, without login and query of its URL, which may hold a key."""
     url = urlsplit(request.url)
     place = url.netloc.rpartition("@")[2]
     found: dict[str, Any] = {
@@ -214,7 +225,7 @@ def _as_text(body: dict[str, Any]) -> str:
 
 
 def _without(secrets: list[str], error: HearthNetError) -> HearthNetError:
-    """The error with all keys blotted out of its message, or what of one is left where a message is cut."""
+    """Mask all keys in the message of the error, and the beginning of one where it was cut."""
     message = error.message
     for key in secrets:
         message = message.replace(key, "***")

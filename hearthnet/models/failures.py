@@ -1,13 +1,14 @@
-"""What a server's failure means on the wire: the one translation point of all vendors.
+"""The wire codes of a server's failures: the one translation for all vendors.
 
-400, 413, 422   bad_request     what the server says, cut; with `details.rule` where the context is too long
-401, 403        unauthorized    names the environment variable, never the key
-404             not_found       model or address
-429             rate_limited    with the server's own retry-after
-503, 529        capacity_exceeded, likewise
-other           internal_error
-inside a 200    by the status or the type it names, else internal_error
-no connection   partition, and how to go on; silence is a timeout; an answer that breaks off is internal_error
+    400, 413, 422   bad_request     the server's message, cut; with `details.rule` if the context is too long
+    401, 403        unauthorized    names the environment variable, never the key
+    404             not_found       model or address
+    429             rate_limited    with the server's own retry-after
+    503, 529        capacity_exceeded, likewise
+    other           internal_error
+    inside a 200    by the status or the type it names, else internal_error
+    no connection   partition, with a remedy; silence is a timeout; an answer that breaks off is
+                    internal_error
 
 See: docs/vendors.md#what-a-failure-means.
 """
@@ -55,12 +56,12 @@ _TYPES: Final = (
     ("invalid_request", "bad_request"),
     ("validation", "bad_request"),
 )
-"""What the type of an error inside an answer holds, and the code it stands for; the first that fits."""
+"""A part of the type of an error inside an answer, and its code; the first match applies."""
 _RETRY_DELAY: Final = re.compile(rb'"retryDelay":\s*"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)"')
 _DURATION: Final = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h))+)")
 _UNITS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _WORDS: Final = ("error", "message", "Message", "detail", "errors", "msg")
-"""Where a server says what is wrong; the first that holds something."""
+"""The fields in which servers describe an error; the first that is not empty applies."""
 _WAITING: Final = ("rate_limited", "capacity_exceeded")
 _MENDS: Final = {
     "unauthorized": "check the key in {variable}",
@@ -77,21 +78,22 @@ _OVERFLOW: Final = re.compile(
     r"|inputs`? (tokens \+|must have less than)",
     re.IGNORECASE,
 )
-"""The words of vendors, and of servers that speak their wires, for a conversation longer than the context."""
+"""Messages of vendors and compatible servers for a conversation longer than the context."""
 _OVERFLOWING: Final = frozenset({"bad_request", "internal_error"})
 _REQUEST_MENDS: Final = (
     (re.compile(r"context|too (long|many tokens|large)|exceed|token count", re.I), "shorten the messages"),
     (re.compile(r"tool|function|schema", re.I), "change the tool or leave it out"),
     (re.compile(""), "change the request, or ask another model"),
 )
-"""By the words of a server that refuses a request, in this order."""
+"""The remedy by the message of a server that refuses a request; the first match applies."""
 
 
 def of_status(
     model: str, status: int, headers: Mapping[str, str], body: bytes, key_variable: str
 ) -> HearthNetError:
-    """The error for an answer that is no success. `key_variable` is the name of the key's variable, or
-    empty.
+    """Return the error for an unsuccessful answer.
+
+    `key_variable` is the name of the key's variable, or empty.
     """
     code, said = _CODES.get(status, "internal_error"), _said(body)
     code, details = _judged(code, said, _named(_error_of(body)))
@@ -102,14 +104,14 @@ def of_status(
 
 
 def _judged(code: str, said: str, named: str) -> tuple[str, dict[str, Any]]:
-    """The code, and the details by which clients know a context that is too long."""
+    """Return the code, and the details by which clients recognise a context that is too long."""
     if code in _OVERFLOWING and _OVERFLOW.search(f"{named} {said}"):
         return "bad_request", {"rule": CONTEXT_LENGTH}
     return code, {}
 
 
 def _mend(code: str, said: str, key_variable: str) -> str:
-    """What to do about it, where that follows from the code and the server's words."""
+    """Return the remedy, if one follows from the code and the server's message."""
     if code == "unauthorized" and not key_variable:
         return "it wants a key: name its variable with --key-env, or as api_key_env in the config"
     if code == "bad_request":
@@ -118,12 +120,12 @@ def _mend(code: str, said: str, key_variable: str) -> str:
 
 
 def inside(model: str, error: Any) -> HearthNetError:
-    """The error for one that the server reports inside an answer that began well."""
+    """Return the error for one that the server reports inside an answer that began well."""
     return of_error(model, _status(error), _said(json.dumps(error).encode()), _named(error))
 
 
 def of_error(model: str, status: int | None, said: str, named: str = "") -> HearthNetError:
-    """The error inside an answer: by the `status` it would have had, else by what it is `named`."""
+    """Return the error inside an answer: by its HTTP `status` if it has one, else by `named`."""
     kind = named.lower()
     code = next((code for part, code in _TYPES if part in kind), "internal_error")
     code = code if status is None else _CODES.get(status, "internal_error")
@@ -138,7 +140,7 @@ def of_error(model: str, status: int | None, said: str, named: str = "") -> Hear
 
 
 def no_answer(model: str, text: str) -> HearthNetError:
-    """The error for a success whose body is none of the vendor's."""
+    """Return the error for a successful answer whose body is not in the vendor's form."""
     what = "an HTML page" if text.lstrip()[:1] == "<" else "no JSON object"
     return HearthNetError(
         "internal_error", f"{model}: the server answered {what}; check its url in hearthnet.toml"
@@ -146,12 +148,12 @@ def no_answer(model: str, text: str) -> HearthNetError:
 
 
 def broken(model: str) -> HearthNetError:
-    """The error for an answer without an end."""
+    """Return the error for an answer without an end."""
     return HearthNetError("internal_error", f"{model}: the server stopped in mid-answer; ask again")
 
 
 def unclosed(model: str) -> HearthNetError:
-    """The error for an answer that called a tool, and of whose calls none ever became whole."""
+    """Return the error for an answer with tool calls of which none is complete."""
     return HearthNetError(
         "internal_error",
         f"{model}: the model called a tool with arguments that are no complete JSON object; "
@@ -160,18 +162,18 @@ def unclosed(model: str) -> HearthNetError:
 
 
 def unreachable(model: str, url: str) -> HearthNetError:
-    """The error for a server that no connection leads to."""
+    """Return the error for a server to which no connection can be made."""
     mend = "start its server, or check its url in hearthnet.toml"
     return _lost("partition", model, url, f"the model {model} cannot be reached at {_host(url)}; {mend}")
 
 
 def silent(model: str, url: str) -> HearthNetError:
-    """The error for a server that took the request and says nothing."""
+    """Return the error for a server that accepted the request and does not answer."""
     return _lost("timeout", model, url, f"the model {model} does not answer at {_host(url)}; ask again later")
 
 
 def broken_off(model: str, url: str) -> HearthNetError:
-    """The error for a server that hung up."""
+    """Return the error for a server that closed the connection."""
     return _lost(
         "partition", model, url, f"the server of the model {model} at {_host(url)} hung up; ask again"
     )
@@ -182,12 +184,12 @@ def _lost(code: str, model: str, url: str, message: str) -> HearthNetError:
 
 
 def _host(url: str) -> str:
-    """Host and port, without the password that may stand before them."""
+    """Return host and port, without the login that may precede them."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _status(error: Any) -> int | None:
-    """The HTTP status that an error names."""
+    """Return the HTTP status that an error names."""
     if isinstance(error, Mapping):
         for key in ("status_code", "code", "status", "http_code"):
             value = str(error.get(key, ""))
@@ -197,14 +199,14 @@ def _status(error: Any) -> int | None:
 
 
 def _named(error: Any) -> str:
-    """What kind of error it says it is."""
+    """Return the kind of error that it names."""
     if not isinstance(error, Mapping):
         return ""
     return " ".join(str(error.get(key) or "") for key in ("type", "code", "status"))
 
 
 def _error_of(body: bytes) -> Any:
-    """The object that describes the error in an answer, as most vendors have it."""
+    """Return the object that describes the error in an answer, in the form of most vendors."""
     try:
         said: Any = json.loads(body)
     except ValueError:
@@ -213,7 +215,7 @@ def _error_of(body: bytes) -> Any:
 
 
 def _said(body: bytes) -> str:
-    """What the server says, in one line and without its markup."""
+    """Return the server's message, in one line and without its markup."""
     text = body.decode("utf-8", "replace").strip()
     try:
         said: Any = json.loads(text)
@@ -227,7 +229,7 @@ def _said(body: bytes) -> str:
 
 
 def _wait(headers: Mapping[str, str], body: bytes) -> int:
-    """Milliseconds until it is worth while to ask again: by the headers, else as the body says."""
+    """Return the milliseconds until a retry is worthwhile, by the headers, else by the body."""
     for name, factor in (("retry-after-ms", 1.0), ("retry-after", 1000.0)):
         try:
             return max(0, round(float(headers[name]) * factor))
@@ -238,7 +240,7 @@ def _wait(headers: Mapping[str, str], body: bytes) -> int:
 
 
 def _until(headers: Mapping[str, str]) -> int | None:
-    """A wait that ends at a time of day, by the server's own clock."""
+    """Return a wait that ends at a time of day, by the server's own clock."""
     try:
         end, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
     except (KeyError, ValueError):
@@ -247,7 +249,7 @@ def _until(headers: Mapping[str, str]) -> int | None:
 
 
 def _milliseconds(told: re.Match[Any]) -> int:
-    """A duration such as 12s, 1m30s or 250ms."""
+    """Parse a duration such as 12s, 1m30s or 250ms."""
     text = told[1].decode() if isinstance(told[1], bytes) else told[1]
     pieces = re.findall(r"([\d.]+)(ms|s|m|h)", text)
     return round(sum(float(number) * _UNITS[unit] for number, unit in pieces))

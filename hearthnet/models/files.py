@@ -1,7 +1,7 @@
-"""Files of models that packages carry, found without importing the package and held to a checksum.
+"""Model files in packages, found without importing the package and checked by a checksum.
 
-What such a package depends on is not installed, so it is never imported. Hashing 98 MB takes a while: a file
-that was found right is remembered by (path, size, time).
+The dependencies of such a package are not installed, so it is never imported. Hashing 98 MB takes a while: a
+file that passed is remembered by (path, size, time).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A file as it is seen without reading it."""
+    """The properties of a file that are visible without reading it."""
 
     path: str
     size: int
@@ -23,9 +23,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A file that is meant: the package that carries it, how its path there ends, its bytes and their
-    SHA-256 (hex).
-    """
+    """The expected file: its package, the end of its path there, its bytes and SHA-256 (hex)."""
 
     package: str
     ending: str
@@ -33,7 +31,7 @@ class Pin(msgspec.Struct, frozen=True):
     sha256: str
 
     def packaged(self) -> Path | None:
-        """Where the package has the file, be it there or not; None without the package."""
+        """Return the path of the file in the package, existing or not; None without the package."""
         try:
             files = metadata.distribution(self.package).files or []
         except metadata.PackageNotFoundError:
@@ -41,9 +39,12 @@ class Pin(msgspec.Struct, frozen=True):
         return next((Path(str(file.locate())) for file in files if str(file).endswith(self.ending)), None)
 
     def intact(self, seen: Seen, memory: Path) -> bool:
-        """Whether it is the file that is meant; `memory` is where the outcome of the check is kept.
+        """Return whether `seen` is the expected file; blocks while it is hashed.
 
-        Raises `OSError` where it cannot be read. Blocks while it is hashed.
+        `memory` is the file that stores the result.
+
+        Raises:
+            OSError: The file cannot be read.
         """
         if seen.size != self.size:
             return False
@@ -56,7 +57,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def look(file: Path | None) -> Seen | None:
-    """What can be seen of a file without reading it; None where there is none."""
+    """Return the visible properties of a file without reading it; None if there is none."""
     if file is None:
         return None
     try:
@@ -74,6 +75,6 @@ def _recall(memory: Path) -> Seen | None:
 
 
 def _remember(memory: Path, seen: Seen) -> None:
-    with contextlib.suppress(OSError):  # what is not remembered is hashed again
+    with contextlib.suppress(OSError):  # without a stored result, the file is hashed again
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_bytes(msgspec.json.encode(seen))

@@ -1,11 +1,11 @@
-"""llama.cpp in this process: loading a file with nobody but us able to reach it.
+"""llama.cpp in this process: loads a model file that no other program can reach.
 
-The library insists on an HTTP server. It is given a socket file in a folder only this user may enter, and a
-random key; the file is removed as soon as the engine runs, so nobody, this user's other programs included,
-can reach the model past us.
+The library insists on an HTTP server. It gets a socket file in a folder that only this user may enter, and a
+random key; the file is removed as soon as the engine runs, so that no other program, even of this user, can
+bypass this process.
 
-Its threads wait for each other spinning for a moment, then asleep: spinning for long costs half the speed
-or more as soon as other processes want the cores, and never spinning two thirds of it on idle ones
+Its threads wait for each other spinning for a moment, then asleep: spinning for long costs half the speed or
+more as soon as other processes use the cores, and never spinning two thirds of it on idle ones
 (docs/models.md).
 """
 
@@ -32,7 +32,7 @@ _GGUF: Final = b"GGUF"
 
 
 def library() -> ModuleType:
-    """The engine's library, told how to wait before it is loaded; afterwards it would not listen."""
+    """Import the engine's library; its way of waiting must be set before."""
     os.environ.setdefault(*_SPINNING)
     import xllamacpp
 
@@ -41,7 +41,11 @@ def library() -> ModuleType:
 
 
 def checked(path: Path, setting: str) -> Path:
-    """The file that the setting of that name names; `not_implemented` where it is missing or no GGUF file."""
+    """Return the file that the setting of that name names.
+
+    Raises:
+        HearthNetError: `not_implemented` if it is missing or not a GGUF file.
+    """
     try:
         with path.open("rb") as file:
             head = file.read(len(_GGUF))
@@ -54,10 +58,12 @@ def checked(path: Path, setting: str) -> Path:
 
 
 def opened(file: Path, threads: int, sized: Callable[[CommonParams], None]) -> Server:
-    """The model in `file`, in memory; takes about a second, so not for the event loop. `sized` says how much
-    it is to hold. `threads` 0: what the computer has, at most 2.
+    """Load the model in `file` into memory; takes about a second, so not for the event loop.
 
-    `not_implemented` where llama.cpp cannot use the file.
+    `sized` sets the capacity in the parameters. `threads` 0 means one per core, at most 2.
+
+    Raises:
+        HearthNetError: `not_implemented` if llama.cpp cannot use the file.
     """
     xllamacpp = library()
     _read_ahead(file)
@@ -81,15 +87,19 @@ def opened(file: Path, threads: int, sized: Callable[[CommonParams], None]) -> S
 
 
 def _wait_until_it_runs(server: Server) -> None:
-    """Returns once the engine's own thread takes work. One that is let go before is told to stop before it
-    has begun, does not hear it, and is waited for without end, with Python's lock held.
+    """Return once the engine's own thread accepts work.
+
+    A server that is released before does not notice its stop, and waiting for it never ends, with the GIL
+    held.
     """
     server.handle_metrics()
 
 
 def _read_ahead(file: Path) -> None:
-    """Has the system hold `file` in memory: a slow disk is waited for here, where others may run, and not by
-    the library, which holds Python's lock while it loads. What cannot be read is for the library to say.
+    """Read `file`, so that the system caches it.
+
+    Here a slow disk blocks no other thread, while the library holds the GIL as it loads. Errors of reading
+    are left for the library to report.
     """
     room = bytearray(_READ_BYTES)
     with contextlib.suppress(OSError), file.open("rb", buffering=0) as data:

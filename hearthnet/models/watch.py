@@ -1,11 +1,11 @@
-"""Whether a server is there, decided from what is seen of it; no I/O and no clock here.
+"""The presence of a server, derived from the results of probes; no I/O and no clock here.
 
-    not looked yet   seen: there            failed: gone
-    there            failed: doubtful, looked at again at once
-    doubtful         seen: there            failed: gone
-    gone             seen: there            failed: gone, looked at ever more rarely
+    unknown      seen: there            failed: gone
+    there        failed: doubtful, probed again at once
+    doubtful     seen: there            failed: gone
+    gone         seen: there            failed: gone, probed ever more rarely
 
-A server that goes again soon after it came back is looked at as rarely as before: it does not flap.
+A server that goes again soon after it came back is probed as rarely as before, so that it does not flap.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ DOUBT_SECONDS: Final = 0.3
 _FIRST_SECONDS: Final = 1.0
 _MOST_SECONDS: Final = 30.0
 _STEADY_SECONDS: Final = 60.0
-"""Who has been there for so long is trusted anew."""
+"""A server present for this long is trusted again."""
 
 
 class Watch:
-    """Tell it what was seen, at which second; it says whether the server is there and when to look again."""
+    """The state of one server; give it the result and second of each probe."""
 
     def __init__(self) -> None:
         self.state: State = "unknown"
         self._pause = _FIRST_SECONDS
-        self._since = -_STEADY_SECONDS  # before it ever went, it is trusted
+        self._since = -_STEADY_SECONDS  # trusted until it is gone for the first time
 
     @property
     def there(self) -> bool:
-        """Whether its models are offered."""
+        """True if its models are offered."""
         return self.state in ("there", "doubtful")
 
     @property
     def wait_seconds(self) -> float:
-        """How long until the next look."""
+        """The seconds until the next probe."""
         return {"there": CALM_SECONDS, "doubtful": DOUBT_SECONDS}.get(self.state, self._pause)
 
     def seen(self, now: float) -> None:
-        """The server answered."""
+        """Record that the server answered."""
         if self.state == "gone":
             self._since = now
         self.state = "there"
 
     def failed(self, now: float) -> None:
-        """It did not."""
+        """Record that the server did not answer."""
         if self.state == "there":
             self.state = "doubtful"
             return

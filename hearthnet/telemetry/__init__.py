@@ -1,7 +1,6 @@
-"""What is told of calls to those who watch: entries, and OpenTelemetry where it is set up.
+"""Telemetry: entries for all calls, and spans and metrics by OpenTelemetry if configured.
 
-OpenTelemetry itself is an extra, `hearthnet[telemetry]`, and imported only where spans or metrics are
-exported.
+OpenTelemetry itself is an extra, `hearthnet[telemetry]`, and imported only if spans or metrics are exported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def check(endpoint: str) -> None:
-    """Raises `bad_request` where `endpoint` or the environment wants what this installation cannot do."""
+    """Check that this installation can export to `endpoint` and as the environment says.
+
+    Raises:
+        HearthNetError: `bad_request` if it cannot.
+    """
     wanted = settings(endpoint)
     if wanted is not None:
         _load(wanted)
@@ -25,9 +28,12 @@ def check(endpoint: str) -> None:
 def start(
     endpoint: str, service: str, node: str, instance: str, in_flight: Gauges, dropped: Gauges
 ) -> Exporter | None:
-    """The exporter of a process that is called `service`; None where nothing is exported. Errors as `check`.
+    """Return the exporter of a process with the name `service`; None if nothing is exported.
 
-    `in_flight` and `dropped` say by side how many calls are on their way and frames were dropped.
+    `in_flight` and `dropped` return, by side, the number of running calls and of dropped frames.
+
+    Raises:
+        HearthNetError: As `check`.
     """
     wanted = settings(endpoint)
     if wanted is None:

@@ -1,7 +1,7 @@
-"""Metrics of what steps do besides calls of the mesh: HTTP requests, answers of models, tools of MCP servers.
+"""Metrics of steps other than calls: HTTP requests, answers of models, tools of MCP.
 
-Which one a step counts for follows from its attributes. Labels are those that the conventions require; those
-with a value each call (ids, paths) are on spans alone.
+The attributes of a step decide which metric counts it. Labels are those that the conventions require;
+attributes with a new value for each call (ids, paths) are on spans alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hearthnet.telemetry.entry import Detail, Kind
 
 
 class _Duration(NamedTuple):
-    """A histogram of seconds, and the steps that it counts: those of `kind` with the attribute `mark`."""
+    """A histogram of seconds for the steps of `kind` that have the attribute `mark`."""
 
     metric: str
     mark: str
@@ -45,7 +45,7 @@ _DURATIONS: Final = (
 )
 _TOKENS: Final = {names.AI_TOKENS_IN: "input", names.AI_TOKENS_OUT: "output"}
 _TOKEN_BOUNDS: Final = tuple(float(4**power) for power in range(14))
-"""As the conventions want them: 1 to 67 million."""
+"""The bounds in the conventions: 1 to 67 million."""
 
 
 class Conventional:
@@ -63,7 +63,7 @@ class Conventional:
         )
 
     def count(self, detail: Detail, attributes: dict[str, Any], seconds: float) -> None:
-        """Counts a step that took `seconds` and ended with `attributes`."""
+        """Count a step that took `seconds` and ended with `attributes`."""
         for one in _DURATIONS:
             if one.mark in attributes and one.kind in (None, detail.kind):
                 self._seconds[one.metric].record(seconds, _only(attributes, one.labels))

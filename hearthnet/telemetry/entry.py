@@ -1,4 +1,4 @@
-"""What one call leaves behind at each end of it."""
+"""The record of one call at each of its ends."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 Side = Literal["caller", "provider", "run"]
 Kind = Literal["internal", "server", "client"]
 NO_SPAN: Final = "0" * 16
-"""The span above the first step of a trace."""
+"""The parent of the first step of a trace."""
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What a span says besides its call, by OpenTelemetry's conventions.
+    """The properties of a span beyond its call, by OpenTelemetry's conventions.
 
-    Of a provider's entry it describes the span of the method. `name` is empty where it is the capability's;
-    `links` are the `traceparent` of spans that it belongs to and does not lie under.
+    In a provider's entry it describes the span of the method. An empty `name` means the capability's; `links`
+    are the `traceparent` of related spans that are not its parents.
     """
 
     name: str = ""
@@ -26,7 +26,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class Tracer(Protocol):
-    """Makes the steps of a process, and keeps those that ended."""
+    """A maker of the steps of a process, which keeps those that ended."""
 
     def step(self, name: str, run: str, above: str, detail: Detail) -> Entry: ...
     def fail(self, entry: Entry, error: BaseException) -> None: ...
@@ -34,19 +34,18 @@ class Tracer(Protocol):
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One step of a trace: a call at its caller, the same call at its provider, or a run of the tool loop.
+    """One step of a trace: a call at its caller or at its provider, or a run of the tool loop.
 
-    Made when it begins and filled in until it ends. Never holds input, output, token or key. What a reader
-    wants to see is put together when somebody reads: most entries are seen by nobody.
+    Made when the step begins and filled in until it ends. Never holds input, output, token or key. Derived
+    values are computed on reading, since most entries are never read.
 
-    `above` is the `traceparent` of the step above, `span` the id of this one. `handler` is the span of the
-    provider's method, under which lie the calls that it makes; empty as long as there are none. Times are of
-    the steady clock in nanoseconds; with `epoch_ns` added they are since 1970. `code` is empty where it
-    worked, `cancelled` where it was stopped. Bytes are those of bodies; `frames` counts those of a stream.
-    `until` is the loop time at which its caller gives up, while what it calls has to end by then; else 0.
-    `hops` is how deep in other calls lies what it calls; of a call that is made, 0. `path` is which of a few
-    ways its provider went, where there are several (`trace.went`). `tracer` is what makes the steps below it,
-    None once it has ended.
+    `above` is the `traceparent` of the parent, `span` the id of this step. `handler` is the span of the
+    provider's method, the parent of the calls that it makes; empty until there are any. Times are of the
+    steady clock in nanoseconds; plus `epoch_ns` they are since 1970. `code` is empty after success,
+    `cancelled` after a cancellation. Bytes are those of bodies; `frames` counts those of a stream. `until` is
+    the loop time at which its caller gives up, by which the calls inside it must end; else 0. `hops` is the
+    nesting depth of the calls inside it; 0 in the entry of a caller. `path` is the way taken by a provider
+    that has several (`trace.went`). `tracer` makes the steps below it; None once it has ended.
     """
 
     side: Side
@@ -75,7 +74,7 @@ class Entry(msgspec.Struct, gc=False):
 
     @property
     def traceparent(self) -> str:
-        """What names this step to others."""
+        """The `traceparent` that names this step to others."""
         return f"{self.above[:36]}{self.span}{self.above[52:]}"
 
     @property
@@ -85,11 +84,11 @@ class Entry(msgspec.Struct, gc=False):
 
     @property
     def parent(self) -> str:
-        """The span above; empty at the root."""
+        """The id of the parent span; empty at the root."""
         span = self.above[36:52]
         return "" if span == NO_SPAN else span
 
     @property
     def sampled(self) -> bool:
-        """Whether whoever began the trace wants it exported."""
+        """True if the trace was begun with the flag for being exported."""
         return int(self.above[53:], 16) & 1 == 1

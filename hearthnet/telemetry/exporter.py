@@ -1,7 +1,7 @@
-"""Spans and metrics by OpenTelemetry's SDK; imported only where they are exported (docs/operations.md).
+"""Spans and metrics by OpenTelemetry's SDK, imported only if needed (docs/operations.md).
 
-Spans are made of entries when these end, under the ids that already went over the wire: the path of a call is
-the same whether somebody exports or not (docs/decisions/0061).
+Spans are made of entries when these end, under the ids already sent over the wire: the path of a call is the
+same with and without an exporter (docs/decisions/0061).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from hearthnet.telemetry.entry import Detail, Entry, Side
 from hearthnet.telemetry.settings import Settings
 
 FLUSH_SECONDS: Final = 1.0
-"""How long the end of a process waits for what is not sent yet: a node ends within 5 s, collector or not."""
+"""Maximum wait for unsent data at the end of a process: a node ends within 5 s, with or without a collector.
+"""
 _MOST_METHODS: Final = 256
 _KINDS: Final = {"caller": SpanKind.CLIENT, "provider": SpanKind.SERVER}
 _DETAILED: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
@@ -53,7 +54,7 @@ Gauges = Mapping[Side, Callable[[], int]]
 
 
 class _Given(IdGenerator):
-    """The ids that the next span gets: those that its call had on the wire."""
+    """The ids of the next span: those that its call had on the wire."""
 
     def __init__(self) -> None:
         self.trace = 0
@@ -72,7 +73,7 @@ class Exporter:
     def __init__(
         self, wanted: Settings, service: str, node: str, instance: str, in_flight: Gauges, dropped: Gauges
     ) -> None:
-        """`in_flight` and `dropped` are asked whenever metrics are sent, from another thread."""
+        """Set up the SDK; `in_flight` and `dropped` are called from its thread for each export."""
         self._ids = _Given()
         resource = _resource(service, node, instance)
         self._traces = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
@@ -104,12 +105,12 @@ class Exporter:
         meter.create_observable_counter(names.DROPPED, [_observing(dropped)], "{frame}")
 
     def sampled(self, trace: str) -> bool:
-        """Whether a trace that begins here is exported, as OTEL_TRACES_SAMPLER wants it."""
+        """Return whether a trace that begins here is exported, by OTEL_TRACES_SAMPLER."""
         decision = self._traces.sampler.should_sample(None, int(trace, 16), "").decision
         return decision is Decision.RECORD_AND_SAMPLE
 
     def on_end(self, entry: Entry) -> None:
-        """Counts the entry, and makes its spans where its trace is exported."""
+        """Count the entry, and make its spans if its trace is exported."""
         if entry.side != "run":
             self._count(entry)
         if entry.detail is not None:
@@ -119,7 +120,7 @@ class Exporter:
             self._span(self._tracer, entry)
 
     def on_selection(self, called: dict[str, int], unused: list[str]) -> None:
-        """Counts what a run's model made of the tools it was shown."""
+        """Count the tools that a run's model called and those that it was shown in vain."""
         for name in (*called, *unused):
             tool = {names.TOOL: _bounded(name, self._tools)}
             self._shown.add(1, tool)
@@ -129,7 +130,7 @@ class Exporter:
                 self._unused.add(1, tool)
 
     def close(self) -> None:
-        """Sends what is left, for up to a second; a collector that is away holds nobody up longer."""
+        """Send unsent data for at most a second, even if the collector is unreachable."""
         thread = threading.Thread(target=self._shutdown, name="telemetry", daemon=True)
         thread.start()
         thread.join(FLUSH_SECONDS)
@@ -176,7 +177,7 @@ class Exporter:
             self._handler_span(tracer, entry)
 
     def _handler_span(self, tracer: Tracer, entry: Entry) -> None:
-        """The span of a provider's method."""
+        """Make the span of a provider's method."""
         entry.handler = entry.handler or f"{getrandbits(64) or 1:016x}"
         self._ids.span = int(entry.handler, 16)
         detail = entry.detail or _PLAIN
@@ -208,7 +209,7 @@ class Exporter:
 
 
 def _bounded(name: str, known: set[str]) -> str:
-    """The name, while there are few: what a caller asks for is its word, and must not make a series each."""
+    """Return the name while there are few, since callers choose it and each makes a series."""
     if name not in known:
         if len(known) >= _MOST_METHODS:
             return names.OTHER
@@ -217,7 +218,7 @@ def _bounded(name: str, known: set[str]) -> str:
 
 
 def _detailed(entry: Entry, detail: Detail) -> dict[str, Any]:
-    """The attributes of a step's detail, with how it failed where they do not say it more exactly."""
+    """Return the attributes of a step's detail, and its error if they do not name it."""
     failed = {names.ERROR: entry.code} if entry.code not in _NO_FAULT else {}
     return failed | detail.attributes
 
@@ -229,7 +230,10 @@ def _end(span: Span, entry: Entry, at_ns: int, *, failed: bool) -> None:
 
 
 def _is_fault(entry: Entry) -> bool:
-    """A provider did nothing wrong where the caller did, and nobody where it was stopped."""
+    """Return whether the entry is an error of its own side.
+
+    A provider is not at fault for a caller's error, and neither side for a cancellation.
+    """
     serves = entry.side == "provider" or (entry.detail is not None and entry.detail.kind == "server")
     return entry.code not in _NO_FAULT and not (serves and entry.code in MINE)
 
@@ -240,13 +244,16 @@ def _link(traceparent: str) -> Link:
 
 
 def _remote(trace: str, span: str) -> NonRecordingSpan:
-    """A span of somebody else, to be a parent; its trace is one that is exported."""
+    """Return the span of another process as a parent; its trace is exported."""
     flags = TraceFlags(TraceFlags.SAMPLED)
     return NonRecordingSpan(SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=flags))
 
 
 def _resource(service: str, node: str, instance: str) -> Resource:
-    """What the process is; what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say comes before it."""
+    """Return the attributes of the process.
+
+    OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+    """
     ours = {
         names.SERVICE_NAME: f"{names.NAMESPACE}-{service.replace(' ', '-')}",
         names.SERVICE_NAMESPACE: names.NAMESPACE,

@@ -1,7 +1,7 @@
-"""The names under which spans, metrics and their attributes appear.
+"""The names of spans, metrics and their attributes.
 
-Where OpenTelemetry's conventions (for remote calls, HTTP, generative AI, MCP) have a name it is theirs, else
-it begins with `hearthnet.`.
+Names come from OpenTelemetry's conventions (for remote calls, HTTP, generative AI, MCP) if these have one;
+all others begin with `hearthnet.`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MCP_SESSION: Final = "mcp.session.id"
 MCP_REQUEST: Final = "jsonrpc.request.id"
 MCP_TRANSPORT: Final = "network.transport"
 TOOL_ERROR: Final = "tool_error"
-"""The `error.type` of an MCP tool that answered, and failed."""
+"""The `error.type` of an MCP tool that answered with an error."""
 
 # Metrics
 HTTP_SERVER_SECONDS: Final = "http.server.request.duration"
@@ -97,7 +97,7 @@ TOOLS_UNUSED: Final = "hearthnet.tools.unused"
 DROPPED: Final = "hearthnet.frames.dropped"
 
 OTHER: Final = "_OTHER"
-"""In place of a method once there are too many of them, as the conventions want it."""
+"""Replaces the method once there are too many of them, as the conventions require."""
 WORKED: Final = "ok"
 """The status of a call without an error code."""
 SECONDS: Final = (

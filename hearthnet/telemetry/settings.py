@@ -1,4 +1,4 @@
-"""Whether spans and metrics are exported, and where to: hearthnet.toml first, then the standard variables."""
+"""The export of spans and metrics, by hearthnet.toml first, then the standard variables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _OTLP: Final = "otlp"
 
 
 class Settings(NamedTuple):
-    """What is exported. Where `endpoint` (`http://host:4318`) is empty, the environment says where to;
-    `source` names what asked for it.
+    """The signals to export and their endpoint.
+
+    If `endpoint` (`http://host:4318`) is empty, the environment has it. `source` names the setting that
+    requested the export.
     """
 
     traces: bool
@@ -28,9 +30,12 @@ class Settings(NamedTuple):
 
 
 def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Settings | None:
-    """What is wanted by `endpoint`, which stands in the settings, and the environment; None for nothing.
+    """Return the export requested by `endpoint`, from the settings, or the environment.
 
-    `bad_request` for an exporter or a protocol that is not there.
+    None if nothing is requested.
+
+    Raises:
+        HearthNetError: `bad_request` for an unknown exporter or protocol.
     """
     known = os.environ if environment is None else environment
     if endpoint == NOWHERE or known.get(_DISABLED, "").strip().lower() == "true":
@@ -42,7 +47,7 @@ def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Set
 
 
 def _wanted(known: Mapping[str, str], signal: str, endpoint: str) -> str:
-    """What asks for this signal to be exported; empty where nothing does."""
+    """Return the name of the setting that requests this signal; empty if none does."""
     exporter = f"OTEL_{signal}_EXPORTER"
     chosen = known.get(exporter, "").strip().lower()
     if chosen == NOWHERE:

@@ -1,7 +1,7 @@
-"""The step of a trace that the running code belongs to, and steps below it that leave the mesh.
+"""The step of a trace that the running code belongs to, and steps that leave the mesh.
 
-A context variable, so that calls which a handler makes continue its caller's trace. Lives below the bus: the
-connections to models' servers need it too.
+A context variable, so that the calls of a handler continue its caller's trace. It is below the bus because
+the connections to models' servers need it too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ _DRAWN_BYTES: Final = 4096
 current: Final[ContextVar[Entry | None]] = ContextVar("hearthnet_step", default=None)
 """The step that the running code belongs to."""
 _spans: Final[list[str]] = []
-"""Ids of spans, 16 hexadecimal digits each, drawn in blocks: asking the system for each costs more."""
+"""Ids of spans, 16 hexadecimal digits each, drawn in blocks: one system call for each costs more."""
 # A child must not draw what its parent draws.
 os.register_at_fork(after_in_child=_spans.clear)
 
 
 def new_span() -> str:
-    """The id of a span; other threads, with a bus of their own, may take of the same store at any moment."""
+    """Return the id of a new span.
+
+    Safe if other threads, with a bus of their own, draw from the same list.
+    """
     try:
         return _spans.pop()
     except IndexError:
@@ -36,7 +39,7 @@ def new_span() -> str:
 
 
 def below(step: Entry) -> str:
-    """The `traceparent` of what is called inside `step`."""
+    """Return the `traceparent` for calls inside `step`."""
     if step.side != "provider":
         return step.traceparent
     above = step.above
@@ -44,14 +47,14 @@ def below(step: Entry) -> str:
 
 
 def handler_of(step: Entry) -> str:
-    """The span of a provider's method; it gets its id when somebody asks for it."""
+    """Return the span of a provider's method; its id is drawn at the first use."""
     if not step.handler:
         step.handler = new_span()
     return step.handler
 
 
 def traceparent() -> str:
-    """The `traceparent` for a request that the running code sends; empty where it belongs to no step."""
+    """Return the `traceparent` for a request of the running code; empty outside of any step."""
     step = current.get()
     return "" if step is None or step.tracer is None else below(step)
 
@@ -70,12 +73,11 @@ def describe(name: str, kind: Kind, attributes: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def client_step(name: str, attributes: dict[str, Any], *, span: str = "") -> Iterator[Entry | None]:
-    """A request to a server outside of the mesh, as a step below the running one; None where there is none.
+    """Record a request to a server outside of the mesh as a step below the running one.
 
-    `span` is its name where spans are exported, which must not differ from server to server.
-
-    The step is not the current one inside of the block: an asynchronous generator, which may be closed by
-    another task, could not put the former one back.
+    Yields None if there is no running step. `span` is its name in exported spans, which must not differ from
+    server to server. The step is not the current one inside the block: an asynchronous generator, which may
+    be closed by another task, could not restore the former one.
     """
     above = current.get()
     if above is None or above.tracer is None:

@@ -1,4 +1,4 @@
-"""One walk through a community's events, judging each by the state before it (trust/fold.py)."""
+"""The judgement of a community's events, each by the state before it (trust/fold.py)."""
 
 from __future__ import annotations
 
