@@ -1,4 +1,4 @@
-"""What a service author writes against.
+"""The API for authors of services.
 
 See: docs/services.md.
 """

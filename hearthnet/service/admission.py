@@ -1,33 +1,36 @@
-"""The ladder every call climbs before a handler sees it; the first rung that fails decides.
+"""The ladder of checks before a call's handler runs; the first failure is the answer.
 
      1  the box opens with the key of the subject's caller   else dropped, counted
-     2  the header is for us, this process, this subject     else dropped, counted
-     3  fresh, and not seen before                           else `expired`; a replay is dropped
-        and not older than what of it is forgotten           else `rate_limited`
+     2  the header is for this node, process and subject     else dropped, counted
+     3  fresh, and not received before                       else `expired`; a replay is dropped
+        and not older than the sender's forgotten ids        else `rate_limited`
      4  its sender was not revoked                           else `revoked`
-        and asks no more often than another node may         else `rate_limited`
+        and is within its rate limits                        else `rate_limited`
      5  the capability is offered here                       else `not_found`
-     6  signed, where it has side effects                    else `invalid_signature`
+     6  signed, if it has side effects                       else `invalid_signature`
      7  the token, if there is one, is a token               else `bad_request`
-        that its issuer signed                               else `token_invalid`
-        in its life                                          else `token_expired`
-        for this community, and not for anybody              else `unauthorized`
-        and for its sender,                                  else `invalid_signature`
+        signed by its issuer                                 else `token_invalid`
+        within its lifetime                                  else `token_expired`
+        for this community, and not a bearer token           else `unauthorized`
+        for its sender,                                      else `invalid_signature`
         not revoked                                          else `token_revoked`
         and made for this run, if for one                    else `token_scope_insufficient`
      8  the body is JSON, and an offer fits its params       else `bad_request`, `not_found`
      9  roster and token allow it (trust/authority.py)       else `revoked`, `unauthorized`,
                                                                   `token_scope_insufficient`
     10  the body fits the contract                           else `bad_request`
-    11  an approval or a use of a standing grant, where one  else `unauthorized`, `invalid_signature`,
-        is due, is for exactly this                               `token_revoked`, `bad_request`
+    11  an approval or a use of a standing grant, if one is  else `unauthorized`, `invalid_signature`,
+        required, is for exactly this call                        `token_revoked`, `bad_request`
     12  a place is free                                      else `capacity_exceeded`
 
 Then, before the handler (service/running.py): the token's budget (service/budget.py), and the use of a grant.
-An approval's expiry is asked where the effect is claimed, after the outcome of an earlier use was
+The expiry of an approval is checked where the effect is claimed, after the outcome of an earlier use was
 looked up.
 
 See: docs/protocol/admission.md#ladder.
+
+Raises:
+    HearthNetError: With the code in the table, from the functions below.
 """
 
 from __future__ import annotations
@@ -62,13 +65,14 @@ from hearthnet.wire.replay import STRANGERS
 
 RETRY_AFTER_MS: Final = 250
 MOST_HOPS: Final = 6
-"""So deep may calls lie in one another (docs/protocol/discovery.md#hops): a cycle ends here."""
+"""Maximum nesting of calls (docs/protocol/discovery.md#hops), which ends every cycle."""
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
-    """A call that may run: its endpoint and offer, its body as sent, who it is for, under which token, and
-    the approval or the use of a standing grant that it carries, whose time is not yet asked.
+    """A call that may run: endpoint, offer, body as sent, principal, token and consent.
+
+    The consent is an approval or a use of a standing grant, whose expiry is not checked yet.
     """
 
     endpoint: Endpoint
@@ -82,9 +86,11 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
 
 
 def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
-    """Rungs 1 and 2: the frame in `data`, from the node that its subject names and for this process.
+    """Open `data` by rungs 1 and 2: from the node in its subject, and for this process.
 
-    Raises `FrameError` or `HearthNetError` for what is dropped without an answer.
+    Raises:
+        FrameError: The frame is dropped without an answer.
+        HearthNetError: Likewise.
     """
     route = subjects.directed(subject)
     frame = frames.opened(data, peer.keys.of(route.sender), route.sender)
@@ -99,15 +105,18 @@ def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
 
 
 def _matter(header: Header) -> str:
-    """What a frame is about, as its subject has to end: a capability, or the stream it belongs to."""
+    """Return the end of the frame's subject: its capability, or the stream that it belongs to."""
     if header.kind in SUBJECT_KINDS["call"]:
         return subjects.topic(parse_capability(header.capability))
     return header.stream
 
 
 def fresh(peer: Peer, header: Header) -> bool:
-    """Rung 3: False for a replay, which is dropped; raises `expired` with our time for a frame out
-    of its window, and `rate_limited` for one whose sender has sent too much since.
+    """Check freshness (rung 3); False for a replay, which is dropped.
+
+    Raises:
+        HearthNetError: `expired` with this node's time for a frame out of its window; `rate_limited` if its
+            sender has sent too much since.
     """
     now = now_ms()
     sender = STRANGERS if peer.standing(header.sender).level == "unknown" else header.sender
@@ -130,7 +139,11 @@ def fresh(peer: Peer, header: Header) -> bool:
 def admit(
     peer: Peer, rates: PeerRates, endpoints: dict[str, Endpoint], offered: Offered, frame: Frame
 ) -> Admitted:
-    """Rungs 4 to 12 for a fresh frame of kind `call` or `open`; raises the error that its caller gets."""
+    """Check a fresh frame of kind `call` or `open` by rungs 4 to 12.
+
+    Raises:
+        HearthNetError: The error to return to the caller.
+    """
     header = frame.header
     caller = peer.standing(header.sender)
     refuse_revoked(caller, "you were")
@@ -163,7 +176,7 @@ def admit(
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:
-    """Refuse an effect without a signature, and a stream of what has none, before anything is done for it."""
+    """Refuse an unsigned effect, and a stream of a capability without one, before any work."""
     if contract.side_effects and frame.evidence is None:
         raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
     if frame.header.kind == "open" and contract.stream_schema is None:
@@ -171,7 +184,7 @@ def _check_kind(contract: Contract, frame: Frame) -> None:
 
 
 def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:
-    """Counts a call of another node; what is not offered here is counted as one thing."""
+    """Count a call of another node; all capabilities that are not offered here count as one."""
     capability = header.capability
     refused = rates.take(header.sender, capability if capability in endpoints else OTHERS, steady_ms())
     if refused is not None:
@@ -189,7 +202,10 @@ def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:
 
 
 def _claims(peer: Peer, header: Header) -> Claims | None:
-    """Rung 7. What follows from the token's bytes is remembered; the rest is asked with every call."""
+    """Check the token (rung 7).
+
+    Results that follow from the token's bytes are cached; all others are checked for each call.
+    """
     if not header.token:
         return None
     claims = peer.tokens.claims(header.token)
@@ -202,7 +218,7 @@ def _claims(peer: Peer, header: Header) -> Claims | None:
 
 
 def _decode(frame: Frame) -> dict[str, Any]:
-    """The body as an object. One that is kept as evidence must mean the same to every reader."""
+    """Return the body as an object; one kept as evidence must mean the same to every reader."""
     body = read_json(frame.body, _BODY)
     if frame.evidence is not None:
         refuse_repeated_keys(frame.body)
@@ -220,7 +236,7 @@ def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> 
 def _consent(
     peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
 ) -> tuple[Approval | None, Grant | None]:
-    """Rung 11: the approval or the standing grant in the header, proved to be for this call."""
+    """Return the approval or standing grant in the header, verified for this call (rung 11)."""
     if header.approval is None and header.grant is None:
         if authority.needs_approval:
             raise HearthNetError(
@@ -237,7 +253,7 @@ def _consent(
 def _named(
     peer: Peer, header: Header, contract: Contract, call: Claimed, body: dict[str, Any]
 ) -> tuple[Approval | None, Grant | None]:
-    """The approval or the grant that the header names, which is for `call`."""
+    """Return the approval or grant in the header, verified for `call`."""
     if header.grant is None:
         approval = approvals.decode(header.approval)
         approvals.check_binding(approval, call)
@@ -254,7 +270,7 @@ def _named(
 def _claimed(
     peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
 ) -> Claimed:
-    """The call as an approval or a grant has to describe it."""
+    """Return the call in the form that an approval or a grant must describe."""
     return Claimed(
         community=peer.community,
         approver=authority.approver,

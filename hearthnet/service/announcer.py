@@ -1,4 +1,4 @@
-"""Being found: answers to finds, and announcements every 20 s.
+"""Announcements of the offers of a process, every 20 s, and its answers to finds.
 
 See: docs/protocol/discovery.md#announcements.
 """
@@ -30,9 +30,9 @@ SELF: Final = "self"
 
 
 class Announcer:
-    """Tells the mesh what this process offers.
+    """The announcer of one process's offers to the mesh.
 
-    What is offered to the own node alone is told to nobody else.
+    Offers for this node alone are not sent to other nodes.
     """
 
     def __init__(self, peer: Peer, service: str, version: str, tasks: TaskSet) -> None:
@@ -45,9 +45,9 @@ class Announcer:
         self._topics: set[str] = set()
 
     async def open(self, built_in: list[Hosted]) -> None:
-        """Starts to announce, every 20 s and whenever the connection comes back.
+        """Start to announce, every 20 s and whenever the connection is restored.
 
-        Of what is built in only those are told who ask for just that.
+        Built-in offers are sent only in answer to finds for exactly them.
         """
         self._built_in = built_in
         for topic in {subjects.EVERYTHING, *map(_topic, built_in)}:
@@ -56,7 +56,7 @@ class Announcer:
         self._tasks.start(self._repeat(), "announcements")
 
     async def offer(self, hosted: list[Hosted]) -> None:
-        """Announces `hosted` in place of what was offered before, once finds for it reach this process."""
+        """Announce `hosted` instead of the former offers, once finds for them reach this process."""
         gone = [entry for entry in self._hosted if entry not in hosted]
         self._hosted = hosted
         for topic in {_topic(entry) for entry in hosted}:
@@ -65,14 +65,14 @@ class Announcer:
             await self._peer.link.settle()
             await self._publish(gone, withdrawn=True)
             await self._announce()
-            await self._peer.link.settle()  # it is out, whatever keeps this process busy next
+            await self._peer.link.settle()  # sent before anything else can keep this process busy
         except HearthNetError as error:
             if error.code != "partition":
                 raise
             _log.warning("not announced, it will be when the server is back: %s", error)
 
     async def withdraw(self) -> None:
-        """Takes every offer back."""
+        """Withdraw every offer."""
         gone, self._hosted = self._hosted, []
         try:
             await self._publish(gone, withdrawn=True)
@@ -142,7 +142,7 @@ class Announcer:
 
         async def respond() -> None:
             if not own:
-                # Many may answer; their own node has only a few processes and need not wait.
+                # Spread the answers of many nodes; this node has only a few processes.
                 await asyncio.sleep(random.uniform(0, FIND_JITTER_MS) / 1000)
             answer = self._peer.header("offer", header.id, to=asker, to_instance=header.from_instance)
             inner = frames.plain(answer, self._notice(mine, withdrawn=False))
@@ -155,13 +155,14 @@ class Announcer:
 
 
 def _demand(entry: Hosted) -> str:
-    """The trust that it takes to call the offer."""
+    """Return the trust that a call of the offer requires."""
     return entry.offer.trust or entry.contract.trust_required
 
 
 def _is_for(rank: int, entry: Hosted) -> bool:
-    """Whether others of this rank hear of the offer: members of all but what is the node's own, who is only
-    invited of what the invited may call.
+    """Return whether the offer is sent to other nodes of this rank.
+
+    Members receive all but `self` offers, invited nodes only those that they may call.
     """
     demand = _demand(entry)
     return demand != SELF and (rank >= RANK["member"] or rank >= RANK.get(demand, len(RANK)))

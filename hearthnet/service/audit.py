@@ -1,7 +1,7 @@
-"""The audit log of a node as its processes write it: one chain in the node's store.
+"""The writer of a node's audit log: one chain in its store, shared by its processes.
 
-Each entry is appended behind the last one only. Who finds that another process was faster reads the new end
-and signs its entry anew, so that the processes of a node share one chain without asking each other.
+Each entry is appended only behind the last one. A process that another one has overtaken reads the new end
+and signs its entry again, so that the processes share one chain without coordination.
 
 See: docs/protocol/audit.md#chain.
 """
@@ -26,14 +26,14 @@ SUBJECT: Final = "au.entry"
 _WHAT: Final = "the audit log"
 _PAUSE_SECONDS: Final = 0.1
 _OWED: Final = frozenset({"ended", "decided"})
-"""What is written about something that was begun."""
+"""Kinds of entries about something that has begun."""
 
 
 class AuditLog:
-    """The chain of the node whose store this is."""
+    """The chain of the node to which the store belongs."""
 
     def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
-        """`room` is asked before something is written; reading takes none."""
+        """Use `store`; `room` is checked before each write, not for reading."""
         self._store = store
         self._identity = identity
         self._room = room or Room(None)
@@ -41,16 +41,20 @@ class AuditLog:
         self._turn = asyncio.Lock()
 
     async def append(self, entry: Entry, seconds: float) -> int:
-        """Chains and signs `entry` behind the last one; its number, once it is on the disk.
+        """Chain and sign `entry` behind the last one; return its number once it is on the disk.
 
-        Raises `capacity_exceeded` where the disk is full, `partition` where it is not known within `seconds`
-        whether it was written.
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full; `partition` if it is not known within
+                `seconds` whether it was written.
         """
         async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds)
 
     async def append_once(self, entry: Entry, since: int, seconds: float) -> int:
-        """As `append`; where one of its kind and `call` stands after number `since`, that one's number."""
+        """Append `entry`, unless one of its kind and `call` follows number `since`.
+
+        Returns the number of the existing entry in that case. Errors as `append`.
+        """
         async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds, since)
 
@@ -75,7 +79,7 @@ class AuditLog:
                 if there is None or there.data != line:
                     continue
             except Unanswered:
-                # Written or not: the same line is sent again, and stands there if it was.
+                # Written or not: the same line is sent again, and found if it was.
                 self._place = place
                 self._room.unwritten()
                 await self._room.check(BEGUN_SHARE)
@@ -88,7 +92,7 @@ class AuditLog:
         raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
 
     async def _standing(self, entry: Entry, since: int, upto: int) -> int:
-        """The number of the entry of that kind and `call` in this part of the chain, 0 for none."""
+        """Return the number of the entry of that kind and `call` in this part; 0 for none."""
         async for batch in self.lines(since, upto):
             for message in batch:
                 there = audit.read(message.data)
@@ -97,17 +101,17 @@ class AuditLog:
         return 0
 
     async def place(self, seconds: float = stored.ANSWER_SECONDS) -> Place:
-        """Where the chain ends, as far as this process knows; read from the store at first."""
+        """Return the end of the chain as known to this process; the first time from the store."""
         async with self._turn:
             self._place = self._place or await self._end(seconds)
             return self._place
 
     async def end(self) -> Place:
-        """Where the chain ends now."""
+        """Read the present end of the chain."""
         return await self._end(stored.ANSWER_SECONDS)
 
     async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
-        """The lines of the entries after number `after`, up to `upto`, in batches."""
+        """Yield the lines of the entries after number `after`, up to `upto`, in batches."""
         async for batch in stored.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
             yield batch
 

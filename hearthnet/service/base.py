@@ -1,4 +1,4 @@
-"""What a service is.
+"""The base class of services.
 
 See: docs/services.md#a-service-that-answers.
 """
@@ -16,9 +16,9 @@ GROUP: Final = "hearthnet.services"
 
 
 class Service:
-    """A program that offers capabilities. Subclass it, mark methods with `@capability`, name what is offered.
+    """A program that offers capabilities: subclass it, and mark methods with `@capability`.
 
-    Each service runs as a process of its own, or several; services meet on the bus only.
+    Each service runs in one or more processes of its own; services communicate over the bus only.
     """
 
     name: ClassVar[str]
@@ -27,42 +27,42 @@ class Service:
     def __init__(self) -> None:
         self._changed: Callable[[], None] | None = None
         self.note: str | None = None
-        """One line that a person should read beside the service's state, None where all is well."""
+        """One line for a person beside the service's state, None if all is well."""
         self.address = ""
         """A URL for people, of a service that listens beside the bus."""
 
     async def start(self, node: NodeContext) -> None:
-        """Opens what the service needs. Called once, before anything is offered."""
+        """Open the resources of the service. Called once, before anything is offered."""
 
     async def opened(self) -> None:
-        """Goes on once all is offered, beside the calls: with what takes long and is not needed to start."""
+        """Do slow work that the start does not need. Called once all is offered, beside the calls."""
 
     def offers(self) -> list[Offer]:
-        """What is offered now; asked again after `offers_changed`."""
+        """Return the present offers; called again after `offers_changed`."""
         return []
 
     def endpoints(self) -> list[Endpoint]:
-        """What answers the offers of capabilities whose contracts it tells itself (contracts/told.py)."""
+        """Return the endpoints of capabilities with contracts of its own (contracts/told.py)."""
         return []
 
     async def stop(self) -> None:
-        """Closes what `start` opened. Called once, after the last call has ended."""
+        """Close the resources that `start` opened. Called once, after the last call has ended."""
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
     ) -> dict[str, Any] | None:
-        """The `output` of an earlier call whose effect is an event of this service, None for none.
+        """Return the `output` of an earlier call, if its effect is an event of this service.
 
-        Asked at the start, for calls that a process of this service had begun when it died. Of effects that
-        are no events the library knows by itself.
+        Called at the start, for calls that a process of this service had begun when it died. None if there is
+        no such event; the library itself handles effects that are not events.
         """
         return None
 
     def offers_changed(self) -> None:
-        """Says that `offers` or `note` has changed; may be called from the event loop at any time."""
+        """Report a change of `offers` or `note`; may be called from the event loop at any time."""
         if self._changed is not None:
             self._changed()
 
     def on_offers_changed(self, callback: Callable[[], None]) -> None:
-        """Who is told; for the process that runs the service."""
+        """Set the callback of `offers_changed`; for the process that runs the service."""
         self._changed = callback

@@ -1,12 +1,12 @@
-"""What a token may still be used for at this node: asked after admission, before the handler.
+"""The budgets of tokens at this node, charged after admission and before the handler.
 
     rate_limit_per_minute   a sliding window in memory; each live process of the service has an equal share
-    max_calls_total         a JetStream counter: exact for this node, however many processes and restarts
+    max_calls_total         a JetStream counter: exact for this node, across processes and restarts
     max_effects             a record of the effects' keys, changed by compare-and-set: exact, and a repetition
                             is free
 
-What was counted stays counted where the call fails later: nothing is ever given twice. Only tokens with such
-a limit pay for it.
+Counts stay if the call fails later, so that nothing is granted twice. Only tokens with such a limit cost time
+here.
 
 See: docs/protocol/tokens.md#limits, docs/decisions/0041.
 """
@@ -35,10 +35,10 @@ _EFFECTS: Final = "effects"
 
 
 class Budget:
-    """The budgets of all tokens, as one process of the node sees them.
+    """The budgets of all tokens, for one process of the node.
 
-    `store` gives the node's store, asked for at first use; `instances` says how many live processes share the
-    calls of this one's service, itself included.
+    `store` returns the node's store and is called at first use; `instances` returns the number of live
+    processes that share the calls of this service, this one included.
     """
 
     def __init__(
@@ -50,10 +50,11 @@ class Budget:
         self._rates = Rates()
 
     async def charge(self, claims: Claims | None, *, effect: bool, idempotency_key: str) -> None:
-        """Counts one call under the token of `claims`, if it has a token and that has limits.
+        """Count one call under the token of `claims`, if there is one and it has limits.
 
-        Raises `rate_limited` with the time to wait, `token_scope_insufficient` where the token is used up,
-        and `partition` or `capacity_exceeded` where the store cannot count.
+        Raises:
+            HearthNetError: `rate_limited` with the time to wait; `token_scope_insufficient` if the token is
+                used up; `partition` or `capacity_exceeded` if the store cannot count.
         """
         if claims is None or not claims.scope.counted:
             return
@@ -78,13 +79,13 @@ class Budget:
             )
 
     async def _count_call(self, claims: Claims, limit: int) -> None:
-        # Of the issuer, too: it chooses the jti, and must not be able to spend what another gave.
+        # By issuer, too: an issuer chooses the jti, and must not be able to use up another's token.
         subject = f"ct.{ids.token_form(claims.iss)}.{claims.jti}.calls"
         if await self._add_one(subject) > limit:
             raise _used_up("calls", limit)
 
     async def _add_one(self, subject: str) -> int:
-        """What the counter says with this one in it. No two calls are told the same number."""
+        """Add one to the counter and return its value, which no other call receives."""
         from nats import errors
         from nats.js import errors as js_errors
 

@@ -1,4 +1,4 @@
-"""What a handler gets and gives.
+"""The request that a handler receives, and its reply.
 
 See: docs/services.md#what-a-call-says.
 """
@@ -24,13 +24,13 @@ from hearthnet.wire.header import Header
 P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741
 _SPARE_SECONDS: Final = 1.0
-"""How long before the caller gives up it has an answer, at the latest."""
+"""Maximum time reserved for the answer before the caller gives up."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A handler's answer: `output` and `meta` as the contract says, Structs or dicts.
+    """A handler's answer: `output` and `meta` as in the contract, Structs or dicts.
 
-    `meta.ms` is filled in.
+    `meta.ms` is filled in by the library.
     """
 
     output: Any
@@ -40,13 +40,13 @@ class Reply(msgspec.Struct, frozen=True):
 class Call(Generic[P, I]):
     """One authenticated, authorised and validated call.
 
-    `caller` is the node that sent it, `principal` the member or guest on whose behalf, `token` the id of the
-    token that says so, empty without one, and `claims` what it says; `approval`, or `grant` and `use`, is the
-    person's consent where one is due; `evidence` the caller's signed frame where the contract has side
-    effects; `body` the complete `{params, input}` as it came; `until` the loop time at which the caller gives
-    up, and by which the calls that its handler makes end. Calls of one `session` come to the same process.
+    `caller` is the node that sent it, `principal` the member or guest for whom, `token` the id of the token
+    that proves this, empty without one, and `claims` its contents. `approval`, or `grant` and `use`, is the
+    person's consent if one is required. `evidence` is the caller's signed frame if the contract has side
+    effects; `body` the complete `{params, input}` as received; `until` the loop time at which the caller
+    gives up, and by which the calls of its handler end. Calls of one `session` are sent to the same process.
     `bearer` is the token itself, for further calls by the node that holds it; it is written nowhere.
-    `traceparent` is this call's step of its trace; calls over the bus continue it by themselves.
+    `traceparent` is this call's step of its trace; calls over the bus continue it automatically.
     """
 
     def __init__(
@@ -89,13 +89,16 @@ class Call(Generic[P, I]):
 
     @cached_property
     def arguments_digest(self) -> str:
-        """What an approval of this call names: BLAKE3 over the canonical JSON of the body."""
+        """BLAKE3 over the canonical JSON of the body, which an approval of this call names."""
         return digest(self.body)
 
     def check_consent(self) -> None:
-        """Raises `expired` where the approval or the standing grant is too old for an effect.
+        """Check that the approval or the standing grant is not too old for an effect.
 
-        Asked once it is known that there was no effect before: an outcome is told for ever.
+        Called once it is known that there was no effect before, since a recorded outcome never expires.
+
+        Raises:
+            HearthNetError: `expired` if it is too old.
         """
         if self.approval is not None:
             approvals.check_time(self.approval, now_ms())
@@ -103,10 +106,10 @@ class Call(Generic[P, I]):
             grants.check_time(self.grant, now_ms())
 
     def remaining(self) -> float:
-        """Seconds until the caller gives up."""
+        """Return the seconds until the caller gives up."""
         return max(0.0, self.until - asyncio.get_running_loop().time())
 
     def allowed(self) -> float:
-        """Seconds that this call may take, so that its answer comes before the caller gives up."""
+        """Return the seconds that this call may take to be answered before the caller gives up."""
         left = self.remaining()
         return left - min(_SPARE_SECONDS, left / 4)

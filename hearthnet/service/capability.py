@@ -1,4 +1,4 @@
-"""How a service author says what a method answers, and what is offered.
+"""The declarations of a service: the capabilities of its methods, and its offers.
 
 See: docs/services.md#offers.
 """
@@ -28,10 +28,10 @@ class _Marked(NamedTuple):
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service offers: a capability with the params that its contract's `match` compares.
+    """The offer of a capability, with the params that its contract's `match` compares.
 
-    `max_concurrent` is the contract's where it is 0. `trust` raises the contract's demand: `self` keeps it
-    to this node.
+    `max_concurrent` 0 means the contract's. `trust` raises the level that the contract requires: `self`
+    restricts it to this node.
     """
 
     capability: str
@@ -44,7 +44,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One method of a service, bound to its contract and to the types of its input.
 
     `event_sourced`: its effect is an append to an `EventLog`, which is claim and outcome in one. `erasable`:
-    what is sent to it may have to be forgotten.
+    its input may have to be deleted later.
     """
 
     contract: Contract
@@ -59,13 +59,13 @@ class Endpoint(msgspec.Struct, frozen=True):
 def capability(
     name: str, *, event_sourced: bool = False, erasable: bool = False
 ) -> Callable[[Handler], Handler]:
-    """Marks the method that answers `name@major.minor`; `event_sourced` where its effect is one append to an
-    `EventLog`. Any other effect is claimed by the library (service/effects.py). `erasable` where people may
-    have deleted what they send: the audit log, from which nothing is taken, keeps the hash of the caller's
-    frame, and the event the frame (docs/decisions/0124).
+    """Mark the method that answers `name@major.minor`.
 
-    The method takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` where the contract has a
-    stream schema; it returns a `Reply`.
+    It takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` if the contract has a stream schema; it
+    returns a `Reply`. `event_sourced`: its effect is one append to an `EventLog`. Any other effect is claimed
+    by the library (service/effects.py). `erasable`: people may have their input deleted. The audit log, from
+    which nothing is removed, then keeps the hash of the caller's frame, and the event the frame
+    (docs/decisions/0124).
     """
 
     def mark(method: Handler) -> Handler:
@@ -76,9 +76,11 @@ def capability(
 
 
 def endpoints(service: object) -> dict[str, Endpoint]:
-    """The marked methods of `service`, by capability.
+    """Return the marked methods of `service`, by capability.
 
-    Raises `bad_request` for a method that could never answer: it names the method, and says what to write.
+    Raises:
+        HearthNetError: `bad_request` for a method that could never answer, with its name and the correct
+            form.
     """
     found: dict[str, Endpoint] = {}
     for attribute in dir(type(service)):
@@ -116,7 +118,7 @@ def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoin
 
 
 def _types(contract: Contract, method: Callable[..., Awaitable[Any]]) -> tuple[Any, Any]:
-    """The types of params and input that the method is written for."""
+    """Return the types of params and input in the method's annotations."""
     wanted = "(self, call: Call[Params, Input])"
     if contract.stream_schema is not None:
         wanted = "(self, call: Call[Params, Input], stream: Stream)"

@@ -1,4 +1,4 @@
-"""The bucket of claims: a key is taken by one, and changed only by who knows what it says.
+"""The bucket of claims: a key is taken once, and changed only at its present revision.
 
 See: docs/protocol/effects.md#claims.
 """
@@ -24,21 +24,21 @@ _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Held(NamedTuple):
-    """What a key says, and the revision to change it by."""
+    """The record of a key, and the revision by which to change it."""
 
     record: dict[str, Any]
     revision: int
 
 
 def key(kind: str, *parts: str) -> str:
-    """The key of one thing of a kind. What names it comes from outside, and becomes a hash of fixed form."""
+    """Return the key of one object of a kind; its external names become a hash of fixed form."""
     return f"{kind}.{blake3.blake3(canonical_json(list(parts))).hexdigest(16)}"
 
 
 class Claims:
-    """The claims of the node whose store this is.
+    """The claims of the node to which the store belongs.
 
-    Records are JSON objects in which no two callers write the same: a lost answer is settled by reading.
+    Records are JSON objects, never equal for two callers: a lost answer is settled by reading.
     """
 
     def __init__(self, store: Store, room: Room) -> None:
@@ -46,18 +46,22 @@ class Claims:
         self._room = room
 
     async def look(self, key: str, seconds: float) -> Held | None:
-        """What `key` says, None where nobody took it; `partition` without an answer."""
+        """Return the record of `key`, None if it was not taken.
+
+        Raises:
+            HearthNetError: `partition` without an answer.
+        """
         found = await self._read(key, seconds)
         return None if found is None else Held(read_json(found.data, _RECORD), found.sequence)
 
     async def write(
         self, key: str, record: dict[str, Any], revision: int, seconds: float, *, share: float = 1.0
     ) -> Held | None:
-        """Writes `record` in place of what `key` said at `revision` (0: nothing); None where it says
-        something else by now.
+        """Replace the record of `key` at `revision` (0: no record); None if it has changed since.
 
-        Raises `capacity_exceeded` where the disk has less than `share` of the room that a write takes,
-        `partition` where it is not known what happened.
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk has less than `share` of the room that a write
+                requires; `partition` if the result is unknown.
         """
         from nats.js import api
 
@@ -73,7 +77,7 @@ class Claims:
                     self._store, _STREAM, _subject(key), data, expected=expected, seconds=left
                 )
             except Taken:
-                # Where an answer was lost it may be the own record that stands there.
+                # After a lost answer, the record found may be the one written here.
                 now = await self._read(key, until - clock()) if unsure else None
                 return None if now is None or now.data != data else Held(record, now.sequence)
             except Unanswered:

@@ -1,10 +1,10 @@
-"""What the own node remembers of its community: events and revocations of tokens in the stream COMMUNITY.
+"""A node's record of its community: events and token revocations in the stream COMMUNITY.
 
-    cm.event.<author>.<sequence>          one event a place, for good: of two that ask for it one gets it
+    cm.event.<author>.<sequence>          one event per place, permanently; the first one written
     cm.event.<author>.<sequence>-<hash>   further events of an author who wrote several in one place
-    cm.revoked.<issuer>.<token id>        until no such token could be valid any more
+    cm.revoked.<issuer>.<token id>        until no such token could still be valid
 
-The `auth` service alone appends. Every process of the node that provides something reads it when it starts
+Only the `auth` service appends. Every process of the node that provides capabilities reads it at its start
 and when it may have missed something (docs/decisions/0043).
 """
 
@@ -38,25 +38,27 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class Remembered(NamedTuple):
-    """What the log holds, in the order in which it was written; not proved again."""
+    """The contents of the log, in the order of writing; signatures are not checked again."""
 
     events: tuple[CommunityEvent, ...]
     revocations: tuple[TokenRevocation, ...]
 
 
 class CommunityLog:
-    """The stream COMMUNITY of one node's store. `home` is its folder: the disk under it may be full."""
+    """The stream COMMUNITY of one node's store; `home` is checked for free space."""
 
     def __init__(self, store: Store, home: Home) -> None:
         self._store = store
         self._room = stored.Room(home)
 
     async def claim(self, event: CommunityEvent) -> CommunityEvent:
-        """Keeps a new event of the own node, durably, and returns what stands in its place now: this event,
-        or the one that was there before.
+        """Store a new event of this node durably, and return the event now in its place.
 
-        Raises `partition` where the store does not answer (the event may be kept then, or not) and
-        `capacity_exceeded` where the disk is full.
+        That is this event, or an earlier one with the same sequence.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer (the event may be stored or not);
+                `capacity_exceeded` if the disk is full.
         """
         subject = _place(event)
         await self._append(subject, community.encode(event))
@@ -66,7 +68,11 @@ class CommunityLog:
         return kept
 
     async def keep(self, event: CommunityEvent) -> None:
-        """Keeps an event that another node wrote. Errors as for `claim`."""
+        """Store an event of another node.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
         data = community.encode(event)
         if await self._append(_place(event), data):
             return
@@ -75,8 +81,12 @@ class CommunityLog:
             await self._append(f"{_place(event)}-{event.hash[-16:]}", data)
 
     async def keep_revocation(self, revoked: TokenRevocation) -> None:
-        """Keeps `revoked` until it may be forgotten. Errors as for `claim`."""
-        # No longer than from now on: its author chose the date, and the server refuses one too far away.
+        """Store `revoked` until it may be forgotten.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        # At most KEPT_MS from now: its author chose the date, and the server refuses one too far away.
         left = min(revoked.forget_at - now_ms(), revocation.KEPT_MS)
         seconds = left // 1000 + 1
         if seconds > 0:
@@ -84,7 +94,11 @@ class CommunityLog:
             await self._append(subject, msgspec.json.encode(revoked), {"Nats-TTL": f"{seconds}s"})
 
     async def read(self) -> Remembered:
-        """All of it, what is damaged passed over and logged; `partition` where the store does not answer."""
+        """Read the whole log; damaged messages are logged and skipped.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
+        """
         events: list[CommunityEvent] = []
         revocations: list[TokenRevocation] = []
         async for message in self._messages():
@@ -98,7 +112,7 @@ class CommunityLog:
         return Remembered(tuple(events), tuple(revocations))
 
     async def _messages(self) -> AsyncIterator[stored.Message]:
-        """Every message; some leave the stream from its middle and its end, also while this reads."""
+        """Yield every message; others may leave the stream, anywhere in it, while this reads."""
         async with stored.answering(_WHAT):
             upto = int((await self._store.js.stream_info(STREAM)).state.last_seq)
         async for batch in stored.read(self._store, STREAM, "cm.>", 0, upto, _WHAT):
@@ -106,7 +120,7 @@ class CommunityLog:
                 yield message
 
     async def _append(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
-        """Whether this call wrote it; False where something stands there."""
+        """Append `data` and return True; False if the subject has a message already."""
         expected = {"Nats-Expected-Last-Subject-Sequence": "0", **(headers or {})}
         clock = asyncio.get_running_loop().time
         until = clock() + _APPEND_SECONDS
@@ -130,7 +144,7 @@ class CommunityLog:
 
 
 class Memory:
-    """Keeps what one process knows of the community up to the log of the node in `home`."""
+    """Keeps one process's view of the community up to date with the log of the node in `home`."""
 
     def __init__(self, store: Callable[[], Awaitable[Store]], home: Home, peer: Peer) -> None:
         self._store = store
@@ -140,10 +154,13 @@ class Memory:
         self._behind = asyncio.Event()
 
     async def open(self) -> None:
-        """Knows all of the log when it returns; `partition` where the store does not answer.
+        """Read the whole log, and follow it from then on.
 
-        The process must hear already what happens (`Membership.follow`), so that nothing falls in between:
-        what is told was in the log before.
+        `Membership.follow` must be called before, so that no event is missed: each is in the log before it is
+        announced.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
         """
         await self._catch_up()
         self._peer.link.on_back(self._back)
@@ -151,7 +168,7 @@ class Memory:
         self._tasks.start(self._keep_up(), "memory")
 
     async def close(self) -> None:
-        """Ends it."""
+        """Stop following."""
         await self._tasks.close()
 
     async def _catch_up(self) -> None:

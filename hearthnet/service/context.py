@@ -1,4 +1,4 @@
-"""What a service is given by the node it runs on."""
+"""The context of a service: the node that it runs on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hearthnet.trust.keys import Identity
 class NodeContext:
     """The node as its services see it.
 
-    `data` folder, settings, bus, store, and a way to tell how far one is; `records`, `budget` and `memory`
-    are for the library.
+    `data` folder, settings, bus, store, and the progress of the start; `records`, `budget` and `memory` are
+    for the library.
     """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
@@ -43,18 +43,18 @@ class NodeContext:
         return self.bus.peer.identity
 
     def progress(self, stage: str, current: int, total: int) -> None:
-        """Tells the person who waits for the node how far the start is."""
+        """Report the progress of the start, for the person who started the node."""
         self._status.starting(stage, current, total)
 
     async def store(self) -> Store:
-        """The node's store, connected at first use."""
+        """Return the node's store, connected at first use."""
         async with self._joining:
             if self._store is None:
                 self._store = await Store.join(self.home, self._url, f"{self._service} store")
             return self._store
 
     async def close(self) -> None:
-        """Leaves bus and store."""
+        """Disconnect from bus and store."""
         await self.memory.close()
         await self.records.close()
         if self._store is not None:

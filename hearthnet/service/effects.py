@@ -1,13 +1,13 @@
-"""Effects happen once: claim, effect, outcome.
+r"""Exactly one effect per key: claim, effect, outcome.
 
-    nobody's --claim--> taken --the handler answered-----------> done      a repetition gets that answer
-                          |  \\--it refused, nothing happened----> free      a repetition tries again
-                          \\----it was stopped, failed or died----> unknown   a repetition is told so
+    absent --claim--> taken --the handler answered---------------> done      a repetition returns that answer
+                        |  \--it refused, without an effect------> free      a repetition tries again
+                        \----it was stopped, failed or died------> unknown   a repetition returns this error
 
-For capabilities whose effect is no append to a log of events, which is claim and outcome in one
-(`service/events.py`). What is claimed is `(principal, idempotency_key)`; where a call has no key, its
-approval or the use of its standing grant. An approval is besides claimed for that one effect, and for no
-other. A claim whose process lives is waited for; one whose process is gone is of unknown outcome, for good.
+For capabilities whose effect is not an append to an event log, which is claim and outcome in one
+(`service/events.py`). The claim is on `(principal, idempotency_key)`; for a call without key, on its approval
+or the use of its standing grant. An approval is also claimed for that one effect. A claim whose process lives
+is waited for; one whose process is gone has an unknown outcome permanently.
 
 See: docs/protocol/effects.md#order.
 """
@@ -34,7 +34,7 @@ from hearthnet.trust.audit import Entry
 
 _log = logging.getLogger(__name__)
 _UNKNOWN: Final = frozenset({"timeout", "partition", "internal_error", "outcome_unknown"})
-"""Errors after which a handler may have done something; any other one says that nothing happened."""
+"""Errors after which a handler may have had an effect; after any other one it had none."""
 _WAITS: Final = (0.02, 0.05, 0.1, 0.2)
 _WRITE_SECONDS: Final = 3.0
 _AGAIN_SECONDS: Final = 1.0
@@ -47,7 +47,10 @@ Work = Callable[[], Awaitable[Reply]]
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a claim says. `instance` and `call` are who took it last; `code` is why it is free."""
+    """The record of a claim.
+
+    `instance` and `call` made the claim last; `code` is the error after which it is free again.
+    """
 
     state: State
     capability: str
@@ -60,7 +63,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effects:
-    """The effects of one process of a node. `lives` tells whether another process of it does."""
+    """The effects of one process of a node; `lives` returns whether a process of it runs."""
 
     def __init__(self, claims: Claims, instance: str, lives: Callable[[str], bool]) -> None:
         self._claims = claims
@@ -69,10 +72,12 @@ class Effects:
         self._owed = TaskSet()
 
     async def once(self, call: Call[Any, Any], work: Work) -> Reply:
-        """The answer to `call`: that of an earlier one with its key, else what `work` answers.
+        """Return the answer of an earlier call with the key of `call`, else that of `work`.
 
-        Raises `bad_request` where that key was used for something else, `unauthorized` for an approval that
-        was, `expired` for one that is too old and was never used, `outcome_unknown`, and what `work` raises.
+        Raises:
+            HearthNetError: `bad_request` if that key was used for another effect; `unauthorized` for an
+                approval that was; `expired` for one that is too old and was never used; `outcome_unknown`;
+                and the errors of `work`.
         """
         key, waits = key_of(call), itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
         while True:
@@ -95,16 +100,20 @@ class Effects:
             await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.allowed())
 
     async def take_consent(self, call: Call[Any, Any], *, event_sourced: bool) -> None:
-        """Takes the use of a standing grant that `call` names, for this one effect; and the approval, where
-        the effect is an append to a log of events, which knows client ids and no approvals.
+        """Claim the use of a standing grant that `call` names, for this one effect.
 
-        Raises `unauthorized` where it was taken for another one, `expired` for a grant that is too old.
+        If the effect is an append to an event log, claim the approval too: the log records client ids but no
+        approvals.
+
+        Raises:
+            HearthNetError: `unauthorized` if it was used for another effect; `expired` for a grant that is
+                too old.
         """
         if event_sourced:
             try:
                 await self._take_approval(call)
             except HearthNetError as error:
-                # The log tells an outcome for ever, and asks the time before it appends.
+                # The log returns a recorded outcome at any time, and checks the expiry before it appends.
                 if error.code != "expired":
                     raise
         if call.grant is None:
@@ -113,7 +122,7 @@ class Effects:
         await self._bind(call, key, f"use {call.use} of the standing grant {call.grant.id}")
 
     async def outcome(self, entry: Entry) -> Effect | None:
-        """What is known of the effect of a call that is on record as begun; None where it claimed nothing."""
+        """Return the effect of a call that is on record as begun; None if it claimed nothing."""
         key = _key(entry.principal, entry.idempotency_key, entry.approval, entry.grant, entry.use)
         held = await self._claims.look(key, ANSWER_SECONDS)
         if held is None:
@@ -122,11 +131,11 @@ class Effects:
         return effect if effect.digest == entry.digest else None
 
     async def close(self) -> None:
-        """Gives up on what could not be written."""
+        """Stop trying to write outcomes."""
         await self._owed.close()
 
     async def _take(self, call: Call[Any, Any], key: str, held: Held | None) -> Held | None:
-        """Claims the effect for this call; None where another call was faster."""
+        """Claim the effect for this call; None if another call was faster."""
         call.check_consent()
         await self._take_approval(call)
         effect = Effect(
@@ -145,7 +154,11 @@ class Effects:
             await self._bind(call, own, f"the approval {call.approval.id}")
 
     async def _bind(self, call: Call[Any, Any], key: str, what: str) -> None:
-        """Writes down that `what` was used for the effect of `call`; `unauthorized` where for another one."""
+        """Record that `what` was used for the effect of `call`.
+
+        Raises:
+            HearthNetError: `unauthorized` if it was used for another effect.
+        """
         wanted = {"effect": key_of(call), "capability": call.contract.id, "digest": call.arguments_digest}
         for _ in range(2):
             held = await self._claims.look(key, call.allowed())
@@ -179,7 +192,7 @@ class Effects:
         return reply
 
     async def _conclude(self, key: str, effect: Effect, taken: Held) -> bool:
-        """Writes down how it ended; where that fails now, tries on for as long as this process lives."""
+        """Record the outcome; if that fails now, keep trying while this process lives."""
         record: dict[str, Any] = msgspec.to_builtins(effect)
         try:
             await self._claims.write(key, record, taken.revision, _WRITE_SECONDS, share=BEGUN_SHARE)
@@ -198,12 +211,12 @@ class Effects:
 
 
 def claimable(call: Call[Any, Any]) -> bool:
-    """Whether `call` brings something by which its repetition would be known."""
+    """Return whether `call` has anything by which its repetition would be recognised."""
     return bool(call.idempotency_key or call.approval or call.grant)
 
 
 def key_of(call: Call[Any, Any]) -> str:
-    """The key under which the effect of `call` is claimed."""
+    """Return the key under which the effect of `call` is claimed."""
     approval, grant = call.approval.id if call.approval else "", call.grant.id if call.grant else ""
     return _key(call.principal, call.idempotency_key, approval, grant, call.use)
 

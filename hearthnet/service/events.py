@@ -1,10 +1,9 @@
 """An event log in which claim, effect and outcome are one append.
 
-Each event has a subject of its own, `<prefix>.<author>.<client_id>`, in a stream that takes one message a
-subject, for
-good. Whoever appends first wins; everybody else reads what is there: the same digest is a repetition and
-gets the first outcome,
-another digest is refused. The message's sequence is the event's lamport.
+Each event has a subject of its own, `<prefix>.<author>.<client_id>`, in a stream that accepts one message per
+subject, permanently. The first to append wins; all later calls read that event: the same digest is a
+repetition and returns the first outcome, another digest is refused. The message's sequence is the event's
+lamport.
 
 See: docs/protocol/effects.md#event-sourced-effects.
 """
@@ -33,9 +32,9 @@ _LOG: Final = "the event log"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log keeps.
+    """One event of the log.
 
-    `frame` is the author's signed frame (base64url), the proof that it asked for this.
+    `frame` is the author's signed frame (base64url), the proof of its request.
     """
 
     event_id: str
@@ -55,11 +54,11 @@ _EVENT: Final = msgspec.json.Decoder(Event)
 
 
 class Moved(Exception):
-    """Not appended: the log went on after the place from which it was decided."""
+    """Raised when nothing was appended, since the log has grown beyond the place `after`."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """An event and its place in the community's order. `repeated`: it was there before this call."""
+    """An event and its place in the community's order; `repeated`: older than this call."""
 
     event: Event
     lamport: int
@@ -67,12 +66,12 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class EventLog:
-    """One stream of events under one subject prefix, as a service appends to it and reads it."""
+    """One stream of events under one subject prefix, for appending and reading."""
 
     def __init__(
         self, store: Store, stream: str, prefix: str, community: str, *, home: Home | None = None
     ) -> None:
-        """`home` is the folder of the node that keeps the log, where that is known: its disk may be full."""
+        """Use the stream; `home` is the folder of the node that stores it, checked for free space."""
         self._store = store
         self._stream = stream
         self._prefix = prefix
@@ -82,15 +81,16 @@ class EventLog:
     async def append(
         self, call: Call[Any, Any], event_type: str, data: dict[str, Any], *, after: int | None = None
     ) -> Recorded:
-        """Makes the effect of `call` happen, at most once ever for its author and client id.
+        """Append the event of `call`, at most once ever for its author and client id.
 
-        With `after` it happens as the very next event of the log behind that place, or not at all: raises
-        `Moved` where another one stands there, so that what was decided from the log still holds.
+        With `after` it becomes the next event of the log behind that place or is not appended, so that a
+        decision made from the log still holds.
 
-        Raises `bad_request` where that client id was used for other arguments, `expired` for an approval
-        that is too old and was
-        never used, `capacity_exceeded` where the disk is full, `partition` where the log cannot be
-        reached; the last two before the call's deadline.
+        Raises:
+            Moved: Another event follows `after`.
+            HearthNetError: `bad_request` if that client id was used for other arguments; `expired` for an
+                approval that is too old and was never used; `capacity_exceeded` if the disk is full and
+                `partition` if the log cannot be reached, both before the call's deadline.
         """
         subject = self._subject(call)
         if call.evidence is None:
@@ -114,26 +114,27 @@ class EventLog:
         return await self._claim(subject, event, call, after)
 
     async def at(self, lamport: int) -> Recorded | None:
-        """The event at that place, None where it was erased."""
+        """Return the event at that place, None if it was erased."""
         found = await stored.at(self._store, self._stream, lamport, _LOG)
         return None if found is None else _decode(found)
 
     async def erase(self, lamport: int) -> bool:
-        """Has the server overwrite the event at that place; one that is gone already is well.
+        """Make the server overwrite the event at that place, if it is still there.
 
-        False where this log was made before events could be erased: it keeps it.
+        Returns False if this log was made before events could be erased and keeps it.
         """
         return await stored.erase(self._store, self._stream, lamport, _LOG)
 
     async def known(self, call: Call[Any, Any]) -> bool:
-        """Whether the effect of `call` has happened before."""
+        """Return whether the effect of `call` has happened before."""
         return await self._read(self._subject(call), call.allowed()) is not None
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
     ) -> dict[str, Any] | None:
-        """The output of the call that appended this (`Service.outcome`); None where none with those
-        arguments did.
+        """Return the output of the call that appended an event (`Service.outcome`).
+
+        None if no call with those arguments did.
         """
         if not ids.is_ulid(idempotency_key):
             return None
@@ -143,22 +144,23 @@ class EventLog:
         return {"event_id": found.event.event_id, "lamport": found.lamport}
 
     async def place(self) -> tuple[str, int]:
-        """Which log this is, and its last event: a log that was lost and made anew is another one."""
+        """Return the identity of this log and its last event; a log made anew is another one."""
         async with stored.answering(_LOG):
             info = await self._store.js.stream_info(self._stream)
         return f"{self._stream} {info.created}", int(info.state.last_seq)
 
     async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
-        """The events after place `after`, in order and in batches, up to what is there when it is asked.
+        """Yield the events after place `after`, in order and in batches, up to the present end.
 
-        Raises `partition` where the log does not answer.
+        Raises:
+            HearthNetError: `partition` if the log does not answer.
         """
         _, upto = await self.place()
         async for batch in stored.read(self._store, self._stream, f"{self._prefix}.>", after, upto, _LOG):
             yield [_decode(message) for message in batch]
 
     async def watch(self, woken: asyncio.Event) -> None:
-        """Sets `woken` whenever somebody appends an event, and whenever the connection comes back."""
+        """Set `woken` at every new event, and whenever the connection is restored."""
 
         async def back() -> None:
             woken.set()
@@ -175,7 +177,7 @@ class EventLog:
         return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
 
     async def _claim(self, subject: str, event: Event, call: Call[Any, Any], after: int | None) -> Recorded:
-        """Appends until it is known who won; a lost answer is settled by reading the subject."""
+        """Append until the winner is known; a lost answer is settled by reading the subject."""
         from nats.js import api
 
         data = msgspec.json.encode(event)

@@ -1,4 +1,4 @@
-"""Hosting a service on the bus: its calls come in here and nowhere else.
+"""The host of a service on the bus, the only entry for its calls.
 
 See: docs/protocol/subjects.md#use-of-each-subject.
 """
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 1.0
 _MOST_TOLD: Final = 10
-"""To so many stale frames of a node the right time is told within a tick; the rest is dropped."""
+"""Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
 
 
 class Host:
@@ -73,19 +73,19 @@ class Host:
 
     @property
     def in_flight(self) -> int:
-        """How many calls run now."""
+        """The number of running calls."""
         return len(self._running)
 
     @property
     def offers(self) -> list[str]:
-        """One line an offer, for people."""
+        """One line per offer, for people."""
         return sorted(str(entry) for entry in self._hosted)
 
     async def open(self) -> None:
-        """Listens for calls, then offers; an offer is never out before calls can reach it.
+        """Listen for calls, then offer; an offer is never announced before calls can arrive.
 
-        Before that, learns what its node knows of the community, and settles what an earlier process of the
-        service had begun when it died.
+        Before that, read the node's record of the community, and settle the calls that an earlier process of
+        the service had begun when it died.
         """
         await self._memory.open()
         self.peer.membership.on_change(self._stop_revoked)
@@ -101,7 +101,7 @@ class Host:
         self._tasks.start(self._service.opened(), "opened")
 
     async def refresh(self) -> None:
-        """Offers what the service offers now; an offer that stays keeps its load."""
+        """Replace the offers by the service's present ones; an unchanged offer keeps its load."""
         known = {_key(entry.offer): entry for entry in self._hosted}
         self._endpoints = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
         fresh = [self._host(offer) for offer in self._service.offers()]
@@ -110,7 +110,7 @@ class Host:
         await self._announcer.offer(self._hosted)
 
     async def close(self, drain_seconds: float) -> None:
-        """Withdraws, refuses what is new, lets what runs finish for up to `drain_seconds`, then stops it."""
+        """Withdraw, refuse new calls, and stop running ones after at most `drain_seconds`."""
         self._draining = True
         await self._announcer.withdraw()
         await self._turns.begun()
@@ -123,7 +123,7 @@ class Host:
         self.peer.inside = None
 
     def _served(self) -> list[Served]:
-        """What is offered now, each capability once, for operators."""
+        """Return each capability that is offered now once, for operators."""
         running: Counter[str] = Counter()
         for entry in self._hosted:
             running[entry.offer.capability] += entry.in_flight
@@ -133,7 +133,7 @@ class Host:
         ]
 
     def _own_contract(self, capability: str) -> Contract | None:
-        """The contract of an offer that came with no installation."""
+        """Return the contract of an offered capability that is supplied by this process itself."""
         endpoint = self._endpoints.get(capability)
         return endpoint.contract if endpoint is not None and is_told(capability) else None
 
@@ -161,15 +161,15 @@ class Host:
             self.take(call, packed=True)
 
     def take(self, frame: Frame, *, packed: bool = False) -> None:
-        """A call that was opened, or is of this process itself (bus/local.py): answers it, or refuses.
+        """Answer or refuse a call that was opened, or comes from this process (bus/local.py).
 
-        `packed`: it came together with others, and its answer may go so; as may the frames of a stream whose
-        caller says that it takes them so.
+        `packed`: it arrived in a batch, so its answer may be batched, too; so may the frames of a stream
+        whose caller permits it.
         """
         packed = packed or frame.header.packs
         try:
-            # A call may outlive the memory of its id; a second one of that name would hide it from whoever
-            # has to stop it.
+            # A call may outlive the memory of its id; a second one with the same id could not be told apart
+            # when one of them is stopped.
             if not admission.fresh(self.peer, frame.header) or frame.header.id in self._running:
                 self.dropped += 1
                 return
@@ -189,7 +189,7 @@ class Host:
             self._start(running)
 
     def _stop_revoked(self) -> None:
-        """Stops what runs for others who were put out, and under tokens that were revoked."""
+        """Stop the calls of revoked nodes, and those under revoked tokens."""
         for running in self._running.values():
             if self._is_revoked(running):
                 running.stop()
@@ -202,7 +202,10 @@ class Host:
         return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
 
     def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
-        """Every refusal is told, but the time only a few times a second; a pack counts as one."""
+        """Return whether to answer with `error`; those about the time only a few times per tick.
+
+        A batch counts as one.
+        """
         if error.details.get("rule") != CLOCK_RULE:
             return True
         self._told[sender] += 1 if packed else pack.MOST
@@ -229,7 +232,7 @@ class Host:
             self.control(frame)
 
     def control(self, frame: Frame) -> None:
-        """A word of its caller about a call that runs."""
+        """Process a control frame of the caller of a running call."""
         running = self._running.get(frame.header.stream)
         if running is None or running.header.sender != frame.header.sender:
             return
@@ -277,7 +280,7 @@ class Host:
 
     def _count_refusal(self, capability: str, code: str) -> None:
         endpoint = self._endpoints.get(capability)
-        if endpoint is None:  # another minor version than ours, or nothing of ours
+        if endpoint is None:  # another minor version, or a capability not offered here
             wanted = parse_capability(capability)
             serving = (one for one in self._endpoints.values() if one.contract.capability.serves(wanted))
             endpoint = next(serving, None)
@@ -303,7 +306,7 @@ class Host:
 
 
 def _built_in(service: Service) -> list[Offer]:
-    """What every process offers, and what only those do that have contracts to tell."""
+    """Return the offers of every process, and those of a service with contracts of its own."""
     tells = type(service).endpoints is not Service.endpoints
     return [Traced.OFFER, Telling.OFFER] if tells else [Traced.OFFER]
 

@@ -1,4 +1,4 @@
-"""One offer as its process holds it: what was offered, and how many calls it runs now."""
+"""An offer in the process that serves it, with the number of its running calls."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ _MOST_KNOWN: Final = 256
 
 
 class Offered:
-    """All that a process offers now; what of it answers which capability is worked out once."""
+    """All present offers of a process; the lookup by capability is cached."""
 
     def __init__(self, hosted: Iterable[Hosted]) -> None:
         self._hosted = list(hosted)
         self._serving: dict[str, list[Hosted]] = {}
 
     def serving(self, capability: str) -> list[Hosted]:
-        """What answers calls of `name@major.minor`; `not_found` where nothing does."""
+        """Return the offers that answer calls of `name@major.minor`.
+
+        Raises:
+            HearthNetError: `not_found` if there is none.
+        """
         known = self._serving.get(capability)
         if known is not None:
             return known
@@ -42,7 +46,11 @@ class Offered:
 
 
 class Hosted:
-    """An offer and its load. Raises `bad_request` for params or trust that the contract does not allow."""
+    """An offer and its load.
+
+    Raises:
+        HearthNetError: `bad_request` for params or trust that the contract does not allow.
+    """
 
     def __init__(self, contract: Contract, offer: Offer) -> None:
         contract.check_offer(offer.params)
@@ -60,12 +68,12 @@ class Hosted:
         )
         self.capability = parse_capability(offer.capability)
         self.fits = contract.matcher(offer.params)
-        """Whether the offer can answer a request body."""
+        """Tells whether the offer can answer a request body."""
         self.in_flight = 0
         self._demand: Demand | None = None
 
     def demand(self, node: str) -> Demand:
-        """What a call of it takes where `node` offers it."""
+        """Return the demand of a call of this offer of `node`."""
         if self._demand is None:
             contract = self.contract
             self._demand = Demand(
@@ -78,7 +86,7 @@ class Hosted:
         return self._demand
 
     def record(self, instance: str, service: str, version: str) -> OfferRecord:
-        """What is announced of it now."""
+        """Return the record to announce now."""
         issued = now_ms()
         return OfferRecord(
             capability=self.offer.capability,
@@ -96,7 +104,7 @@ class Hosted:
         )
 
     def __str__(self) -> str:
-        """The capability and what its calls are matched by: `rag.query@1.0 corpus=system`."""
+        """Return the capability and its matched params: `rag.query@1.0 corpus=system`."""
         matched = dict.fromkeys(rule.offer for rule in self.contract.match.values())
         params = {name: self.offer.params.get(name) for name in matched}
         return " ".join(

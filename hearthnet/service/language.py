@@ -1,8 +1,8 @@
-"""Which language a text is in, for every service that wants to know (docs/decisions/0121).
+"""Detection of the language of a text (docs/decisions/0121).
 
-The library that knows languages is an extra, `hearthnet[language]`; where it is not installed, nothing is
-detected, and whoever asks goes on without. Its figures are loaded at the first question, in half a second:
-about 70 MB for all 75 languages, shared by the whole process. Ask in a thread (`detected`).
+The library for this is an extra, `hearthnet[language]`; without it nothing is detected, and callers continue
+without a language. Its figures are loaded at the first detection, in half a second: about 70 MB for all 75
+languages, shared by the whole process. Use a thread (`detected`).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from lingua import ConfidenceValue, LanguageDetector
 
 SURE: Final = 0.75
-"""From this likelihood on a language counts as detected; below it a wrong guess does more harm than none."""
+"""Likelihood from which on a language counts as detected; below it a wrong guess does more harm than none."""
 _CERTAIN: Final = 0.97
-"""From this likelihood on a language counts also where others were expected."""
+"""Likelihood from which on a language counts even if others were expected."""
 _SEEN: Final = 0.02
-"""What the languages to choose among must have together, before the choice is narrowed to them."""
+"""Minimum likelihood of the expected languages together, for the choice to be narrowed to them."""
 _MOST: Final = 2_000
-"""So many characters of the beginning are looked at, and as many of the middle."""
+"""Number of characters examined at the beginning, and again in the middle."""
 _NO_WORDS: Final = re.compile(r"<[^<>]{0,1000}>|https?://\S+")
 
 
 class Detected(msgspec.Struct, frozen=True):
-    """The `language` of a text as ISO 639-1 code, and how likely it is, 0 to 1."""
+    """The `language` of a text as ISO 639-1 code, and its likelihood, 0 to 1."""
 
     language: str
     confidence: float
 
 
 def available() -> bool:
-    """Whether languages can be detected here at all."""
+    """Return whether the library for detection is installed."""
     return importlib.util.find_spec("lingua") is not None
 
 
 def detect(text: str, among: Collection[str] = ()) -> Detected | None:
-    """The language of `text`; None where it is too short or too mixed to be sure, or nobody here knows.
+    """Return the language of `text`; None if it is uncertain or the library is not installed.
 
-    `among` are the codes that are to be expected. A text that is surely in one of the others is told so all
-    the same; of one that could be several, only these are weighed against each other. Markup and addresses
-    count for nothing. Takes about a millisecond; blocks, and keeps memory, as the module says.
+    `among` are the expected codes. If another language is certain, it is returned nevertheless; if several
+    are possible, only the expected ones are compared. Markup and addresses are ignored. Takes about a
+    millisecond; blocks, and uses memory as described above.
     """
     detector = _detector()
     sample = _sample(text)
@@ -61,12 +61,12 @@ def detect(text: str, among: Collection[str] = ()) -> Detected | None:
 
 
 async def detected(text: str, among: Collection[str] = ()) -> Detected | None:
-    """As `detect`, in a thread."""
+    """Run `detect` in a thread."""
     return await asyncio.to_thread(detect, text, among)
 
 
 def _among(among: Collection[str], values: list[ConfidenceValue]) -> Detected | None:
-    """The likeliest of those that are expected, where they are likely at all and it stands out."""
+    """Return the likeliest of the expected languages, if it is likely and stands out."""
     expected = [one for one in map(_named, values) if one.language in among]
     together = sum(one.confidence for one in expected)
     if together < _SEEN:
@@ -76,7 +76,7 @@ def _among(among: Collection[str], values: list[ConfidenceValue]) -> Detected | 
 
 
 def _sample(text: str) -> str:
-    """What of `text` is looked at."""
+    """Return the part of `text` to examine."""
     middle = max(_MOST, len(text) // 2)
     return _NO_WORDS.sub(" ", text[:_MOST] + " " + text[middle : middle + _MOST])
 
@@ -87,7 +87,7 @@ def _named(value: ConfidenceValue) -> Detected:
 
 @cache
 def _detector() -> LanguageDetector | None:
-    """One for the process; None without the library."""
+    """Return the detector of the process; None without the library."""
     if not available():
         return None
     from lingua import LanguageDetectorBuilder

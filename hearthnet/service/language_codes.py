@@ -1,4 +1,4 @@
-"""Languages by code: ISO 639-1 where there is one, three letters where not.
+"""Language codes: ISO 639-1 where it has one, otherwise three letters.
 
 See: docs/capabilities.md#transtext10.
 """
@@ -53,13 +53,18 @@ _SHORT: Final = dict(item.split("=") for item in _SHORT_TABLE.split())
 
 
 def code_of(name: str) -> str:
-    """The code by which the mesh knows what a backend calls `name`, such as `eng`."""
+    """Return the mesh's code for a backend's name of a language, such as `eng`."""
     return _SHORT.get(name, name)
 
 
 def meant(text: str) -> str:
-    """The code of the language that a person calls `text`: a code, also of three letters, in capitals or with
-    a region (`EN`, `eng`, `en-GB`), or its English name. Raises as `check` for anything else.
+    """Return the code of the language that a person calls `text`.
+
+    `text` is a code, also of three letters, in capitals or with a region (`EN`, `eng`, `en-GB`), or an
+    English name.
+
+    Raises:
+        HearthNetError: As `check`, for anything else.
     """
     wanted = text.strip().lower()
     named = [code for code, name in NAMES.items() if name.lower() == wanted]
@@ -70,7 +75,11 @@ def meant(text: str) -> str:
 
 
 def check(code: str) -> None:
-    """Raises `bad_request` where no language has that code, naming what may have been meant."""
+    """Check that `code` is the code of a language.
+
+    Raises:
+        HearthNetError: `bad_request`, with similar codes, if it is not.
+    """
     if code in NAMES:
         return
     if code in _SHORT:
@@ -83,6 +92,6 @@ def check(code: str) -> None:
 
 
 def _named_alike(text: str) -> list[str]:
-    """Codes of the languages whose English names look like `text`."""
+    """Return the codes of languages whose English names resemble `text`."""
     codes = {name.lower(): code for code, name in NAMES.items()}
     return [codes[name] for name in get_close_matches(text.lower(), codes, n=3, cutoff=0.7)]

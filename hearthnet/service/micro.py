@@ -1,11 +1,11 @@
-"""What a service answers to NATS's own tools: `$SRV.PING|INFO|STATS` (ADR-32), as documents; no I/O.
+"""Answers to NATS's own tools, `$SRV.PING|INFO|STATS` (ADR-32), as documents; no I/O.
 
     $SRV.VERB                 every service process answers
     $SRV.VERB.<name>          every process of that service
     $SRV.VERB.<name>.<id>     that process; its id is its instance, as in its offers
 
-An endpoint is a capability that is offered now. Its subject is for seeing only: calls are boxed frames, which
-no other client can make.
+An endpoint is a capability that is offered now. Its subject is for display only: calls are encrypted frames,
+which no other client can make.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hearthnet.wire import subjects
 
 PREFIX: Final = "$SRV"
 MOST_ENDPOINTS: Final = 100
-"""More are not listed, so that no answer is larger than 64 KiB."""
+"""Maximum of listed endpoints, so that no answer is larger than 64 KiB."""
 _TEXT: Final = 200
 _REPLY: Final = re.compile(re.escape(OPERATOR_INBOX) + r"(?:\.[^\s.*>]{1,64}){1,4}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -34,7 +34,10 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class About(NamedTuple):
-    """One process of a service. `started` is `2026-11-21T20:15:00.000Z`, `node` the full id."""
+    """One process of a service.
+
+    `started` is `2026-11-21T20:15:00.000Z`, `node` the full id.
+    """
 
     name: str
     id: str
@@ -45,7 +48,7 @@ class About(NamedTuple):
 
 
 class Served(NamedTuple):
-    """One capability that is offered now: with how many calls it runs, and its counts."""
+    """One capability that is offered now, the number of its running calls, and its counts."""
 
     capability: Capability
     schema_hash: str
@@ -54,7 +57,11 @@ class Served(NamedTuple):
 
 
 def check(name: str, version: str) -> None:
-    """Raises `bad_request` for a service whose name or version NATS's tools would not take."""
+    """Check that NATS's tools accept the name and version of a service.
+
+    Raises:
+        HearthNetError: `bad_request` if they do not.
+    """
     if not _NAME.fullmatch(name):
         raise HearthNetError(
             "bad_request", f"{name[:80]!r} is no name of a service; use letters, digits, - and _"
@@ -66,17 +73,17 @@ def check(name: str, version: str) -> None:
 
 
 def answerable(reply: str) -> bool:
-    """Whether `reply` is an operator's inbox; nothing is answered to any other subject."""
+    """Return whether `reply` is an operator's inbox; no other subject is answered."""
     return _REPLY.fullmatch(reply) is not None
 
 
 def listened(about: About) -> tuple[str, str, str]:
-    """What the process subscribes to: each verb for all, for its name, and for itself."""
+    """Return the subjects to subscribe to: each verb for all, for the name, for the process."""
     return f"{PREFIX}.*", f"{PREFIX}.*.{about.name}", f"{PREFIX}.*.{about.name}.{about.id}"
 
 
 def document(subject: str, about: About, served: Sequence[Served]) -> dict[str, Any] | None:
-    """The answer to a request on `subject`, None for a verb that there is not."""
+    """Return the answer to a request on `subject`, None for an unknown verb."""
     build = _DOCUMENTS.get(subject.split(".", 2)[1])
     return None if build is None else build(about, served[:MOST_ENDPOINTS])
 
@@ -118,7 +125,9 @@ def _identity(kind: str, about: About) -> dict[str, Any]:
 
 
 def _endpoint(about: About, served: Served) -> dict[str, Any]:
-    """There are no queue groups: the caller's router chooses the process.
+    """Describe an endpoint.
+
+    There are no queue groups, since the caller's router chooses the process.
 
     See: docs/protocol/discovery.md#choosing.
     """

@@ -1,4 +1,4 @@
-"""Answers operators who ask over `$SRV` what runs here (service/micro.py has the documents)."""
+"""Answers to operators over `$SRV` (documents: service/micro.py)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """The `$SRV` side of one service process. `served` says what it offers at that moment.
+    """The `$SRV` side of one service process; `served` returns its present offers.
 
-    Raises `bad_request` for a service whose name or version cannot be told. However often it is asked, it
-    answers so many times a second; the rest is dropped.
+    At most `MOST_A_SECOND` requests per second are answered, the others dropped.
+
+    Raises:
+        HearthNetError: `bad_request` for a name or version of a service that cannot be reported.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Monitor:
         self._answers = 0
 
     async def open(self) -> None:
-        """Starts to answer."""
+        """Start to answer."""
         for subject in micro.listened(self._about):
             await self._peer.link.subscribe_requests(subject, self._on_request)
 

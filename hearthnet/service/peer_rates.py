@@ -1,10 +1,10 @@
-"""What other nodes may ask here, per capability and in all.
+"""Rate limits for other nodes, per capability and in total.
 
-    soft   calls a second in the long run, and as many at once; one more is told when to come back, later for
-           each that was told so before it
-    hard   calls a second with those that were refused; who goes beyond is told to stay away for 10 s
+    soft   calls per second in the long run, and as many at once; a further one is refused with the time
+           after which to retry, which grows with each refusal before it
+    hard   calls per second including refused ones; beyond it a node is refused for 10 s
 
-Calls of the own node are not counted. Every refusal is an answer: nothing is dropped. Pure; three numbers for
+Calls of this node are not counted. Every refusal is an answer: nothing is dropped. Pure; three numbers for
 each node and capability, no list of calls.
 
 See: docs/protocol/admission.md#rate-limits, docs/decisions/0012.
@@ -20,14 +20,14 @@ AWAY_MS: Final = 10_000
 OTHERS: Final = "what is not offered"
 _SECOND_MS: Final = 1_000
 _SPREAD_MS: Final = 2_000
-"""Those that are told to come back are spread over so long."""
+"""Maximum time over which the retries of refused calls are spread."""
 _SWEEP_MS: Final = 10_000
 _MOST_NODES: Final = 1_024
 _ALL: Final = ""
 
 
 class Refused(NamedTuple):
-    """How long to wait, in ms, and what was too much: so many calls of `capability`, "" for all."""
+    """The wait in ms, and the exceeded limit of `capability`, or of all if that is ""."""
 
     wait_ms: int
     limit: int
@@ -35,7 +35,7 @@ class Refused(NamedTuple):
 
 
 class _Meter:
-    """Until when the calls so far use up the soft limit, and those refused the rest up to the hard one."""
+    """The times until which accepted calls use up the soft limit, and refused ones the rest."""
 
     __slots__ = ("owed", "refused", "used")
 
@@ -46,7 +46,10 @@ class _Meter:
 
 
 class _Limit:
-    """What one call uses up of a second, in ms: of the soft limit, or of what is refused up to the hard."""
+    """The cost of one call in ms of a second: of the soft limit, or of the part above it.
+
+    Zero for a limit of 0, which means none.
+    """
 
     def __init__(self, soft: int, hard: int) -> None:
         self.soft = soft
@@ -54,7 +57,7 @@ class _Limit:
         self.each_refused = _SECOND_MS / max(1, hard - soft) if hard else 0.0
 
     def refuse(self, meter: _Meter, now: float) -> int:
-        """How many ms to wait for one that does not pass at `now`."""
+        """Return the milliseconds to wait for a call that is refused at `now`."""
         meter.owed = meter.owed + 1 if meter.used > now else 1
         meter.refused = max(meter.refused, now) + self.each_refused
         if meter.refused > now + _SECOND_MS:
@@ -64,7 +67,7 @@ class _Limit:
 
 
 class PeerRates:
-    """The meters of all other nodes, as one process sees them. Times are ms of a clock that does not jump."""
+    """The meters of all other nodes in one process; times are ms of a monotonic clock."""
 
     def __init__(self, limits: LimitsConfig) -> None:
         self._one = _Limit(limits.capability_soft, limits.capability_hard)
@@ -77,7 +80,7 @@ class PeerRates:
         return len(self._nodes)
 
     def take(self, node: str, capability: str, now_ms: int) -> Refused | None:
-        """None where one more call of `capability` by `node` passes, and is counted; else why not."""
+        """Count one more call of `capability` by `node`; return the refusal if over a limit."""
         meters = self._nodes.get(node)
         if meters is None:
             meters = self._new(node, now_ms)
@@ -96,7 +99,7 @@ class PeerRates:
         return None
 
     def _new(self, node: str, now_ms: int) -> dict[str, _Meter]:
-        """Of very many nodes, those that have all their budget are forgotten first."""
+        """Add a node; of very many nodes, those with their full budget are forgotten first."""
         if len(self._nodes) >= _MOST_NODES and now_ms >= self._sweep_at:
             self._sweep_at = now_ms + _SWEEP_MS
             self._nodes = {

@@ -1,7 +1,7 @@
-"""Which processes of a node live: each holds a file of its own under lock for as long as it runs.
+"""The live processes of a node: each holds a lock on a file of its own while it runs.
 
-The system lets go of the lock when the process ends, however it ends: what a dead process had claimed or
-begun is known to be nobody's. The files lie in `run/instances` of the home, which the node's processes share.
+The system releases the lock when the process ends, in whatever way, so that claims and calls of a dead
+process are recognised. The files are in `run/instances` of the home, which the node's processes share.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import msgspec
 from hearthnet.home import Home
 
 _ROOM: Final = 128
-"""Bytes of the file, which is written over in one piece."""
+"""Size of the file in bytes, which is overwritten in one piece."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a process leaves in its file: its service, and the number of an entry of the audit log before its
-    first open call; None where it never began one.
+    """The contents of a process's file.
+
+    `since` is the number of an audit entry before its first open call; None if it began no call.
     """
 
     service: str
@@ -38,18 +39,18 @@ class Dead(NamedTuple):
 
 
 def folder(home: Home) -> Path:
-    """Where the files lie."""
+    """Return the folder of the files."""
     return home.run / "instances"
 
 
 class Presence:
-    """This process's own file. Waits for the disk when it is made and at the first `note`, never again."""
+    """The file of this process; waits for the disk at its creation and the first `note` only."""
 
     def __init__(self, home: Home, instance: str, service: str) -> None:
         self._path = folder(home) / instance
         self._service = service
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Nobody sees it before it is locked and says something.
+        # Under its final name the file is always locked and has contents.
         hidden = self._path.with_name(f".{instance}")
         self._file = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -59,10 +60,10 @@ class Presence:
         _sync(self._path.parent)
 
     def note(self, since: int) -> None:
-        """Says that what this process has open began after entry `since`.
+        """Record that the open calls of this process began after entry `since`.
 
-        Only the first time is it on the disk when this returns: a power cut may bring back an older number,
-        from which more is read than need be, but not the file of a process that began nothing.
+        Only the first record is on the disk on return: a power cut may restore an older number, after which
+        more is read than necessary, but not the file of a process that began no call.
         """
         self._write(since, wait=not self._noted)
         self._noted = True
@@ -73,14 +74,14 @@ class Presence:
             os.fsync(self._file)
 
     def close(self, *, settled: bool) -> None:
-        """Lets go; the file stays where something was left open, for another process to find."""
+        """Release the lock; the file stays if a call is open, for another process to settle."""
         if settled:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
 
 
 def count(home: Home, service: str) -> int:
-    """How many processes of that service live."""
+    """Return the number of live processes of that service."""
     found = 0
     for path in everybody(home):
         with contextlib.suppress(OSError):
@@ -89,7 +90,7 @@ def count(home: Home, service: str) -> int:
 
 
 def lives(home: Home, instance: str) -> bool:
-    """Whether the process of that instance runs."""
+    """Return whether the process of that instance runs."""
     try:
         file = os.open(folder(home) / instance, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -105,8 +106,9 @@ def lives(home: Home, instance: str) -> bool:
 
 @contextlib.contextmanager
 def settling(path: Path) -> Iterator[Dead | None]:
-    """The dead process whose file `path` is, while no other settles what it left; None for one that lives, or
-    is being settled.
+    """Yield the dead process whose file is `path`, while no other process settles its calls.
+
+    None for a process that lives, or is being settled.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -123,7 +125,7 @@ def settling(path: Path) -> Iterator[Dead | None]:
 
 
 def everybody(home: Home) -> list[Path]:
-    """The files of all processes that live, or were not settled yet."""
+    """Return the files of all processes that live, or are not settled yet."""
     try:
         return sorted(path for path in folder(home).iterdir() if not path.name.startswith("."))
     except FileNotFoundError:
@@ -131,7 +133,7 @@ def everybody(home: Home) -> list[Path]:
 
 
 def _mark(text: bytes) -> Mark:
-    """What the file says; one that a power cut left half-written says that anything may be open."""
+    """Return the contents of a file; if a power cut damaged it, any call may be open."""
     try:
         return msgspec.json.decode(text, type=Mark)
     except msgspec.DecodeError:

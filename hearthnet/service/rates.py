@@ -1,4 +1,4 @@
-"""Calls a minute, by a window that slides: no minute, wherever it begins, holds more than its share."""
+"""Call rates by a sliding window: no minute, wherever it begins, exceeds the share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 WINDOW_MS: Final = 60_000
 _MANY: Final = 1_024
 _SWEEP_MS: Final = 1_000
-"""Looking for what can be forgotten costs time for each window that is kept."""
+"""Pause between sweeps for old windows, since each costs time for every window kept."""
 
 
 class Rates:
-    """When calls were let through, by whose they are. Kept in memory, for a minute."""
+    """The times of accepted calls, by key, kept in memory for a minute."""
 
     def __init__(self) -> None:
         self._passed: dict[tuple[str, str], deque[int]] = {}
@@ -22,9 +22,9 @@ class Rates:
         return len(self._passed)
 
     def take(self, key: tuple[str, str], share: int, now_ms: int) -> int:
-        """0 where one more call of `key` passes at `now_ms`, and is counted; else the milliseconds to wait.
+        """Count one more call of `key` at `now_ms` and return 0, or the milliseconds to wait.
 
-        `now_ms` is of a clock that does not jump.
+        `now_ms` is of a monotonic clock.
         """
         passed = self._passed.get(key)
         if passed is None:
@@ -38,7 +38,7 @@ class Rates:
         return 0
 
     def _forget_old(self, now_ms: int) -> None:
-        """Once there are many, drops those without a call in the last minute; once a second at most."""
+        """Drop keys without a call in the last minute, if there are many; at most once per second."""
         if len(self._passed) >= _MANY and now_ms >= self._sweep_at:
             self._sweep_at = now_ms + _SWEEP_MS
             alive = now_ms - WINDOW_MS

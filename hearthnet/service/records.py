@@ -1,14 +1,13 @@
-"""What a process puts on record around every call with side effects, whatever its handler does.
+"""The records of a process around every call with side effects, regardless of its handler.
 
-    the use of a standing grant, claimed; and the approval of what is an append to a log of events
+    the use of a standing grant, claimed; and the approval if the effect is an append to an event log
     `began` in the audit log, on the disk
-    the effect, claimed; the handler; its outcome      (an append to a log of events is all three)
+    the effect, claimed; the handler; its outcome      (an append to an event log is all three)
     `ended` in the audit log, on the disk
     the answer
 
 A process that dies in between leaves a `began` without its `ended`. The next process of the same service
-finds it and writes down how it ended: as the effect's claim or the service's events say, else
-`outcome_unknown`.
+finds it and records its end: from the effect's claim or the service's events, else `outcome_unknown`.
 
 See: docs/protocol/audit.md#entry.
 """
@@ -42,10 +41,10 @@ from hearthnet.trust.audit import Entry
 _log = logging.getLogger(__name__)
 _LONGEST_NAME: Final = 64
 _LEAST_SECONDS: Final = 2.0
-"""What the end of a call may take to be put on record, also where its caller has given up."""
+"""Minimum time for recording the end of a call, even if its caller has given up."""
 UNKNOWN: Final = "outcome_unknown"
 Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
-"""Asks a service what an earlier call recorded, by principal, idempotency key and digest of the arguments."""
+"""Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
 
 
 class _Parts(NamedTuple):
@@ -54,7 +53,7 @@ class _Parts(NamedTuple):
 
 
 class Records:
-    """The records of one process of the node in `home`; `store` is asked for at the first one."""
+    """The records of one process of the node in `home`; `store` is called for the first one."""
 
     def __init__(self, home: Home, peer: Peer, service: str, store: Callable[[], Awaitable[Store]]) -> None:
         self._home = home
@@ -69,9 +68,9 @@ class Records:
         self.refusals: Final = Refusals(peer, service, self._put)
 
     async def open(self, outcome: Outcome) -> None:
-        """Shows that this process lives, and settles what dead ones of its service left open.
+        """Show that this process lives, and settle the open calls of dead ones of its service.
 
-        What cannot be settled now stays as it is, for the next process that starts.
+        Calls that cannot be settled now are left for the next process that starts.
         """
         self._presence = await asyncio.to_thread(Presence, self._home, self._peer.instance, self._service)
         for path in presence.everybody(self._home):
@@ -87,13 +86,14 @@ class Records:
                     path.unlink(missing_ok=True)
 
     async def begin(self, call: Call[Any, Any], *, event_sourced: bool, erasable: bool = False) -> int:
-        """Puts on record that `call` begins; the number of its entry. Nothing was done where this raises.
+        """Record that `call` begins, and return the number of its entry.
 
-        Of an `erasable` one the record keeps the hash of its frame alone.
+        After an error nothing was done. For an `erasable` call only the hash of its frame is recorded.
 
-        `unauthorized` for an approval or the use of a standing grant that was used for another effect,
-        `expired` for a grant that is too old, `capacity_exceeded` where the disk is full, `partition` where
-        the store does not answer in time.
+        Raises:
+            HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
+                another effect; `expired` for a grant that is too old; `capacity_exceeded` if the disk is
+                full; `partition` if the store does not answer in time.
         """
         _check_names(call)
         parts = await self._parts()
@@ -126,21 +126,25 @@ class Records:
             raise
 
     async def once(self, call: Call[Any, Any], work: Work) -> Reply:
-        """As `Effects.once`."""
+        """Run `Effects.once`."""
         return await (await self._parts()).effects.once(call, work)
 
     async def end(self, call: Call[Any, Any], began: int, code: str, outcome: str) -> None:
-        """Puts on record how the call whose entry is `began` ended; raises where that is not on the disk."""
+        """Record the end of the call whose entry is `began`.
+
+        Raises:
+            HearthNetError: The record is not on the disk.
+        """
         entry = self._entry(kind="ended", call=call.id, began=began, code=code, outcome=outcome)
         await (await self._parts()).audit.append(entry, max(call.remaining(), _LEAST_SECONDS))
         self._open.discard(call.id)
 
     def instances(self) -> int:
-        """How many processes of this service live on this node, this one included."""
+        """Return the number of live processes of this service on this node, this one included."""
         return max(1, presence.count(self._home, self._service))
 
     async def close(self) -> None:
-        """Ends this process's part in them."""
+        """Write counted refusals, stop, and release this process's file."""
         await self.refusals.close()
         if self._opened is not None:
             await self._opened.effects.close()
@@ -175,7 +179,7 @@ class Records:
         )
 
     def _concerns_us(self, dead: Dead) -> bool:
-        """Whether it is for this process to settle: it was of this service, or of one that runs no more."""
+        """Return whether this process settles `dead`: of its service, or of one no longer there."""
         if dead.mark.service in ("", self._service):
             return True
         try:
@@ -192,7 +196,7 @@ class Records:
             await parts.audit.append(ended, _LEAST_SECONDS)
 
     async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, Entry]:
-        """The calls that `instance` began after entry `since` and that have no end, by number of entry."""
+        """Return the calls of `instance` after entry `since` that have no end, by number of entry."""
         found: dict[int, Entry] = {}
         async for batch in log.lines(since, (await log.end()).sequence):
             for message in batch:
@@ -204,7 +208,7 @@ class Records:
         return found
 
     async def _what_became(self, effects: Effects, entry: Entry, outcome: Outcome) -> tuple[str, str]:
-        """The code and the hash of the answer of a call that was cut off."""
+        """Return the code and the hash of the answer of a call that was cut off."""
         effect = await effects.outcome(entry)
         if effect is not None:
             done = digest(effect.output) if effect.state == "done" else ""
@@ -214,7 +218,11 @@ class Records:
 
 
 def _check_names(call: Call[Any, Any]) -> None:
-    """Raises `bad_request` for names that are not fit to be put on record."""
+    """Check that the names in `call` can be recorded.
+
+    Raises:
+        HearthNetError: `bad_request` if they cannot.
+    """
     if call.contract.idempotent == "client_id" and call.idempotency_key != call.body["input"]["client_id"]:
         raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
     approval = call.approval.id if call.approval else ""

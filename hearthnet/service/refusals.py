@@ -1,14 +1,14 @@
-"""Approvals and standing grants that were refused, on record.
+"""The record of refused approvals and standing grants in the audit log.
 
-A yes that nobody gave to this call is worth an entry in the audit log: who sent it, about what, and which
-check it failed. A flood of them is not worth more than that, so that nobody can fill the log:
+A forged or misused consent is recorded with its sender, the call, and the failed check. A flood of them is
+summarised, so that no caller can fill the log:
 
     the first few of a caller             an entry each, at once
-    more of them in that minute           counted, and written at its end: one entry a check that failed
+    more of them in that minute           counted, and written at its end: one entry per failed check
     still more                            the same, after twice as long each time, up to an hour
 
-`Tally` is pure; `Refusals` writes what it says. Where the log takes nothing now, an entry is lost: the call
-was refused all the same.
+`Tally` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost; the call
+stays refused.
 
 See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
 """
@@ -31,9 +31,9 @@ from hearthnet.wire.header import Header
 WINDOW_MS: Final = 60_000
 LONGEST_MS: Final = 60 * 60_000
 SINGLE: Final = 8
-"""So many of one caller have an entry of their own."""
+"""Number of refusals per caller with an entry of their own."""
 MOST_CALLERS: Final = 512
-"""So many are told apart; those of all others are counted together."""
+"""Maximum of callers counted separately; all further ones are counted together."""
 _LONGEST_NAME: Final = 64
 _LONGEST_CAPABILITY: Final = 140
 _FAREWELL_SECONDS: Final = 2.0
@@ -41,25 +41,25 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ConsentRefused(HearthNetError):
-    """An approval or a standing grant that is none for the call that names it."""
+    """An approval or a standing grant that is not valid for the call that names it."""
 
     arguments_digest = ""
 
     @classmethod
     def of(cls, error: HearthNetError, arguments_digest: str) -> ConsentRefused:
-        """The same error, as one about a consent to a call whose arguments have this digest."""
+        """Return `error` as one about the consent to a call with arguments of this digest."""
         refused = cls(error.code, error.message, details=error.details)
         refused.arguments_digest = arguments_digest
         return refused
 
     @property
     def rule(self) -> str:
-        """Which check it failed: what it is for another of (trust/approval.py), else the wire code."""
+        """The failed check: the differing property (trust/approval.py), else the wire code."""
         return str(self.details.get("rule", self.code))
 
 
 class Key(NamedTuple):
-    """What is counted together."""
+    """The properties of refusals that are counted together."""
 
     caller: str
     rule: str
@@ -80,7 +80,7 @@ class _Window:
 
 
 class Tally:
-    """How many were refused and have no entry yet. Times are ms of a clock that does not jump."""
+    """The counts of refusals without an entry yet; times are ms of a monotonic clock."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
@@ -89,7 +89,7 @@ class Tally:
         return len(self._windows)
 
     def take(self, key: Key, now: int) -> bool:
-        """Takes one more; whether it gets an entry of its own, else it is counted."""
+        """Count one more refusal; return True if it gets an entry of its own instead."""
         if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
             key = OTHERS
         window = self._windows.get(key.caller)
@@ -102,7 +102,7 @@ class Tally:
         return False
 
     def due(self, now: int) -> list[tuple[Key, int]]:
-        """What has to be written now: how many more there were of each. Who stopped is forgotten."""
+        """Return the counts to write now, and forget callers without further refusals."""
         found: list[tuple[Key, int]] = []
         for caller, window in list(self._windows.items()):
             if now < window.until:
@@ -117,7 +117,7 @@ class Tally:
         return found
 
     def rest(self) -> list[tuple[Key, int]]:
-        """All that was counted and is not written yet; it is not counted any more."""
+        """Return all counts that are not written yet, and reset them."""
         found = [each for window in self._windows.values() for each in window.counts.items()]
         self._windows.clear()
         return found
@@ -127,7 +127,7 @@ class Refusals:
     """The refused consents of one process."""
 
     def __init__(self, peer: Peer, service: str, append: Callable[[Entry], Awaitable[Any]]) -> None:
-        """`append` puts an entry on record."""
+        """Write entries with `append`."""
         self._peer = peer
         self._service = service
         self._append = append
@@ -135,18 +135,18 @@ class Refusals:
         self._tasks = TaskSet()
 
     def take(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
-        """One more, in the call with this header; `evidence` is the caller's signed frame."""
+        """Count one more, in the call with this header; `evidence` is the caller's signed frame."""
         key = Key(header.sender, error.rule, error.code)
         if self._tally.take(key, steady_ms()):
             self._write(self._first(header, evidence, key, error.arguments_digest))
 
     def tick(self) -> None:
-        """Writes what is due; to be called about once a second."""
+        """Write the counts that are due; to be called about once a second."""
         for key, count in self._tally.due(steady_ms()):
             self._write(self._counted(key, count))
 
     async def close(self) -> None:
-        """Writes what was counted, and ends."""
+        """Write the remaining counts, and stop."""
         for key, count in self._tally.rest():
             self._write(self._counted(key, count))
         await self._tasks.finish(_FAREWELL_SECONDS)
@@ -179,7 +179,7 @@ class Refusals:
         )
 
     def _on_behalf_of(self, header: Header) -> tuple[str, str]:
-        """The id of the call's token and whom it is for, as it says; the sender where there is none."""
+        """Return the id of the call's token and its principal; without a token the sender."""
         if not header.token:
             return "", header.sender
         claims = self._peer.tokens.claims(header.token)
@@ -207,6 +207,6 @@ class Refusals:
 
 
 def _id_of(consent: Any) -> str:
-    """The id that a consent claims to have, as far as it is one."""
+    """Return the id that a consent states, if it has the form of one."""
     named = consent.get("id") if isinstance(consent, dict) else None
     return named[:_LONGEST_NAME] if isinstance(named, str) else ""

@@ -27,7 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 def load(name: str) -> Service:
-    """The installed service called `name`; `not_found` where there is none."""
+    """Return the installed service with this name.
+
+    Raises:
+        HearthNetError: `not_found` if there is none.
+    """
     for entry in entry_points(group=GROUP, name=name):
         service: Service = entry.load()()
         return service
@@ -35,7 +39,7 @@ def load(name: str) -> Service:
 
 
 async def serve(service: Service, home: Home, status: Status, stop: asyncio.Event) -> None:
-    """Runs `service` on the node of `home` until `stop` is set."""
+    """Run `service` on the node of `home` until `stop` is set."""
     state = read_node_state(home)
     url = state.server.url
     status.starting("joining the bus", 0, 1)
@@ -52,7 +56,7 @@ async def serve(service: Service, home: Home, status: Status, stop: asyncio.Even
 
 
 async def _started(service: Service, node: NodeContext, stop: asyncio.Event) -> bool:
-    """Whether the start ended before `stop` was set, which ends it: a model may take minutes to load."""
+    """Start the service; return False if `stop` is set first, as loading may take minutes."""
     starting, stopping = asyncio.create_task(service.start(node)), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,7 +92,7 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
 
 
 async def _refresh(service: Service, host: Host, status: Status) -> None:
-    """Offers what the service offers now; what is wrong is logged, and the offers before it stay."""
+    """Offer the service's present offers; after an error, which is logged, keep the former."""
     try:
         await host.refresh()
     except HearthNetError as error:
@@ -97,8 +101,9 @@ async def _refresh(service: Service, host: Host, status: Status) -> None:
 
 
 async def until_signal(make: Callable[[], Service], home: Home, status: Status) -> int:
-    """Runs the service that `make` gives until SIGTERM; the exit status says how it ended, `status` and the
-    log why.
+    """Run the service that `make` returns until SIGTERM, and return the exit status.
+
+    A failure is reported to `status` and logged.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -119,14 +124,14 @@ async def until_signal(make: Callable[[], Service], home: Home, status: Status) 
 
 
 def log_to_stderr() -> None:
-    """Where the processes of a node log: their supervisor keeps it."""
+    """Log to stderr, which the supervisor of the node's processes stores."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one service until SIGTERM; the exit status says how it ended."""
+    """Run one service until SIGTERM, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m hearthnet.service.run", description="Runs one service of a node."
     )

@@ -1,4 +1,4 @@
-"""One call on its way through its handler, and how it is answered.
+"""A running call: its handler, and its answer.
 
 See: docs/protocol/frames.md#replies, docs/protocol/streams.md#ends.
 """
@@ -43,9 +43,9 @@ _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again wi
 
 
 class Outbox:
-    """Answers to one call: where they go follows from the authenticated header alone.
+    """The sender of answers to one call, addressed by its authenticated header alone.
 
-    `packed`: to a call that came in a pack, so that they may go with others (bus/packer.py).
+    `packed`: the call arrived in a batch, so its answers may be batched (bus/packer.py).
     """
 
     __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
@@ -60,22 +60,22 @@ class Outbox:
         self._last_ms = steady_ms()
 
     def reply(self, body: dict[str, Any], code: str = "") -> None:
-        """The one reply to a call."""
+        """Send the one reply to a call."""
         self._send("reply", body, code=code, signed=self._signed)
 
     def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
-        """One frame of a stream; the terminal `error` carries its code."""
+        """Send one frame of a stream; the terminal `error` carries its code."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
         self._trace.frames = seq
         self._send("frame", data, seq=seq, event=event, code=code)
 
     def alive_if_due(self) -> None:
-        """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
+        """Send a keep-alive if no frame was sent for the keep-alive interval."""
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             self._send("frame", {}, event=ALIVE)
 
     async def room(self) -> None:
-        """Waits while the server reads more slowly than is sent."""
+        """Wait while the server reads more slowly than this process sends."""
         link = self._peer.link
         if link.full:
             await link.room()
@@ -109,10 +109,10 @@ class Outbox:
 
 
 class Running:
-    """A call that was admitted. `run` ends in exactly one reply, or exactly one terminal frame.
+    """An admitted call; `run` ends in exactly one reply, or exactly one terminal frame.
 
-    Before its handler runs it is charged to its token (service/budget.py). Where it has side effects, it is
-    on record before its handler runs and before it is answered (service/records.py).
+    Before its handler runs it is charged to its token (service/budget.py). With side effects it is recorded
+    before its handler runs and before it is answered (service/records.py).
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Running:
 
     @property
     def stream(self) -> Stream:
-        """What its handler sends frames to; for who wants one reply, they are checked and dropped."""
+        """The stream for the handler's frames; for a unary call they are checked and dropped."""
         if self._streaming is not None:
             return self._streaming
         if self._quiet is None:
@@ -154,11 +154,11 @@ class Running:
 
     @property
     def claims(self) -> Claims | None:
-        """What the call's token says, None where it has none."""
+        """The claims of the call's token, None without one."""
         return self._admitted.claims
 
     async def run(self) -> None:
-        """Runs the handler inside the caller's deadline and answers."""
+        """Run the handler within the caller's deadline, and answer."""
         try:
             if not self._stopped:
                 await self._work()
@@ -171,7 +171,7 @@ class Running:
             _log.warning("%s was not answered: %s", self.header.capability, error)
 
     def stop(self) -> None:
-        """Cancels the handler; one that has not begun does not begin."""
+        """Cancel the handler, or keep it from beginning."""
         if self.task is None:
             self._stopped = True
         else:
@@ -203,27 +203,24 @@ class Running:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            # What a handler raises is its own failure; not even SystemExit ends the calls of others.
+            # An error of one handler, even SystemExit, must not end other calls.
             late = self._was_late()
             await self._fail(self._timeout() if late else self._told(error))
 
     def _told(self, error: BaseException) -> HearthNetError:
-        """What the caller is told of `error`: an effect that happened has not failed because its answer does.
-
-        Asked again under the same key, it tells its outcome.
-        """
+        """Return the error to answer; an effect that happened has not failed with its answer."""
         told = as_wire_error(error, self.header.capability)
         if not self._effected or told.code in (UNKNOWN, "partition", "timeout"):
             return told
         return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {told.message}")
 
     def due(self) -> None:
-        """The caller's deadline has passed: stops the handler."""
+        """Stop the handler, since the caller's deadline has passed."""
         self._late = True
         self.stop()
 
     def _was_late(self) -> bool:
-        """Whether it was the deadline alone that stopped the handler, in which case its caller is told so."""
+        """Return whether the deadline alone stopped the handler; the answer then is a timeout."""
         if not self._late:
             return False
         self._late = False
@@ -233,15 +230,15 @@ class Running:
         return HearthNetError("timeout", f"{self.header.capability} did not finish in time")
 
     def take_place(self) -> None:
-        """Counts against the offer's places from now on, so that calls which come together are counted."""
+        """Occupy one of the offer's places, now, so that calls arriving together are counted."""
         self._admitted.hosted.in_flight += 1
 
     def free_place(self) -> None:
-        """Counts no more."""
+        """Release the place."""
         self._admitted.hosted.in_flight -= 1
 
     def lost_caller(self) -> bool:
-        """Whether there is nobody left to answer to."""
+        """Return whether the caller of a stream is lost."""
         return self._streaming is not None and self._streaming.lost_caller()
 
     def _call(self, until: float) -> Call[Any, Any]:
@@ -265,11 +262,11 @@ class Running:
         )
 
     async def _carry_out(self, call: Call[Any, Any]) -> Reply:
-        """What the handler answers; its effect happens once, and not without a record."""
+        """Return the handler's answer; its effect happens once, and only with a record."""
         endpoint, claims = self._admitted.endpoint, self._admitted.claims
         effect = endpoint.contract.side_effects
         if claims is not None:
-            # Services know their own keys only, so that the same one may stand for an effect of each.
+            # A key is unique within one service only.
             key = f"{call.contract.id} {call.idempotency_key}" if call.idempotency_key else ""
             await self._budget.charge(claims, effect=effect, idempotency_key=key)
         if not effect:
@@ -283,7 +280,7 @@ class Running:
         return await self._records.once(call, lambda: self._handle(call))
 
     async def _handle(self, call: Call[Any, Any]) -> Reply:
-        """What the service's method returns."""
+        """Return the result of the service's method."""
         endpoint, token = self._admitted.endpoint, handling(self.trace, call.until)
         try:
             if endpoint.contract.stream_schema is None:
@@ -295,7 +292,7 @@ class Running:
         return msgspec.convert(reply, Reply)
 
     def _answer(self, reply: Reply) -> None:
-        """Answers a plain call."""
+        """Answer a plain call."""
         endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
         body = {
             "output": msgspec.to_builtins(reply.output),
@@ -323,7 +320,7 @@ class Running:
         endpoint.statistics.answered(took_ns)
 
     def _consent(self) -> dict[str, Any]:
-        """What the answer says of the yes under which it happened."""
+        """Return the fields of `meta` that name the consent."""
         approval, grant = self._admitted.approval, self._admitted.grant
         if approval is not None:
             return {"approval": approval.id, "arguments_digest": approval.arguments_digest}
@@ -336,9 +333,10 @@ class Running:
         return {}
 
     async def _ended(self, code: str, output: Any = None) -> None:
-        """Puts on record how the call ended, where it was put on record that it began.
+        """Record the end of the call, if its beginning is on record.
 
-        Raises `outcome_unknown` where it worked and that cannot be put on record.
+        Raises:
+            HearthNetError: `outcome_unknown` if a success cannot be recorded.
         """
         if self._began is None:
             return
@@ -351,7 +349,7 @@ class Running:
                 raise HearthNetError(UNKNOWN, _UNRECORDED) from error
 
     async def _fail(self, error: HearthNetError) -> None:
-        """Answers with `error`; one that is too large to send, or no JSON, with an id for it."""
+        """Answer with `error`; if that is too large to send, or not JSON, with an id for it."""
         took_ns = time.perf_counter_ns() - self._started_ns
         self._admitted.endpoint.statistics.failed(took_ns, error.code)
         self.trace.code = self.trace.code or error.code
@@ -379,7 +377,7 @@ class Running:
 
 
 def _typed(value: dict[str, Any], wanted: Any) -> Any:
-    """`value` as the handler's Struct. JSON Schema takes 5.0 for an integer; a Struct does not."""
+    """Convert `value` to the handler's Struct; unlike JSON Schema it refuses 5.0 as integer."""
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
@@ -387,9 +385,7 @@ def _typed(value: dict[str, Any], wanted: Any) -> Any:
 
 
 def as_wire_error(error: BaseException, capability: str) -> HearthNetError:
-    """What crosses the wire of a handler's exception: its own code, or `internal_error` with the id
-    of the log entry.
-    """
+    """Return the wire error of an exception: its own, or `internal_error` with a log id."""
     if isinstance(error, HearthNetError):
         return error
     incident = ids.new_ulid()

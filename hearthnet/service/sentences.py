@@ -1,7 +1,7 @@
-"""A text in sentences, and in parts that are short enough.
+"""Splitting of a text into sentences, and into parts of limited length.
 
-Nothing is lost: what is returned, put together, is the text. No list of abbreviations is complete; who splits
-too often translates a little worse, who splits too rarely sends too much.
+Nothing is lost: the results, concatenated, are the text. No list of abbreviations is complete; splitting too
+often makes translations slightly worse, splitting too rarely makes parts longer.
 
 See: docs/trans.md#long-texts.
 """
@@ -27,13 +27,13 @@ _ABBREVIATED: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _BEFORE: Final = 12
-"""So many characters before a full stop tell an abbreviation."""
+"""Number of characters before a full stop in which an abbreviation is looked for."""
 _CLAUSE: Final = re.compile(r"[,;:\u2013\u2014\u3001\uff0c\uff1b]\s*(?=\S)|\n")
 _SPACE: Final = re.compile(r"\s+(?=\S)")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of `text` with the white space behind them."""
+    """Yield the sentences of `text` with the white space after them."""
     start = 0
     for match in _END.finditer(text):
         if match["stop"] and _goes_on(text, match):
@@ -45,8 +45,9 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def parts(text: str, most: int) -> Iterator[str]:
-    """`text` in parts of at most `most` characters: whole sentences where they are short enough, else whole
-    clauses, words, or what fits. `most` is at least 1.
+    """Yield `text` in parts of at most `most` characters, at least 1.
+
+    A part has whole sentences if they are short enough, else whole clauses, words, or what fits.
     """
     part = ""
     for sentence in sentences(text):
@@ -60,7 +61,7 @@ def parts(text: str, most: int) -> Iterator[str]:
 
 
 def _goes_on(text: str, end: re.Match[str]) -> bool:
-    """Whether the sentence goes on behind its full stop: a small letter follows, or an abbreviation ends."""
+    """Return whether the sentence continues: a small letter follows, or an abbreviation ends."""
     if text[end.end()].islower():
         return True
     alone = end[0][0] == "." and end[0][1].isspace()
@@ -76,6 +77,6 @@ def _cut(sentence: str, most: int) -> Iterator[str]:
 
 
 def _last(where: re.Pattern[str], text: str, most: int) -> int:
-    """The last place of that kind in the second half of what fits; 0 where there is none."""
+    """Return the last match in the second half of the part that fits; 0 if there is none."""
     places = [match.end() for match in where.finditer(text, most // 2, most)]
     return next((place for place in reversed(places) if place <= most), 0)

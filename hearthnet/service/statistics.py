@@ -1,10 +1,10 @@
-"""What is counted of the calls of one endpoint, for `$SRV.STATS` (service/micro.py)."""
+"""The counts of the calls of one endpoint, for `$SRV.STATS` (service/micro.py)."""
 
 from __future__ import annotations
 
 
 class Statistics:
-    """Counts of one endpoint since its process started. What a call contained is never kept."""
+    """Counts of one endpoint since its process started, without contents of calls."""
 
     __slots__ = ("errors", "last_error", "nanoseconds", "requests")
 
@@ -15,12 +15,12 @@ class Statistics:
         self.last_error = ""
 
     def answered(self, nanoseconds: int) -> None:
-        """Counts a call that succeeded after so long."""
+        """Count a call that succeeded after `nanoseconds`."""
         self.requests += 1
         self.nanoseconds += nanoseconds
 
     def failed(self, nanoseconds: int, code: str) -> None:
-        """Counts a call that ended with the wire code `code`; one that was refused took no time."""
+        """Count a call that ended with the wire code `code`; a refused one took no time."""
         self.requests += 1
         self.errors += 1
         self.nanoseconds += nanoseconds

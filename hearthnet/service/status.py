@@ -1,4 +1,4 @@
-"""What a service process tells its supervisor: JSON lines on an inherited descriptor."""
+"""The status of a service process for its supervisor: JSON lines on a descriptor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def hold_lifeline() -> None:
-    """Ends this process at once when its supervisor is gone: the other end of the pipe closes with it."""
+    """End this process as soon as its supervisor is gone, which closes the pipe's other end."""
     number = os.environ.pop(LIFELINE_VARIABLE, "")
     if number.isdigit():
         threading.Thread(target=_watch, args=(int(number),), name="lifeline", daemon=True).start()
@@ -29,27 +29,30 @@ def _watch(descriptor: int) -> None:
 
 
 class Status:
-    """Writes states to `descriptor`; without one, to the log."""
+    """A writer of states to `descriptor`, or without one to the log."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def inherited(cls) -> Status:
-        """The status of this process, as its supervisor passed it on."""
+        """Return the status of this process, on the descriptor passed by its supervisor."""
         number = os.environ.pop(STATUS_VARIABLE, "")
         return cls(int(number) if number.isdigit() else None)
 
     def starting(self, stage: str, current: int, total: int) -> None:
-        """How far the start is."""
+        """Report the progress of the start."""
         self._write({"state": "starting", "stage": stage, "current": current, "total": total})
 
     def ready(self, offers: list[str], note: str | None, address: str = "") -> None:
-        """Ready, with one line an offer; said again whenever they change. `address` is a URL for people."""
+        """Report readiness, with one line per offer; repeated after each change of them.
+
+        `address` is a URL for people.
+        """
         self._write({"state": "ready", "offers": offers, "note": note, "address": address})
 
     def failed(self, note: str) -> None:
-        """The start failed, in one line."""
+        """Report that the start failed, in one line."""
         self._write({"state": "failed", "note": note})
 
     def _write(self, state: dict[str, Any]) -> None:

@@ -1,5 +1,4 @@
-"""What a node's records in JetStream have in common: how long an answer may take, room on the disk, and
-reading a stream in batches.
+"""Access to a node's records in JetStream: time limits, disk space, reading in batches.
 
 See: docs/protocol/subjects.md#stored-subjects.
 """
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 WRITE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 3.0
 BEGUN_SHARE: Final = 0.25
-"""What is kept back of the disk for the outcome of what was begun."""
+"""Share of the free space for a write that suffices for recording an outcome."""
 TAKEN: Final = frozenset({10071, 10077})
-"""The server's codes for: something else stands where this was to be."""
+"""The server's codes for a place that is not as expected."""
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
 _BATCH: Final = 2000
 _BATCH_BYTES: Final = 16 * 1024 * 1024
-"""More than one message may have, so that every question brings one."""
+"""More than one message can have, so that every request returns one."""
 _SEQUENCE: Final = -4
-"""Where in the subject on which a reader's message could be acknowledged its place in the stream stands."""
+"""Index of the stream sequence in the acknowledgement subject of a consumer's message."""
 _NO_SUCH_MESSAGE: Final = 10043
 _DENIED: Final = "not permitted"
 _FEW: Final = 8
@@ -51,15 +50,15 @@ class Message(NamedTuple):
 
 
 class Taken(Exception):
-    """Not written: something else stands there, or this itself where an earlier answer was lost."""
+    """Raised when nothing was written: the place is taken, perhaps by an earlier attempt."""
 
 
 class Unanswered(Exception):
-    """Perhaps written: the server did not answer."""
+    """Raised when the server did not answer; the message is perhaps written."""
 
 
 class Room:
-    """Whether the disk of the node in `home` takes another record; where no home is known, it always does."""
+    """A check for free space on the disk of the node in `home`; always passes without a home."""
 
     def __init__(self, home: Home | None) -> None:
         self._home = home
@@ -67,10 +66,13 @@ class Room:
         self._ample_until = 0.0
 
     async def check(self, share: float = 1.0) -> None:
-        """Raises `capacity_exceeded` where less is free than a write needs now.
+        """Check that the disk has the room that a write requires now.
 
-        `share` of it is enough for what must still be written once something was begun. Where there is far
-        more, it is not looked again for a second.
+        `share` of it suffices for what must still be written once something was begun. If far more is free,
+        the disk is not checked again for a second.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it has not.
         """
         clock = asyncio.get_running_loop().time
         if self._home is None or clock() < self._ample_until:
@@ -89,12 +91,13 @@ class Room:
             self._ample_until = clock() + _LOOK_SECONDS
 
     def written(self) -> None:
-        """The server has written something."""
+        """Record that the server has written something."""
         self._needed = FULL_BYTES
 
     def unwritten(self) -> None:
-        """The server did not answer. One that could not write takes nothing more until it is restarted, which
-        takes more room.
+        """Record that the server did not answer.
+
+        A server that could not write accepts nothing more until its restart, which requires more room.
         """
         self._needed = ROOM_BYTES
         self._ample_until = 0.0
@@ -102,9 +105,12 @@ class Room:
 
 @contextlib.asynccontextmanager
 async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator[None]:
-    """What the store's client raises, as `partition`: nothing is known of what was asked.
+    """Translate errors of the store's client; the result of the request is then unknown.
 
-    A question that the server took with it when it died has no answer; the next one is asked soon.
+    A request that the server received before it died is never answered, hence the limit in seconds.
+
+    Raises:
+        HearthNetError: `partition` if the store does not answer.
     """
     from nats import errors
 
@@ -121,8 +127,12 @@ async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator
 async def write(
     store: Store, stream: str, subject: str, data: bytes, *, expected: dict[str, str], seconds: float
 ) -> PubAck:
-    """Appends `data` where the stream is as `expected` (headers). Raises `Taken` where it is not,
-    `Unanswered` where that is not known, and `HearthNetError` where the server refuses it.
+    """Append `data` if the stream is as `expected` (headers).
+
+    Raises:
+        Taken: It is not.
+        Unanswered: The result is unknown.
+        HearthNetError: The server refuses the message.
     """
     from nats import errors
     from nats.js import errors as js_errors
@@ -141,21 +151,25 @@ async def write(
 
 
 def unwritable(error: Any) -> HearthNetError:
-    """What the server's refusal of a record means."""
+    """Translate the server's refusal of a message."""
     if error.err_code in _FULL or NO_SPACE in str(error.description):
         return HearthNetError("capacity_exceeded", "the event log has no room; free space on the disk")
     return HearthNetError("internal_error", f"the event log refuses the event: {error.description}")
 
 
 async def reconnected(store: Store, seconds: float) -> None:
-    """Waits for the connection, for at most `seconds`."""
+    """Wait for the connection, for at most `seconds`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, min(WRITE_SECONDS, seconds))):
             await store.link.connected()
 
 
 async def last(store: Store, stream: str, subject: str, what: str, seconds: float) -> Message | None:
-    """The newest message under `subject`, None where there is none; `partition` without an answer."""
+    """Return the newest message under `subject`, None if there is none.
+
+    Raises:
+        HearthNetError: `partition` without an answer.
+    """
     from nats.js.errors import NotFoundError
 
     async with answering(what, min(ANSWER_SECONDS, seconds)):
@@ -167,7 +181,11 @@ async def last(store: Store, stream: str, subject: str, what: str, seconds: floa
 
 
 async def at(store: Store, stream: str, sequence: int, what: str) -> Message | None:
-    """The message with that number, None where there is none; `partition` without an answer."""
+    """Return the message with that number, None if there is none.
+
+    Raises:
+        HearthNetError: `partition` without an answer.
+    """
     from nats.js.errors import NotFoundError
 
     async with answering(what):
@@ -179,9 +197,12 @@ async def at(store: Store, stream: str, sequence: int, what: str) -> Message | N
 
 
 async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
-    """Has the server overwrite a message and let go of it; one that is gone already is well.
+    """Make the server overwrite and delete a message, if it is still there.
 
-    False where the stream denies it; `partition` without an answer.
+    Returns False if the stream forbids it.
+
+    Raises:
+        HearthNetError: `partition` without an answer.
     """
     from nats.js import errors as js_errors
 
@@ -198,8 +219,12 @@ async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
 async def read(
     store: Store, stream: str, subject: str, after: int, upto: int, what: str
 ) -> AsyncIterator[list[Message]]:
-    """The messages after place `after`, up to `upto`, in order and in batches, those that were erased left
-    out; `partition` without an answer.
+    """Yield the messages after place `after`, up to `upto`, in order and in batches.
+
+    Erased messages are left out.
+
+    Raises:
+        HearthNetError: `partition` without an answer.
     """
     while after < upto:
         few = upto - after <= _FEW
@@ -214,7 +239,7 @@ async def read(
 
 
 async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Message]:
-    """A few messages, without a reader that the server would have to remember."""
+    """Return a few messages, without a consumer on the server."""
     from nats.js.errors import NotFoundError
 
     found = []
@@ -226,9 +251,7 @@ async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Mess
 
 
 async def _together(store: Store, stream: str, subject: str, after: int, upto: int) -> list[Message]:
-    """Up to `_BATCH` messages, through a reader of the server's that is taken back; none where there is
-    none up to `upto`.
-    """
+    """Return up to `_BATCH` messages through a temporary consumer; none if there are none."""
     from nats import errors
     from nats.js import api
 
@@ -251,7 +274,7 @@ async def _together(store: Store, stream: str, subject: str, after: int, upto: i
         await client.publish(ask, json.dumps(wanted).encode(), reply=inbox)
         await got.all.wait()
     finally:
-        # Where the connection is gone, the server forgets the reader by itself.
+        # After a lost connection the server removes the consumer itself.
         with contextlib.suppress(errors.Error, TimeoutError):
             await heard.unsubscribe()
             await js.delete_consumer(stream, reader.name)
@@ -259,7 +282,7 @@ async def _together(store: Store, stream: str, subject: str, after: int, upto: i
 
 
 class _Got:
-    """What one question for messages brings: `most` of them, those up to `upto`, or all there are."""
+    """The messages of one request: `most` of them, those up to `upto`, or all there are."""
 
     def __init__(self, most: int, upto: int) -> None:
         self.most = most
@@ -268,7 +291,7 @@ class _Got:
         self._upto = upto
 
     async def take(self, message: Msg) -> None:
-        """A message; or the server's word, without a place of its own, that it sends no more."""
+        """Add a message, or end at the server's notice, without a sequence, that no more follow."""
         if not message.reply:
             self.all.set()
             return

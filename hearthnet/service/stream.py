@@ -1,4 +1,4 @@
-"""The provider's side of a stream: waits for the window, hears the caller.
+"""The provider's side of a stream: keeps to the window and receives control frames.
 
 See: docs/protocol/streams.md#window.
 """
@@ -23,20 +23,23 @@ _INPUT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Publisher(Protocol):
-    """Where the frames of one stream go."""
+    """A sender of the frames of one stream."""
 
     def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
-        """Sends one frame; `payload_too_large` over the server's limit."""
+        """Send one frame.
+
+        Raises:
+            HearthNetError: `payload_too_large` over the server's limit.
+        """
 
     async def room(self) -> None:
-        """Waits while the server reads more slowly than is sent."""
+        """Wait while the server reads more slowly than this process sends."""
 
 
 class Stream:
-    """What a handler of a streaming capability sends its frames to.
+    """The stream to which a handler of a streaming capability sends its frames.
 
-    For a caller that asked for one reply instead, frames are checked and dropped: its answer is the
-    handler's `Reply`.
+    For a unary call, frames are checked and dropped: its answer is the handler's `Reply`.
     """
 
     def __init__(self, contract: Contract, publisher: Publisher | None) -> None:
@@ -45,7 +48,7 @@ class Stream:
         self._outgoing = Outgoing(steady_ms())
         self._dropped = 0
         self._waiting: list[asyncio.Future[None]] = []
-        """Who waits for room in the window."""
+        """Handlers that wait for room in the window."""
 
     @cached_property
     def _inputs(self) -> asyncio.Queue[dict[str, Any]]:
@@ -53,13 +56,15 @@ class Stream:
 
     @property
     def unary(self) -> bool:
-        """Whether the caller wants one reply and no frames."""
+        """True if the caller expects one reply and no frames."""
         return self._publisher is None
 
     async def send(self, event: str, data: dict[str, Any]) -> None:
-        """Sends one frame; waits while 16 are unacknowledged.
+        """Send one frame; wait while 16 are unacknowledged.
 
-        `bad_request` where it does not fit the contract, `payload_too_large` over the server's limit.
+        Raises:
+            HearthNetError: `bad_request` if it does not fit the contract; `payload_too_large` over the
+                server's limit.
         """
         self._contract.check_frame(event, data)
         publisher = self._publisher
@@ -72,28 +77,28 @@ class Stream:
         await publisher.room()
 
     async def progress(self, stage: str, current: int, total: int) -> None:
-        """Tells how far the work is."""
+        """Send the progress of the work."""
         await self.send("progress", {"stage": stage, "current": current, "total": total})
 
     async def receive(self) -> dict[str, Any]:
-        """The caller's next input."""
+        """Return the caller's next input."""
         return await self._inputs.get()
 
     async def end(self, event: str, data: dict[str, Any]) -> None:
-        """Sends the terminal frame, which no window holds back."""
+        """Send the terminal frame, to which no window applies."""
         if self._publisher is not None and not self._outgoing.ended:
             self._emit(self._publisher, event, data)
             self._wake()
             await self._publisher.room()
 
     async def _give_way(self) -> None:
-        """Lets others go on now and then: no window makes a handler wait that sends frames to nobody."""
+        """Yield to other tasks now and then, since no window pauses a handler of a unary call."""
         self._dropped += 1
         if self._dropped % WINDOW == 0:
             await asyncio.sleep(0)
 
     async def _opening(self) -> None:
-        """Waits until the window may have room."""
+        """Wait until the window may have room."""
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(room)
         await room
@@ -105,7 +110,7 @@ class Stream:
                 room.set_result(None)
 
     def _emit(self, publisher: Publisher, event: str, data: dict[str, Any]) -> None:
-        """Sends a frame under the next number; one that is too large, or no JSON, leaves no gap behind."""
+        """Send a frame under the next number, reused if the frame is too large or not JSON."""
         seq = self._outgoing.next_seq(event)
         try:
             publisher.frame(seq, event, data)
@@ -114,12 +119,16 @@ class Stream:
             raise
 
     def on_ack(self, body: bytes) -> None:
-        """An acknowledgement, which is also a sign of life."""
+        """Process an acknowledgement, which is also a sign of life."""
         self._outgoing.acknowledge(read_json(body, _ACK).get("upto", 0), steady_ms())
         self._wake()
 
     def on_input(self, body: bytes) -> None:
-        """An input for the handler; `capacity_exceeded` where it takes none of those that came before."""
+        """Queue an input for the handler.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if too many earlier ones are unread.
+        """
         self._outgoing.heard(steady_ms())
         said = read_json(body, _INPUT)
         try:
@@ -128,5 +137,5 @@ class Stream:
             raise HearthNetError("capacity_exceeded", "too much input waits for the handler") from error
 
     def lost_caller(self) -> bool:
-        """Whether the caller counts as gone."""
+        """Return whether the caller is lost."""
         return self._publisher is not None and self._outgoing.lost_caller(steady_ms())

@@ -1,4 +1,4 @@
-"""Tasks that somebody owns: an exception in one is logged, and all end with their owner.
+"""Tasks with an owner: their exceptions are logged, and all end with the owner.
 
 See: docs/style.md#errors.
 """
@@ -23,21 +23,21 @@ class TaskSet:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Runs `work` until it ends or the set is closed."""
+        """Run `work` until it ends or the set is closed."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def finish(self, seconds: float) -> None:
-        """Waits for what runs, and cancels what still does after so many seconds."""
-        await asyncio.sleep(0)  # what was done just now has its callbacks still to come, which may start more
+        """Wait for the running tasks, and cancel those that still run after `seconds`."""
+        await asyncio.sleep(0)  # pending callbacks of tasks that have just ended may start more
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
         await self.close()
 
     async def close(self) -> None:
-        """Cancels what still runs and waits for it."""
+        """Cancel the running tasks and wait for them."""
         await end(self._tasks)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -47,10 +47,10 @@ class TaskSet:
 
 
 async def end(tasks: Set[asyncio.Task[None]]) -> None:
-    """Cancels those of `tasks` that run and waits for them.
+    """Cancel those of `tasks` that run and wait for them.
 
-    Again and again: what a task waits for may keep the cancellation to itself. `asyncio.wait_for` does so
-    before Python 3.12 where its end and the cancellation meet, and the NATS client waits that way.
+    Repeats the cancellation, which may be swallowed: before Python 3.12 `asyncio.wait_for` does so if it ends
+    at the same moment, and the NATS client waits that way.
     """
     for _ in range(_MOST_TIMES):
         running = {task for task in tasks if not task.done()}
@@ -64,10 +64,10 @@ async def end(tasks: Set[asyncio.Task[None]]) -> None:
 
 @contextlib.contextmanager
 def heeding_cancellation() -> Iterator[None]:
-    """Around what may keep a cancellation to itself (see `end`): one that came is raised afterwards.
+    """Raise a cancellation again that the block has swallowed (see `end`).
 
-    Without it, a task that was cancelled while it waited for an answer that was just there goes on, and may
-    wait for ever for something else.
+    Otherwise a task that was cancelled just as its answer arrived would continue, and might wait for
+    something else without end.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

@@ -1,6 +1,6 @@
-"""What a process tells of the contracts that it made itself (contracts/node.contract@1.0.json).
+"""The method that supplies a process's own contracts (contracts/node.contract@1.0.json).
 
-Built into every service that has such contracts, and left out of the lists of what is offered.
+Built into every service with such contracts, and left out of the lists of offers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTRACT: Final = "node.contract@1.0"
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """There are none."""
+    """Empty params."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Telling:
-    """The library's own method of a service with contracts of its own; `find` knows those it offers now."""
+    """The library's method for contracts of a service; `find` returns those offered now."""
 
     OFFER: Final = Offer(capability=CONTRACT)
 
@@ -38,7 +38,7 @@ class Telling:
 
     @capability(CONTRACT)
     async def tell(self, call: Call[NoParams, Wanted]) -> Reply:
-        """One contract, whole."""
+        """Return one contract, whole."""
         found = self._find(call.input.capability)
         if found is None:
             raise HearthNetError("not_found", f"{call.input.capability} is not offered by this process now")

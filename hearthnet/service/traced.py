@@ -1,6 +1,6 @@
-"""What each process of a node tells its own node of its traces (contracts/node.trace.list@1.0.json).
+"""The traces of each process, for its own node (contracts/node.trace.list@1.0.json).
 
-Built into every service and left out of the lists of what is offered: who looks knows the processes.
+Built into every service and left out of the lists of offers: its callers know the processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hearthnet.telemetry.names import WORKED
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """There are none."""
+    """Empty params."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     code: str = ""
 
     def wants(self, entry: Entry) -> bool:
-        """Whether `entry` is among those that were asked for."""
+        """Return whether `entry` matches the filters."""
         return (
             entry.trace.startswith(self.trace)
             and self.capability in ("", entry.capability, entry.capability.partition("@")[0])
@@ -41,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Traced:
-    """The method of the library's own that every service has."""
+    """The library's method that every service has."""
 
     OFFER: Final = Offer(capability=UNTRACED)
 
@@ -51,7 +51,7 @@ class Traced:
 
     @capability(UNTRACED)
     async def list(self, call: Call[NoParams, Asked]) -> Reply:
-        """The newest entries that fit, oldest first."""
+        """Return the newest matching entries, oldest first."""
         asked, traces = call.input, self._peer.traces
         found = deque((each for each in traces.after(asked.after) if asked.wants(each[1])), asked.limit)
         return Reply(

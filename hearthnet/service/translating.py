@@ -1,4 +1,4 @@
-"""A text of any length through trans.text, which takes 4,000 characters.
+"""Translation of a text of any length by trans.text, which accepts 4,000 characters.
 
 See: docs/trans.md#long-texts.
 """
@@ -16,17 +16,17 @@ from hearthnet.service.sentences import parts
 from hearthnet.service.tasks import end
 
 MOST_CHARACTERS: Final = 4_000
-"""Of one call."""
+"""Maximum of characters in one call."""
 AT_ONCE: Final = 4
 Done = Callable[[int, int], None]
-"""Takes how many parts are done, and of how many."""
+"""Called with the number of finished parts and of all parts."""
 
 
 class Translated(msgspec.Struct, frozen=True):
     """A whole text in the other language.
 
-    `source` is its language as named or found out; `confidence` is that of its parts by their length;
-    `backends` are what translated, each once.
+    `source` is its language as named or detected; `confidence` is that of its parts weighted by their length;
+    `backends` are those that translated, each once.
     """
 
     text: str
@@ -46,10 +46,13 @@ async def translate(
     backend: str | None = None,
     done: Done = lambda number, of: None,
 ) -> Translated:
-    """Translates `text` part by part, several at once, split between sentences where they are short enough.
+    """Translate `text` in parts, several at once, split between sentences where possible.
 
-    With `source` auto the first part decides for all. Nobody is asked for a text without a character, or one
-    that is in the wanted language. Raises what trans.text raises; then nothing is kept.
+    With `source` auto the first part decides for all. A text without a character, or already in the wanted
+    language, needs no call. `done` receives the progress.
+
+    Raises:
+        HearthNetError: As trans.text; no part is returned then.
     """
     if source == target or not text.strip():
         return Translated(text, source, target, 1.0, (), 0)
@@ -83,7 +86,7 @@ async def translate(
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """What all of them give, in order; the first that fails ends the others."""
+    """Return all results, in order; the first error cancels the other calls."""
     tasks = [asyncio.create_task(call, name="translate part") for call in calls]
     try:
         return list(await asyncio.gather(*tasks))

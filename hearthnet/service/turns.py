@@ -1,8 +1,8 @@
 """Calls run one after another in one task, for as long as none of them has to wait.
 
-Most handlers answer without waiting for anything, and a task for each would cost as much as they do. The
-first call that waits keeps the task for itself, to be cancelled and asked for its time like any other; a new
-task takes over those that have not begun. Each call has its own copy of the context, as in a task of its own.
+Most handlers answer without waiting, and a task for each would cost as much as they do. The first call that
+waits keeps the task, to be cancelled and timed like any other; a new task takes over those that have not
+begun. Each call has its own copy of the context, as in a task of its own.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Work(Protocol):
     """The task that it runs in, once it has begun."""
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Begins; must not raise but to end the task that it runs in."""
+        """Begin the call; must not raise except to end the task that it runs in."""
 
 
 Ended = Callable[[Any, BaseException | None], None]
-"""Hears of each call that has ended, and of what it raised. Must not raise."""
+"""Called with each call that has ended and its exception. Must not raise."""
 
 
 class Turns:
-    """The calls of one process that have not begun, and the task that begins them in the next turn."""
+    """The calls of one process that have not begun, and the task that begins them next."""
 
     def __init__(self, ended: Ended) -> None:
         self._loop = asyncio.get_running_loop()
@@ -40,27 +40,25 @@ class Turns:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work) -> None:
-        """Runs `work` in the next turn of the loop, after those that came before, in a copy of the context of
-        whoever begins it.
-        """
+        """Run `work` in the next turn of the loop, in order, in a copy of the present context."""
         self._waiting.append((work, copy_context()))
         if self._task is None:
             self._task = self._loop.create_task(_Batch(self))
 
     async def begun(self) -> None:
-        """Waits until none waits for its turn any more."""
+        """Wait until no call waits for its turn."""
         for _ in range(_MOST_TURNS):
             if not self._waiting:
                 return
             await asyncio.sleep(0)
 
     def left(self) -> None:
-        """The task that began calls does so no more."""
+        """Replace the task that began calls and no longer does."""
         self._task = self._loop.create_task(_Batch(self)) if self._waiting else None
 
 
 class _Batch(Coroutine[Any, Any, None]):
-    """What a task of `Turns` runs."""
+    """The coroutine of a task of `Turns`."""
 
     __slots__ = ("_context", "_current", "_task", "_turns", "_work")
 
@@ -72,24 +70,24 @@ class _Batch(Coroutine[Any, Any, None]):
         self._task: asyncio.Task[None] | None = None
 
     def send(self, value: Any) -> Any:
-        """One step: of the call that waits, or of as many as need not wait."""
+        """Run one step: of the call that waits, or of as many calls as need not wait."""
         if self._current is not None:
             return self._resume(self._current.send, value)
         try:
             return self._begin()
         finally:
-            # In whichever way it ended, the next call has to find somebody who begins it.
+            # However this ended, the remaining calls need another task that begins them.
             self._turns.left()
 
     def throw(self, error: Any, value: Any = None, trace: Any = None) -> Any:
-        """Cancels the call that waits; before its first step, leaves all calls to another task."""
+        """Cancel the call that waits; before its first step, leave all calls to another task."""
         if self._current is None:
             self._turns.left()
             raise error
         return self._resume(self._current.throw, error)
 
     def close(self) -> None:
-        """The loop ends."""
+        """Close the call that waits, when the loop ends."""
         if self._current is not None:
             self._current.close()
 
@@ -97,7 +95,7 @@ class _Batch(Coroutine[Any, Any, None]):
         raise TypeError("only a task runs this")
 
     def _begin(self) -> Any:
-        """Begins one call after another; what the first that waits is waiting for."""
+        """Begin calls in order; return the awaitable of the first that waits."""
         waiting, ended = self._turns._waiting, self._turns._ended
         task = self._task = asyncio.current_task()
         while waiting:
@@ -116,7 +114,7 @@ class _Batch(Coroutine[Any, Any, None]):
                 self._work, self._current, self._context = work, coroutine, context
                 return awaited
             if task is not None and task.cancelling():
-                # It cancelled itself and did not wait: that must not meet the next one.
+                # It cancelled itself without waiting, which must not cancel the next one.
                 break
         raise StopIteration
 
