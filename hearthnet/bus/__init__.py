@@ -1,4 +1,4 @@
-"""The NATS side: connection, discovery, routing, calls and streams.
+"""The bus over NATS: connection, discovery, routing, calls and streams.
 
 See: docs/protocol/README.md#layers.
 """

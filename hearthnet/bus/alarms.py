@@ -1,5 +1,6 @@
-"""Deadlines of many calls, nearly all of which end before: one timer of the loop for all that fall into the
-same 50 ms. A timer for each would cost more than everything else that a call waits with.
+"""Deadlines of many calls, most of which end before: one timer for each slot of 50 ms.
+
+One timer per call would cost more than all other parts of waiting.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ _SLOTS_A_SECOND: Final = 20
 
 
 class Waiting(Protocol):
-    """Something with a deadline."""
+    """An object with a deadline."""
 
     def due(self) -> None:
-        """The time has come; up to 50 ms late."""
+        """Handle the deadline; called up to 50 ms late."""
 
 
 class Alarms:
-    """Who is to be called when. Take it out of the set that `at` returns, and it is not called."""
+    """The pending deadlines; removal from the set that `at` returns cancels one."""
 
     def __init__(self) -> None:
         self._slots: dict[int, set[Waiting]] = {}
 
     def at(self, when: float, waiting: Waiting) -> set[Waiting]:
-        """Calls `waiting.due` soon after the loop time `when`, unless it is taken out of this set before."""
+        """Call `waiting.due` soon after the loop time `when`, unless removed from the result."""
         slot = int(when * _SLOTS_A_SECOND) + 1
         those = self._slots.get(slot)
         if those is None:
@@ -40,5 +41,5 @@ class Alarms:
             try:
                 waiting.due()
             except Exception:
-                # The others would wait for ever.
+                # The other deadlines of this slot must still be handled.
                 _log.exception("as a deadline passed")

@@ -1,4 +1,4 @@
-"""One request to one process: sent, waited for, answered or given up.
+"""One request to one process: sending, waiting, and the end of waiting.
 
 See: docs/protocol/discovery.md#deadlines, docs/protocol/subjects.md#reply-subjects.
 """
@@ -35,15 +35,15 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 LOOK_SECONDS: Final = 3.5
-"""Who lives says so every 2 to 3 s; after this it is asked for."""
+"""Time without a sign of life after which the process is probed; live ones send one every 2 to 3 s."""
 _MOST_SAID: Final = 4_096
-"""Characters of a header that go into a pack; who says more is told, alone, what a header may have."""
+"""Maximum of header characters for a call in a batch; a longer one is sent alone, and checked for size."""
 LONGEST_SECONDS: Final = 3_600.0
-"""No call takes longer, whatever its caller asks for."""
+"""Maximum duration of a call, whatever its caller requests."""
 
 
 class Gone(HearthNetError):
-    """The server says that the process is gone; what it was asked may have happened."""
+    """Raised when the server reports that the process is gone; the request may have started."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
@@ -52,21 +52,23 @@ class Gone(HearthNetError):
 
 
 class NobodyThere(Gone):
-    """The server says so of the request itself, which provably never started."""
+    """Raised when the server reports so for the request itself, which provably never started."""
 
 
 class Lost(HearthNetError):
-    """The own connection broke while the answer was waited for: that is nobody's fault."""
+    """Raised when this process lost its NATS connection while waiting for a reply.
+
+    Does not count against the provider.
+    """
 
     def __init__(self) -> None:
         super().__init__("partition", "the connection to the server broke")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is asked, the same for every candidate. `body` is the complete `{params, input}`.
+    """A request, the same for every candidate; `body` is the complete `{params, input}`.
 
-    Where `node` is not empty, only that node is asked, and of its processes only `instance` where that is
-    not empty.
+    `node`, if not empty, restricts it to that node, and `instance` to that process.
     """
 
     contract: Contract
@@ -86,9 +88,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 async def send(
     peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int, trace: Entry
 ) -> None:
-    """Sends the call or the opening of a stream to the process that made the offer.
+    """Send the call or the opening of a stream to the process that made the offer.
 
-    Signed where it has side effects, since someone may have to prove it later. `trace` notes to whom it went.
+    It is signed if it has side effects, since it may have to be proved later. `trace` records the provider.
     """
     _send(peer, request, view, kind, call_id, deadline_ms, trace)
     if peer.link.full:
@@ -137,8 +139,10 @@ def _send(
 def ask(
     peer: Peer, request: Request, view: OfferView, answer: Answer, deadline_ms: int, trace: Entry
 ) -> None:
-    """Sends a call: together with others of this turn of the loop where it is a plain one, and its provider
-    takes them so; else as `send`. The caller waits while the link is full.
+    """Send a call, in a batch with others of this turn of the loop if it may be.
+
+    It may if it is plain and its provider accepts batches; otherwise as `send`. The caller must wait while
+    the link is full.
     """
     offer = view.offer
     if not (offer.packs and _is_plain(request)) or answer.is_inside:
@@ -164,19 +168,23 @@ def ask(
 
 
 def _is_plain(request: Request) -> bool:
-    """Whether nobody may have to prove it later, and its header says no more than a pack's items may."""
+    """Return whether the request needs no later proof and its header fits an item of a batch."""
     if request.contract.side_effects or request.idempotency_key or request.approval or request.grant:
         return False
     return len(request.token) + len(request.run) + len(request.session) <= _MOST_SAID
 
 
 def _document(signed: Approval | Grant | None) -> dict[str, Any] | None:
-    """A signed document as the header carries it."""
+    """Return a signed document in the form of the header."""
     return None if signed is None else msgspec.to_builtins(signed)
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
-    """The bytes of a body; `bad_request` for text that is no Unicode."""
+    """Return the bytes of a body.
+
+    Raises:
+        HearthNetError: `bad_request` for text that is not Unicode.
+    """
     try:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, msgspec.EncodeError) as error:
@@ -184,16 +192,16 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
-    """As `say`; waits while the server reads more slowly than is sent."""
+    """Send a control frame as `say`; wait while the server reads more slowly."""
     say(peer, view, call_id, kind, body)
     if peer.link.full:
         await peer.link.room()
 
 
 def say(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
-    """Sends a word about a call that runs: ack, input or cancel.
+    """Send a control frame about a running call: ack, input or cancel.
 
-    Where the process is gone, the server says so to whoever waits for the call.
+    If the process is gone, the server reports that to the waiting call.
     """
     instance = view.offer.instance
     header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance, stream=call_id)
@@ -208,15 +216,19 @@ def say(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> N
 
 
 def blame(peer: Peer, error: HearthNetError) -> str | None:
-    """The code by which the process that was asked is judged; None where it is not to blame."""
+    """Return the code that counts in the health of the provider; None if it is not at fault."""
     if isinstance(error, Lost | Gone) or (error.code == "partition" and not peer.link.is_connected):
         return None
     return error.code
 
 
 def deadline(timeout_seconds: float) -> float:
-    """The loop time at which a call that starts now is given up: inside a handler no later than its own
-    caller gives up. `bad_request` for what is no number.
+    """Return the loop time at which a call that starts now is given up.
+
+    Inside a handler it is at most the time at which its own caller gives up.
+
+    Raises:
+        HearthNetError: `bad_request` if the timeout is not a number.
     """
     if timeout_seconds != timeout_seconds:
         raise HearthNetError("bad_request", "the timeout is no number of seconds")
@@ -226,7 +238,11 @@ def deadline(timeout_seconds: float) -> float:
 
 
 def left_ms(request: Request, until: float) -> int:
-    """Milliseconds left until the loop time `until`; `timeout` where there are none: nothing is sent then."""
+    """Return the milliseconds left until the loop time `until`.
+
+    Raises:
+        HearthNetError: `timeout` if there are none; nothing is sent then.
+    """
     left = int((until - asyncio.get_running_loop().time()) * 1000)
     if left <= 0:
         raise HearthNetError("timeout", f"no time was left to ask for {request.contract.id}")
@@ -234,7 +250,7 @@ def left_ms(request: Request, until: float) -> int:
 
 
 class Answer:
-    """Waits for one reply until it is forgotten; signs of life of a slow provider push its end away."""
+    """The wait for one reply, until `forget`; signs of life of a slow provider extend it."""
 
     __slots__ = (
         "_alarm",
@@ -266,7 +282,7 @@ class Answer:
         self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
-        """The reply, or a sign of life, of the node that was asked; nothing that another says of it."""
+        """Receive the reply, or a sign of life, of the called node; ignore all other nodes."""
         if frame.header.sender != self._view.node:
             return
         self._heard = self._loop.time()
@@ -275,22 +291,22 @@ class Answer:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the reply came, whatever it says."""
+        """True if the reply has arrived, whatever its contents."""
         future = self._future
         return future.done() and not future.cancelled() and future.exception() is None
 
     @property
     def waits(self) -> bool:
-        """Whether the answer is still wanted."""
+        """True while no answer or error has arrived."""
         return not self._future.done()
 
     def fail(self, error: Exception) -> None:
-        """The call could not be sent."""
+        """Record that the call could not be sent."""
         if not self._future.done():
             self._future.set_exception(error)
 
     def forget(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop waiting."""
         if self._alarm is not None:
             self._alarm.discard(self)
         self._peer.replies.forget(self.call_id)
@@ -298,22 +314,25 @@ class Answer:
             self.pack.ended(self)
 
     def on_nobody(self, node: str) -> None:
-        """The process is gone: it was when it was asked, or went since."""
+        """Record that the process is gone, before the request or since."""
         if node == self._view.node and not self._future.done():
             gone = NobodyThere if self._looking is None else Gone
             self._future.set_exception(gone(self._view.node))
 
     def on_lost(self) -> None:
-        """The connection broke: a reply may have been lost with it, unless it comes from this process."""
+        """Record the loss of the connection, except for a call inside this process."""
         if not (self.is_inside or self._future.done()):
             self._future.set_exception(Lost())
 
     def within(self, until: float) -> asyncio.Future[Frame]:
-        """The reply, to be waited for; `timeout` after the loop time `until`, `partition` after 15 s without
-        a sign of life.
+        """Return the future reply.
 
-        After some seconds without one it is looked whether the process is still there: the server does not
-        say by itself that one died which it had handed the call to.
+        After some seconds without a sign of life the process is probed: the server does not report the death
+        of a process to which it has delivered the call.
+
+        Raises:
+            HearthNetError: In the future, `timeout` after the loop time `until`; `partition` after 15 s
+                without a sign of life.
         """
         self._until = until
         self._alarm = self._peer.alarms.at(self._next_look(), self)
@@ -323,11 +342,11 @@ class Answer:
         return self._heard + SILENCE_MS / 1000
 
     def _next_look(self) -> float:
-        """When something is to be done, unless the answer comes before."""
+        """Return the loop time of the next action, unless the answer arrives before."""
         return min(self._until, self._silent_at(), max(self._heard, self._looked) + LOOK_SECONDS)
 
     def due(self) -> None:
-        """Gives the answer up, or looks whether it can still come."""
+        """Stop waiting, or probe the process."""
         if self._future.done():
             return
         now = self._loop.time()
@@ -344,14 +363,16 @@ class Answer:
             self._alarm = self._peer.alarms.at(self._next_look(), self)
 
     async def _look(self) -> None:
-        """Says a word to the process: where it is gone, the server says so."""
+        """Probe the process: if it is gone, the server reports that."""
         with contextlib.suppress(HearthNetError):
             await control(self._peer, self._view, self.call_id, "ack", b"{}")
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:
-    """The body of a reply or stream frame; raises the error it carries, or `internal_error` for what
-    is no object.
+    """Return the body of a reply or stream frame.
+
+    Raises:
+        HearthNetError: The error in the frame; `internal_error` if the body is not an object.
     """
     try:
         body = read_json(frame.body, _BODY)

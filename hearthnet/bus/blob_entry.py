@@ -1,5 +1,4 @@
-"""What is kept of a blob beside its bytes: an object of the bucket as NATS's own clients read it, and on
-whose behalf it is kept (docs/decisions/0080)."""
+"""The entry of a blob, with its holds; readable by NATS's clients (docs/decisions/0080)."""
 
 from __future__ import annotations
 
@@ -15,17 +14,17 @@ STREAM: Final = f"OBJ_{BUCKET}"
 META: Final = f"$O.{BUCKET}.M."
 CHUNKS: Final = f"$O.{BUCKET}.C."
 MOST_HOLDS: Final = 64
-"""So many may hold one blob; what they hold it by is in its entry, which is read as a whole."""
+"""Maximum of holds per blob; all are in its entry, which is read as a whole."""
 _NOTES: Final = "hearthnet"
 OWN: Final = ""
-"""Who holds what this home's own processes put."""
+"""The holder of blobs that this home's own processes put."""
 
 
 class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason to keep a blob, and who may read it for that.
+    """One reason to keep a blob, with the right to read it.
 
-    `by` is a principal, or empty for this home's own processes. `name` is what it called the content.
-    `until` is in ms since 1970, 0 for: for good. With `shared` every member of the community may read it.
+    `by` is a principal, or empty for this home's own processes. `name` is the holder's name for the content.
+    `until` is in ms since 1970, 0 for no end. With `shared` every member of the community may read it.
     """
 
     by: str = OWN
@@ -35,14 +34,17 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """What HearthNet writes into an object's entry; what older versions put is the home's own."""
+    """HearthNet's part of an object's entry.
+
+    In an entry without it, of an older version, the home itself holds the blob.
+    """
 
     holds: tuple[Hold, ...] = (Hold(),)
     made: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The entry of one object, in the names of NATS's object store. `nuid` is where its chunks are."""
+    """The entry of one object, in the names of NATS's object store; `nuid` locates its chunks."""
 
     name: str
     bucket: str = BUCKET
@@ -57,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> Notes:
-        """On whose behalf it is kept."""
+        """HearthNet's part of the entry."""
         text = (self.metadata or {}).get(_NOTES)
         try:
             return Notes() if text is None else msgspec.json.decode(text, type=Notes)
@@ -65,25 +67,29 @@ class Entry(msgspec.Struct, frozen=True):
             return Notes()
 
     def with_notes(self, notes: Notes) -> Entry:
-        """The same with other notes."""
+        """Return the entry with other notes."""
         text = msgspec.json.encode(notes).decode("utf-8")
         return msgspec.structs.replace(self, metadata={**(self.metadata or {}), _NOTES: text})
 
     def holds(self, now_ms: int) -> tuple[Hold, ...]:
-        """The holds that have not run out."""
+        """Return the holds that have not expired."""
         return tuple(hold for hold in self.notes.holds if hold.until == 0 or hold.until > now_ms)
 
     def readable_by(self, principal: str, now_ms: int) -> bool:
-        """Whether `principal`, who is not this home itself, may read it and know of it."""
+        """Return whether `principal`, which is not this home, may read it and learn of it."""
         return any(hold.shared or hold.by == principal for hold in self.holds(now_ms))
 
     def encode(self) -> bytes:
-        """The bytes of the entry."""
+        """Return the bytes of the entry."""
         return msgspec.json.encode(self)
 
 
 def read_entry(data: bytes) -> Entry:
-    """The entry in `data`; `internal_error` where it is damaged."""
+    """Read the entry in `data`.
+
+    Raises:
+        HearthNetError: `internal_error` if it is damaged.
+    """
     try:
         return msgspec.json.decode(data, type=Entry)
     except msgspec.DecodeError as error:
@@ -91,12 +97,12 @@ def read_entry(data: bytes) -> Entry:
 
 
 def meta_subject(cid: str) -> str:
-    """Where the entry of `cid` is."""
+    """Return the subject of the entry of `cid`."""
     return META + base64.urlsafe_b64encode(cid.encode("utf-8")).decode("ascii")
 
 
 def cid_at(subject: str) -> str:
-    """The CID whose entry is at `subject`; empty where that is none's."""
+    """Return the CID whose entry is at `subject`; empty if there is none."""
     try:
         return base64.urlsafe_b64decode(subject.removeprefix(META)).decode("ascii")
     except ValueError:
@@ -104,19 +110,22 @@ def cid_at(subject: str) -> str:
 
 
 def chunk_subject(nuid: str) -> str:
-    """Where the chunks are."""
+    """Return the subject of the chunks."""
     return CHUNKS + nuid
 
 
 def index_subject(nuid: str) -> str:
-    """Where it is written which chunk has which hash and which place, for more than one chunk."""
+    """Return the subject of the list of hashes and places of more than one chunk."""
     return f"{CHUNKS}{nuid}.index"
 
 
 def joined_holds(known: tuple[Hold, ...], added: Hold) -> tuple[Hold, ...]:
-    """`known` with `added` in place of what the same one held; `capacity_exceeded` for too many.
+    """Return `known` with `added` merged into the hold of the same holder.
 
-    What is shared stays shared, and the later end counts: putting once more takes nothing away.
+    A shared hold stays shared, and the later end counts: a second put never removes rights.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` for too many holders.
     """
     before = next((hold for hold in known if hold.by == added.by), added)
     until = 0 if 0 in (before.until, added.until) else max(before.until, added.until)

@@ -1,4 +1,4 @@
-"""Questions to the blob store that outlast a restart of its server (docs/decisions/0080)."""
+"""Requests to the blob store that outlast a restart of its server (docs/decisions/0080)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _UNAVAILABLE: Final = 503
 _MOVED: Final = 10071
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
 NO_SPACE: Final = "no space left on device"
-"""What the server says in words only, as code 500, of what it could not write."""
+"""The server's text, under code 500, for a failed write."""
 _ORDER: Final = "Nats-Expected-Last-Subject-Sequence"
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
 _Answer = TypeVar("_Answer")
 
 
 def _ample() -> None:
-    """There is room, as far as is known."""
+    """Check nothing; the default of `room`."""
 
 
 class Moved(Exception):
-    """Not written: the subject's last message is another one than was expected."""
+    """Raised when nothing was written: the subject's last message is not the expected one."""
 
 
 class Kept(NamedTuple):
@@ -42,13 +42,14 @@ class Kept(NamedTuple):
     data: bytes
     sequence: int
     time_ms: int
-    """When it was written, in ms since 1970."""
+    """Time of writing, in ms since 1970."""
 
 
 class BlobLink:
-    """The stream under the bucket. Where its server is away, what is asked waits for `patience` seconds.
+    """The stream of the bucket; requests wait up to `patience` seconds for its server.
 
-    Raises `partition` after that, `capacity_exceeded` where the disk has no room.
+    Raises:
+        HearthNetError: In all methods, `partition` after that time; `capacity_exceeded` if the disk is full.
     """
 
     def __init__(self, js: JetStreamContext, link: StoreLink, patience: float = PATIENCE_SECONDS) -> None:
@@ -57,19 +58,19 @@ class BlobLink:
         self._patience = patience
         self._asking: set[asyncio.Timeout] = set()
         self.room: Callable[[], None] = _ample
-        """Raises `capacity_exceeded` where the disk has no room: a server that met a full one is silent."""
+        """Check for a full disk, which raises `capacity_exceeded`: a server that met one does not answer."""
         link.on_lost(self._on_lost)
 
     async def last(self, subject: str) -> Kept | None:
-        """The newest message under `subject`."""
+        """Return the newest message under `subject`."""
         return await self._found(lambda: self._js.get_last_msg(STREAM, subject, direct=True))
 
     async def at(self, sequence: int) -> Kept | None:
-        """The message in that place."""
+        """Return the message in that place."""
         return await self._found(lambda: self._js.get_msg(STREAM, sequence, direct=True))
 
     async def after(self, sequence: int, subject: str) -> Kept | None:
-        """The first message under `subject` behind that place."""
+        """Return the first message under `subject` behind that place."""
         return await self._found(
             lambda: self._js.get_msg(STREAM, sequence + 1, subject, direct=True, next=True)
         )
@@ -77,11 +78,14 @@ class BlobLink:
     async def append(
         self, subject: str, data: bytes, after: int, *, alone: bool = False, unchecked: bool = False
     ) -> int:
-        """Writes a message whose predecessor under `subject` is in place `after` (0: there is none).
+        """Write a message whose predecessor under `subject` is in place `after` (0: none).
 
-        With `alone` it takes that one's place. Raises `Moved` where another one was faster. Asked again after
-        a lost answer, it finds what it has written. With `unchecked` the first attempt does not have the
-        server look at the predecessor, and the caller makes sure at the end that nothing came in between.
+        With `alone` it replaces that message. A repetition after a lost answer finds the message already
+        written. With `unchecked` the first attempt does not make the server check the predecessor, and the
+        caller verifies at the end that nothing came in between.
+
+        Raises:
+            Moved: Another writer was faster.
         """
         checked, attempt = {_ORDER: str(after)} | (_ROLLUP if alone else {}), 0
 
@@ -106,21 +110,21 @@ class BlobLink:
                 raise
             return found.sequence
         if alone and await self.last(subject) is None:
-            # A message there is damaged on the disk: the server cannot take it away, and has taken this one.
+            # A message there is damaged on the disk: the server cannot remove it, and has removed this one.
             return (await self._until_answered(publish_beside, self.room)).seq
         return written.seq
 
     async def purge(self, subject: str, before: int = 0) -> None:
-        """Takes away what is under `subject`, with `before` only what is in front of that place."""
+        """Delete the messages under `subject`, with `before` only those in front of that place."""
         await self._until_answered(lambda: self._js.purge_stream(STREAM, seq=before or None, subject=subject))
 
     async def subjects(self, under: str) -> dict[str, int]:
-        """How many messages there are by subject."""
+        """Return the number of messages by subject."""
         found = await self._until_answered(lambda: self._js.stream_info(STREAM, subjects_filter=under))
         return found.state.subjects or {}
 
     async def used_bytes(self) -> int:
-        """What the bucket takes."""
+        """Return the size of the bucket."""
         return (await self._until_answered(lambda: self._js.stream_info(STREAM))).state.bytes
 
     async def _found(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> Kept | None:
@@ -136,7 +140,7 @@ class BlobLink:
     async def _until_answered(
         self, ask: Callable[[], Awaitable[_Answer]], check: Callable[[], None] = _ample
     ) -> _Answer:
-        """Asks until it is answered; `check` may say after each silence why it is none."""
+        """Repeat the request until it is answered; `check` may raise the cause of the silence."""
         from nats import errors
         from nats.js.errors import APIError
 
@@ -169,13 +173,13 @@ class BlobLink:
                 self._asking.discard(attempt)
 
     def _on_lost(self) -> None:
-        """What was asked is asked again as soon as the connection is back."""
+        """Repeat pending requests as soon as the connection is restored."""
         for attempt in self._asking:
             attempt.reschedule(0)
 
 
 def _refuse(error: APIError) -> None:
-    """Raises what a refusal of the server means where it has a meaning here."""
+    """Translate a refusal of the server, if it has a translation."""
     if error.err_code == _MOVED:
         raise Moved from error
     if error.err_code in _FULL or NO_SPACE in str(error.description):

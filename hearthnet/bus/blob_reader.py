@@ -1,4 +1,4 @@
-"""Reading a blob in parts, none of which is handed on before it is proved (docs/decisions/0080)."""
+"""Reading of blobs in parts, each verified before it is returned (docs/decisions/0080)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from hearthnet.wire.blob import CHUNK_BYTES, Manifest, chunk_count, hash_of
 
 
 class Damaged(HearthNetError):
-    """Stored bytes are not those of their CID, or cannot be read from the disk any more."""
+    """Raised when stored bytes do not match their CID, or cannot be read from the disk."""
 
 
 class Blob:
-    """An open blob: `chunk`, `read` and `chunks` give bytes that were checked against its CID.
+    """An open blob: `chunk`, `read` and `chunks` return bytes that match its CID.
 
-    They raise `internal_error` where what is stored is damaged, `not_found` where it was removed meanwhile.
+    Raises:
+        HearthNetError: In these three, `internal_error` if the stored bytes are damaged; `not_found` if the
+            blob was removed since.
     """
 
     def __init__(self, link: BlobLink, entry: Entry, manifest: Manifest, places: tuple[int, ...]) -> None:
@@ -29,16 +31,16 @@ class Blob:
 
     @property
     def cid(self) -> str:
-        """What it is called."""
+        """The CID."""
         return self.entry.name
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The size in bytes."""
         return self.entry.size
 
     async def chunk(self, index: int) -> bytes:
-        """Chunk `index`, from 0."""
+        """Return chunk `index`, from 0."""
         if self.manifest.count == 1:
             data = await self._whole()
         else:
@@ -51,12 +53,12 @@ class Blob:
         return data
 
     async def chunks(self, start: int = 0) -> AsyncIterator[bytes]:
-        """The chunks from `start` on."""
+        """Yield the chunks from `start` on."""
         for index in range(start, self.manifest.count):
             yield await self.chunk(index)
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer at the end."""
+        """Return up to `length` bytes from `offset`; fewer at the end."""
         end = min(offset + length, self.size)
         parts = []
         for index in range(offset // CHUNK_BYTES, -(-end // CHUNK_BYTES)):
@@ -65,7 +67,7 @@ class Blob:
         return b"".join(parts)
 
     async def _whole(self) -> bytes:
-        """All messages of it: NATS's own clients cut into smaller pieces."""
+        """Return all messages of it, joined, since NATS's own clients cut into smaller pieces."""
         data = await _joined(self._link, self.entry)
         if not data:
             raise await missing(self._link, self.entry)
@@ -73,17 +75,17 @@ class Blob:
 
 
 class OldBlob(Blob):
-    """A blob of more than one chunk that is named by the hash of all its bytes: read as a whole, in memory.
+    """A blob of more than one chunk named by the hash of all its bytes; read as a whole.
 
-    Such are what versions before this layout have put.
+    Written by versions before this layout, or other clients. Needs memory for all of it.
     """
 
     async def chunk(self, index: int) -> bytes:
-        """A part of the whole, all of which was checked."""
+        """Return a part of the whole, which was verified as a whole."""
         return await self.read(index * CHUNK_BYTES, CHUNK_BYTES)
 
     async def read(self, offset: int, length: int) -> bytes:
-        """As `Blob.read`."""
+        """Return a part, as `Blob.read`."""
         from hearthnet.canonical import content_hash
 
         data = await _joined(self._link, self.entry)
@@ -93,7 +95,11 @@ class OldBlob(Blob):
 
 
 async def open_blob(link: BlobLink, entry: Entry) -> Blob:
-    """The blob that `entry` describes; `internal_error` where its list of chunks is damaged."""
+    """Open the blob that `entry` describes.
+
+    Raises:
+        HearthNetError: `internal_error` if its list of chunks is damaged.
+    """
     try:
         hash_of(entry.name)
         if entry.size <= CHUNK_BYTES:
@@ -119,9 +125,12 @@ async def open_blob(link: BlobLink, entry: Entry) -> Blob:
 async def damage(
     link: BlobLink, entry: Entry, told: Callable[[int], None] = lambda chunks: None
 ) -> tuple[int, ...]:
-    """The numbers of the chunks of `entry` that cannot be read or are wrong; all where its list of them is.
+    """Return the numbers of the chunks of `entry` that are unreadable or wrong.
 
-    `told` takes how many were looked at. `not_found` where it was removed meanwhile.
+    All of them if the list of chunks is damaged. `told` is called with the number of checked chunks.
+
+    Raises:
+        HearthNetError: `not_found` if the blob was removed since.
     """
     count = max(1, chunk_count(entry.size))
     try:
@@ -142,7 +151,7 @@ async def damage(
 
 
 def damaged(cid: str) -> Damaged:
-    """What is said of bytes that are not those of their CID."""
+    """Return the error for bytes that do not match their CID."""
     return Damaged(
         "internal_error",
         f"the stored bytes of {cid[:23]}… are damaged; put them again with: hearthnet file put",
@@ -151,8 +160,9 @@ def damaged(cid: str) -> Damaged:
 
 
 async def missing(link: BlobLink, entry: Entry) -> HearthNetError:
-    """What is said of a message that the store does not have: the server says the same of one that is damaged
-    on the disk as of one that was taken away, and the entry tells them apart.
+    """Return the error for a message that the store does not have.
+
+    The server reports a message damaged on the disk like a deleted one; the entry tells them apart.
     """
     kept = await link.last(meta_subject(entry.name))
     now = None if kept is None else read_entry(kept.data)
@@ -162,7 +172,7 @@ async def missing(link: BlobLink, entry: Entry) -> HearthNetError:
 
 
 async def _joined(link: BlobLink, entry: Entry) -> bytes:
-    """What lies under the entry's name, in order; at most what the entry says, and one message more."""
+    """Return the messages of the chunks, in order, up to the entry's size plus one message."""
     data, after = bytearray(), 0
     while len(data) < entry.size and (kept := await link.after(after, chunk_subject(entry.nuid))):
         data += kept.data

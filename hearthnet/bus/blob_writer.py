@@ -1,4 +1,4 @@
-"""Writing a blob chunk by chunk, and going on where an earlier process ended (docs/decisions/0080)."""
+"""Writing of blobs chunk by chunk, new or continued (docs/decisions/0080)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LINE_BYTES: Final = HASH_BYTES + _PLACE.size
 
 
 class Writer:
-    """Chunks under one name that nobody sees until `entry` is written; one writer at a time.
+    """Chunks under one name, invisible until `entry` is written; one writer at a time.
 
-    `nuid` names the place: a new one, or that of an upload that is to be continued.
+    `nuid` names the place: a new one, or that of an upload to be continued.
     """
 
     def __init__(self, link: BlobLink, nuid: str) -> None:
@@ -42,19 +42,20 @@ class Writer:
 
     @property
     def count(self) -> int:
-        """How many chunks are there."""
+        """The number of chunks written."""
         return len(self._hashes) // HASH_BYTES
 
     @property
     def size(self) -> int:
-        """How many bytes are there."""
+        """The number of bytes written."""
         return self._size
 
     async def append(self, chunk: bytes) -> None:
-        """Adds a chunk, of 256 KiB unless it is the last one.
+        """Write a chunk, of 256 KiB unless it is the last one.
 
-        `bad_request` over the largest size; `capacity_exceeded` where another process writes there too, which
-        is noticed at the first chunk or by `entry`.
+        Raises:
+            HearthNetError: `bad_request` over the largest size; `capacity_exceeded` if another process writes
+                there too, which is noticed at the first chunk or by `entry`.
         """
         if self._size + len(chunk) > LARGEST_BYTES:
             raise HearthNetError("bad_request", f"content has at most {LARGEST_BYTES} bytes")
@@ -66,9 +67,9 @@ class Writer:
         self._take(chunk, place)
 
     async def check_next(self, manifest: Manifest) -> bool:
-        """Takes over the next chunk that is there already; False where there is none.
+        """Accept the next chunk of an earlier upload; False if there is none.
 
-        Where it is another one than `manifest` says, all of it is cleared away, to begin anew.
+        If it differs from `manifest`, all chunks are deleted, to begin again.
         """
         kept = await self._link.after(self._last, self._subject)
         if kept is None:
@@ -80,9 +81,10 @@ class Writer:
         return True
 
     async def entry(self) -> Entry:
-        """The entry of what was written, its list of chunks with it; it is not visible yet.
+        """Write the list of chunks and return the entry, which is not visible yet.
 
-        `capacity_exceeded` where another process has written chunks between these.
+        Raises:
+            HearthNetError: `capacity_exceeded` if another process has written chunks between these.
         """
         manifest = Manifest(self._size, bytes(self._hashes))
         if self.count > 1:
@@ -100,13 +102,13 @@ class Writer:
         )
 
     async def discard(self) -> None:
-        """Clears away what was written."""
+        """Delete the written chunks."""
         await self._link.purge(self._subject)
         await self._link.purge(index_subject(self.nuid))
         self._begin()
 
     async def give_up(self) -> None:
-        """Clears away what was written, unless that takes long: then it is left to whoever cleans up."""
+        """Delete the written chunks, or leave them to a later cleanup if that takes long."""
         with contextlib.suppress(HearthNetError, TimeoutError):
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await self.discard()
@@ -119,9 +121,9 @@ class Writer:
         self._sha.update(chunk)
 
     async def is_alone(self) -> bool:
-        """Whether the messages under its name are exactly the chunks that this writer knows.
+        """Return whether the messages under its name are exactly the chunks of this writer.
 
-        Others are those of another process, or such as the disk has damaged: nobody can clear these away.
+        Others are from another process, or damaged on the disk; those cannot be deleted.
         """
         written = (await self._link.subjects(self._subject)).get(self._subject, 0)
         if written != self.count or not written:
@@ -149,7 +151,7 @@ def _two_writers() -> HearthNetError:
 
 
 def read_index(data: bytes, size: int) -> tuple[Manifest, tuple[int, ...]]:
-    """The hashes and the places of the chunks."""
+    """Return the hashes and the places of the chunks."""
     count = len(data) // LINE_BYTES
     hashes, places = data[: count * HASH_BYTES], data[count * HASH_BYTES :]
     whole = places[: count * _PLACE.size]

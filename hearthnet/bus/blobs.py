@@ -1,7 +1,8 @@
-"""Blobs by their CID in the home's own object store: put, open, hold, release (docs/decisions/0080).
+"""Blobs by their CID in the home's own object store: put, open, hold, release.
 
-A blob is there when its entry is: the chunks come first, then the list of their hashes and places, then the
-entry in one write. What a dead process has left before that is nobody's, and is cleared away later.
+A blob exists when its entry does: the chunks are written first, then the list of their hashes and places,
+then the entry in one write. Chunks left by a dead process before that belong to no blob, and are deleted
+later (docs/decisions/0080).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from hearthnet.times import now_ms
 from hearthnet.wire.blob import CHUNK_BYTES, Cutter, is_cid, manifest_of
 
 LOOK_EVERY: Final = 16
-"""So many chunks lie between two looks at the disk: a quarter of what has to stay free."""
+"""Number of chunks between two checks of the disk: a quarter of the space that has to stay free."""
 Pieces = AsyncIterable[bytes] | Iterable[bytes]
 
 
 class Blobs:
-    """The bucket `blobs` of one home. `home` is asked for the room on its disk, where it is known."""
+    """The bucket `blobs` of one home; `home`, if known, is checked for free space."""
 
     def __init__(self, link: BlobLink, home: Home | None = None) -> None:
         self.link = link
@@ -36,10 +37,13 @@ class Blobs:
         link.room = self.check_room
 
     async def put(self, pieces: Pieces, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
-        """Keeps content that comes in pieces of any size, for `hold`; returns its CID.
+        """Store content that comes in pieces of any size, for `hold`; return its CID.
 
-        Takes memory for a few chunks, whatever the size. Content that is there already is kept once.
-        `capacity_exceeded` where the disk has no room, `bad_request` over 4 GiB, `partition` without a store.
+        Uses memory for a few chunks, whatever the size. Content that is stored already is stored once.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full; `bad_request` over 4 GiB; `partition`
+                without a store.
         """
         cutter, writer, count = Cutter(), Writer(self.link, new_ulid()), 0
         try:
@@ -58,15 +62,16 @@ class Blobs:
             raise
 
     async def put_bytes(self, data: bytes, hold: Hold = Hold()) -> str:  # noqa: B008 - frozen
-        """As `put`; where it is there already, and whole, nothing of it is written again."""
+        """Store `data` as `put`; if it is stored already, undamaged, nothing is written again."""
         cid = manifest_of(data).cid
         known = await self.find(cid)
         whole = known is not None and not await damage(self.link, known)
         return cid if whole and await self.hold(cid, hold) else await self.put([data], hold)
 
     async def commit(self, writer: Writer, hold: Hold, damaged: str = "") -> str:
-        """Makes what was written visible, for `hold`, and in place of the same content where that is damaged:
-        what lies under the name `damaged` is known to be. Returns its CID.
+        """Make the written content visible, for `hold`, and return its CID.
+
+        It replaces the same content if that is damaged, as the one with nuid `damaged` is known to be.
         """
         entry = await writer.entry()
         while True:
@@ -77,41 +82,51 @@ class Blobs:
                     return entry.name
             elif known.nuid != entry.nuid and await self._is_damaged(known, damaged):
                 notes = Notes(joined_holds(known.notes.holds, hold), known.notes.made)
-                # What is damaged stays: a server that clears a block away in part may lose what is written
-                # behind the damage, other content with it (docs/decisions/0156).
+                # The damaged chunks stay: a server that purges part of a block may lose the messages behind
+                # the damage, other content included (docs/decisions/0156).
                 if await self._replace(entry.with_notes(notes), sequence):
                     return entry.name
             elif await self.hold(entry.name, hold):
-                # Somebody else was faster with the same content.
+                # Another writer was faster with the same content.
                 if known.nuid != entry.nuid:
                     await writer.discard()
                 return entry.name
 
     async def find(self, cid: str) -> Entry | None:
-        """The entry of `cid`, None where it is not here."""
+        """Return the entry of `cid`, None if it is not stored here."""
         return (await self._placed(cid))[0]
 
     async def entry(self, cid: str) -> Entry:
-        """The entry of `cid`; `not_found`."""
+        """Return the entry of `cid`.
+
+        Raises:
+            HearthNetError: `not_found` if it is not stored here.
+        """
         entry = await self.find(cid)
         if entry is None:
             raise no_blob(cid)
         return entry
 
     async def open(self, cid: str) -> Blob:
-        """`cid`, to be read in parts, each of which is checked against it.
+        """Open `cid` for reading in parts, each of which is verified.
 
-        `not_found`; `internal_error` where its list of chunks is damaged.
+        Raises:
+            HearthNetError: `not_found` if it is not stored here; `internal_error` if its list of chunks is
+                damaged.
         """
         return await open_blob(self.link, await self.entry(cid))
 
     async def read(self, cid: str) -> bytes:
-        """The whole content, in memory; errors as `open`."""
+        """Return the whole content, in memory.
+
+        Raises:
+            HearthNetError: As `open`, and `Blob.read`.
+        """
         blob = await self.open(cid)
         return await blob.read(0, blob.size)
 
     async def hold(self, cid: str, hold: Hold) -> bool:
-        """Keeps what is here also for `hold`; False where it is not here."""
+        """Keep stored content for `hold`, too; False if it is not stored here."""
         while True:
             entry, sequence = await self._placed(cid)
             if entry is None:
@@ -124,15 +139,15 @@ class Blobs:
                 return True
 
     async def release(self, cid: str, by: str) -> bool:
-        """Ends what `by` holds of `cid`; what nobody holds any more goes. Says whether it has gone."""
+        """End the hold of `by` on `cid`, and delete content without holds; return True if gone."""
         return await self._keep(cid, lambda hold: hold.by != by)
 
     async def expire(self, cid: str, now_ms: int) -> bool:
-        """Ends the holds on `cid` that run out by then; what nobody holds any more goes. Says whether so."""
+        """End the holds on `cid` that expire by then, delete content without holds, as `release`."""
         return await self._keep(cid, lambda hold: hold.until == 0 or hold.until > now_ms)
 
     async def remove(self, cid: str) -> bool:
-        """Takes `cid` away, whoever holds it; False where it was not here."""
+        """Delete `cid`, regardless of holds; False if it was not stored here."""
         while True:
             entry, sequence = await self._placed(cid)
             if entry is None:
@@ -141,14 +156,14 @@ class Blobs:
                 return True
 
     async def entries(self, after: int = 0) -> AsyncIterator[tuple[Entry, int]]:
-        """What was entered, changed or taken away (`deleted`) behind place `after`, with its place."""
+        """Yield the entries written, changed or `deleted` behind place `after`, with their places."""
         subject = f"{blob_entry.META}>"
         while (kept := await self.link.after(after, subject)) is not None:
             after = kept.sequence
             yield read_entry(kept.data), after
 
     async def lost(self, cid: str = "") -> list[str]:
-        """The CIDs, of all or only `cid`, whose entries the disk has damaged: the server cannot read them."""
+        """Return the CIDs, of all or only `cid`, whose entries are damaged and unreadable."""
         subjects = await self.link.subjects(meta_subject(cid) if cid else f"{blob_entry.META}>")
         named = {subject: name for subject in subjects if is_cid(name := cid_at(subject))}
         if len(named) > 1:
@@ -157,7 +172,11 @@ class Blobs:
         return sorted([name for name in named.values() if await self.link.last(meta_subject(name)) is None])
 
     def check_room(self, size: int = 0, keep: int = ROOM_BYTES) -> None:
-        """Raises `capacity_exceeded` where after `size` bytes more than `keep` would not be left."""
+        """Check that after `size` more bytes `keep` bytes stay free.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if they do not.
+        """
         if self._home is None:
             return
         try:
@@ -201,7 +220,7 @@ class Blobs:
         return known.nuid == damaged or bool(await damage(self.link, known))
 
     async def _replace(self, entry: Entry, after: int) -> bool:
-        """Writes the entry where the one before is still in place `after`; whether it did."""
+        """Write the entry if its predecessor is still in place `after`; return True if written."""
         try:
             await self.link.append(meta_subject(entry.name), entry.encode(), after, alone=True)
         except Moved:
@@ -217,13 +236,13 @@ class Blobs:
 
 
 async def clear(link: BlobLink, nuid: str) -> None:
-    """Takes away the chunks and the list of them."""
+    """Delete the chunks and the list of them."""
     await link.purge(blob_entry.chunk_subject(nuid))
     await link.purge(blob_entry.index_subject(nuid))
 
 
 def no_blob(cid: str) -> HearthNetError:
-    """What is said of content that is not here."""
+    """Return the error for content that is not stored here."""
     return HearthNetError("not_found", f"this node keeps no blob {cid[:23]}…; store it first")
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Bus:
-    """One process's place on the bus.
+    """The connection of one process to the bus.
 
     Make it with `connect`, leave it with `close` or as a context manager.
     """
@@ -45,11 +45,11 @@ class Bus:
 
     @classmethod
     async def connect(cls, home: Home, name: str) -> Bus:
-        """Joins the bus of the node that runs in `home`, as one of its processes, called `name` at the
-        server.
+        """Join the bus of the node that runs in `home`, under `name` at the server.
 
-        Raises `partition` (exit status 3) where no node runs there, `revoked` where the community put it out,
-        and what is wrong with its key or roster.
+        Raises:
+            HearthNetError: `partition` (exit status 3) if no node runs there; `revoked` if the community has
+                revoked the node; errors of its key or roster, as in keyring.py.
         """
         state = read_node_state(home)
         bus = await cls.join(home, state.server.url, name, telemetry_to=state.telemetry)
@@ -64,9 +64,9 @@ class Bus:
 
     @classmethod
     async def join(cls, home: Home, url: str, name: str, *, telemetry_to: str = "") -> Bus:
-        """As `connect`, with the server's address given: for the node's own services while it starts.
+        """Join as `connect`, at a given address: for the node's own services while it starts.
 
-        `telemetry_to` is what the settings say of where spans and metrics go.
+        `telemetry_to` is the configured endpoint of spans and metrics.
         """
         identity = load_identity(home.device_key)
         roster = load_roster(home.roster, identity.node_id)
@@ -98,15 +98,17 @@ class Bus:
         instance: str = "",
         session: str = "",
     ) -> Reply:
-        """Calls `name` or `name@major.minor` with `{params, input}` on the best process that offers it.
+        """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
 
-        `node` (a full node id) asks that node alone, as does an `approval` for one node; `instance` asks that
-        process of it alone; `use` says which use of the standing `grant` this is.
-        Calls with the same `session` go to the same process, until ten minutes after the last or it is gone.
-        `hops` is how deep in other calls it lies, counted by itself where a handler makes it.
-        `timeout_seconds` is the contract's by default. Raises what the provider raised, `bad_request` before
-        anything is sent where the body does not fit the contract, `not_found` where nobody offers it,
-        `timeout`, `partition`.
+        `node` (a full node id) restricts the call to that node, as does an `approval` for one node;
+        `instance` restricts it to that process. `use` is the number of this use of the standing `grant`.
+        Calls with the same `session` go to the same process, until ten minutes after the last or until it is
+        gone. `hops` is the nesting depth, counted automatically inside a handler. `timeout_seconds` defaults
+        to the contract's.
+
+        Raises:
+            HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
+                fit the contract; `not_found` if no process offers it; `timeout`; `partition`.
         """
         if is_told(capability):
             capability = (await self.learn(capability)).id
@@ -144,9 +146,10 @@ class Bus:
         node: str = "",
         session: str = "",
     ) -> StreamCall:
-        """Opens a stream: `async with bus.stream(...) as stream: async for frame in stream`.
+        """Open a stream: `async with bus.stream(...) as stream: async for frame in stream`.
 
-        Leaving it cancels. All else is as in `call`; a contract that is told is learned before (`learn`).
+        Leaving it cancels. All else is as in `call`, except that contracts supplied by providers are not
+        fetched; call `learn` before.
         """
         contract = _checked(capability, body, node, session)
         request = Request(
@@ -168,7 +171,7 @@ class Bus:
         return StreamCall(self.peer, request, self._discovery, limit)
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
-        """Every offer in the mesh, or those of one capability, asked for now."""
+        """Return every offer in the mesh, or those of one capability, by a new find."""
         everything = await self._discovery.everything()
         if capability is None:
             return everything
@@ -180,10 +183,12 @@ class Bus:
         ]
 
     async def learn(self, capability: str) -> Contract:
-        """The contract that `capability` stands for; one that came with no installation is asked of who
-        offers it, first of the own node (contracts/told.py).
+        """Return the contract of `capability`, from its provider if it is not installed.
 
-        Raises `not_found` where nobody offers it, and what its provider raises.
+        This node's provider is called first (contracts/told.py).
+
+        Raises:
+            HearthNetError: `not_found` if no process offers it; the provider's error.
         """
         if not is_told(capability):
             return find_contract(capability)
@@ -194,16 +199,16 @@ class Bus:
         return await learning.learn(view, self.call)
 
     async def learn_all(self, offers: list[OfferView]) -> None:
-        """Learns the contracts of those offers that came with no installation; one that cannot be is left."""
+        """Learn the contracts of those offers that are not installed; ignore errors."""
         told = [view for view in offers if is_told(view.capability.name)]
         await asyncio.gather(*(learning.learn(view, self.call) for view in told), return_exceptions=True)
 
     def watch(self, capability: str) -> OfferWatch:
-        """Follows who offers `name` or `name@major.minor`: `async with` it, then `async for` its changes."""
+        """Follow the offers of `name` or `name@major.minor` (see `OfferWatch`)."""
         return OfferWatch(self.peer, self._discovery, find_contract(capability))
 
     async def close(self) -> None:
-        """Leaves the bus, and sends the spans and metrics that are left."""
+        """Leave the bus, and send the remaining spans and metrics."""
         await self.peer.link.close()
         self.peer.proved.close()
         exporter, self._exporter = self._exporter, None
@@ -220,7 +225,7 @@ class Bus:
 
 
 def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> Contract:
-    """The contract that is called; raises what is wrong with the rest before anything is sent."""
+    """Return the contract to call, after checking the arguments before anything is sent."""
     contract = find_contract(capability)
     contract.check_request(body)
     if session:
@@ -231,17 +236,21 @@ def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> 
 
 
 def find_contract(capability: str) -> Contract:
-    """The contract that `name` or `name@major.minor` stands for; `not_found` with the nearest names."""
+    """Return the contract of `name` or `name@major.minor`.
+
+    Raises:
+        HearthNetError: `not_found` with the nearest names.
+    """
     return contracts().find(*split_name(capability))
 
 
 def _node_of(approval: Approval | None) -> str:
-    """The only node at which `approval` counts; empty for any."""
+    """Return the only node at which `approval` is valid; empty for any."""
     return "" if approval is None or approval.provider == ANY_PROVIDER else approval.provider
 
 
 def _exporter(peer: Peer, name: str, telemetry_to: str) -> Exporter | None:
-    """Has what the process traces exported, where that is set up."""
+    """Export the process's traces, if configured."""
     traces = peer.traces
     exporter = telemetry.start(
         telemetry_to, name, peer.node_id, peer.instance, traces.in_flight, traces.dropped

@@ -39,13 +39,14 @@ _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
 class InDoubt(HearthNetError):
-    """An effect may have happened: its answer was lost, and it was refused when asked again. Asked once more
-    under the same key, it is known.
+    """Raised when an effect may have happened: the answer was lost, and a repetition refused.
+
+    A repetition with the same key returns the outcome.
     """
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What came back: the body `{output, meta}`, and who answered."""
+    """A reply: its body `{output, meta}`, and the process that sent it."""
 
     body: dict[str, Any]
     provider: str
@@ -58,14 +59,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the provider says of its work: `ms`, model, corpus ..."""
+        """The provider's facts about its work: `ms`, model, corpus ..."""
         return dict(self.body.get("meta") or {})
 
 
 async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
-    """Asks one process after another until one answers, inside `timeout_seconds`.
+    """Call one process after another until one answers, within `timeout_seconds`.
 
-    Another process is asked only where the first provably did not start, or where repeating does no harm.
+    Another process is called only if the first provably did not start, or repeating does no harm.
     """
     trace = peer.traces.calling(request.contract.id, request.run)
     try:
@@ -101,13 +102,13 @@ async def _until_answered(
 
 
 def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | None:
-    """`error`, where what was asked has an effect that may have happened though its answer did not come."""
+    """Return `error` if the request has an effect that may have happened without an answer."""
     harmless = isinstance(error, NobodyThere | Starting)
     return error if request.contract.side_effects and error.code == "partition" and not harmless else None
 
 
 def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
-    """What is raised at the end: a later refusal says nothing of an effect whose answer was lost before."""
+    """Return the final error: a later refusal does not settle an effect whose answer was lost."""
     return InDoubt(
         "outcome_unknown",
         f"it may have happened: {lost.message}; asked again: {error.message}; "
@@ -118,7 +119,7 @@ def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
 async def _ask(
     peer: Peer, discovery: Discovery, request: Request, listing: Listing, until: float, trace: Entry
 ) -> Reply:
-    """Asks one process, and keeps in mind how that went."""
+    """Call one process, and record the result in its health."""
     registry, view, began, code = discovery.registry, listing.view, steady_ms(), None
     answer = Answer(peer, view, ids.new_ulid())
     registry.begin(listing)
@@ -131,12 +132,12 @@ async def _ask(
         code = ""
         return reply
     except asyncio.CancelledError:
-        # Nobody waits any more: the work behind it is stopped as well.
+        # The caller stopped waiting, so the provider's work is stopped as well.
         await _stop(peer, view, answer)
         raise
     except HearthNetError as error:
         code = blame(peer, error)
-        # It may be at work still: it only stood still, or its answer was lost. An effect is left to end.
+        # The provider may still work: it only paused, or its answer was lost. An effect is left to end.
         unheard = error.code == "partition" and not answer.is_answered
         if unheard and not (isinstance(error, Gone) or request.contract.side_effects):
             await _stop(peer, view, answer)
@@ -153,7 +154,7 @@ async def _stop(peer: Peer, view: OfferView, answer: Answer) -> None:
 
 
 def _read(request: Request, frame: Frame, view: OfferView, trace: Entry) -> Reply:
-    """What the frame answers; raises the error that it carries, and what is wrong with it."""
+    """Return the reply in the frame; raise the error that it carries, or its fault."""
     trace.bytes_in = len(frame.body)
     body = parse_body(frame)
     _check_reply(request, body, view)
@@ -163,7 +164,11 @@ def _read(request: Request, frame: Frame, view: OfferView, trace: Entry) -> Repl
 
 
 def _check_reply(request: Request, body: dict[str, Any], view: OfferView) -> None:
-    """Nobody has to expect an answer that its contract does not know: `internal_error` for one."""
+    """Check that the reply fits its contract.
+
+    Raises:
+        HearthNetError: `internal_error` if it does not, since that is the provider's fault.
+    """
     try:
         request.contract.check_reply(body)
     except HearthNetError as error:

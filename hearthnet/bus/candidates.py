@@ -1,6 +1,7 @@
-"""Which process is asked next.
+"""The choice of the next process for a request.
 
-The ones that are known, best first and each at most once a round; the mesh is asked where none is left.
+Known processes come first, the best first and each at most once per round; if none is left, the mesh is
+searched.
 
 See: docs/protocol/discovery.md#choosing.
 """
@@ -24,19 +25,19 @@ from hearthnet.wire import subjects
 
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT_MS: Final = 2_000
-"""Who is told to come back later than this is told so, and does not wait here."""
+"""Longest requested wait that is observed here; for a longer one the refusal is returned."""
 _STARTING_MS: Final = 500
 _BACKOFF_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 4.0
-"""Who waits for a place looks by itself so often: another process may have come."""
+"""Pause after which a call that waits for a place looks for another process."""
 
 
 class Starting(HearthNetError):
-    """Nobody offers it yet, but services of the own node are on their way."""
+    """Raised when no process offers it yet, while services of this node are starting."""
 
 
 class Candidates:
-    """The processes that can answer one request, best first, each asked at most once a round."""
+    """The processes that can answer one request, best first, each at most once per round."""
 
     __slots__ = (
         "_ahead",
@@ -62,7 +63,7 @@ class Candidates:
         self._why: HearthNetError | None = None
 
     def at_once(self) -> Listing | None:
-        """The next process to ask, where one is known and can be reached; else `next` has to look."""
+        """Return the next process, if one is known and reachable; otherwise call `next`."""
         found = self._pick() if self._attempts < MOST_ATTEMPTS else None
         if found is None or not (self._peer.link.is_connected or self._is_inside(found)):
             return None
@@ -71,10 +72,11 @@ class Candidates:
         return found
 
     async def next(self, until: float) -> Listing:
-        """The next process to ask; raises why none is left: the last refusal, or `not_found`.
+        """Return the next process; wait for a broken connection, which makes no provider missing.
 
-        Waits for a connection that is broken: who cannot be asked is not said to offer nothing. At the loop
-        time `until` raises `partition` where there is no connection, else `timeout`.
+        Raises:
+            HearthNetError: The last refusal or `not_found` if none is left; at the loop time `until`
+                `partition` without a connection, else `timeout`.
         """
         self._attempts += 1
         found = self._pick()
@@ -92,7 +94,7 @@ class Candidates:
         return found
 
     async def next_in_time(self, until: float) -> Listing:
-        """As `next`, waiting for a service of the own node that is on its way, and for a free place."""
+        """Return the next process as `next`, after waiting for starting services and free places."""
         while True:
             try:
                 return await self.next(until)
@@ -102,7 +104,10 @@ class Candidates:
                 await self.settled(error, until)
 
     def accepts(self, view: OfferView) -> bool:
-        """Whether this request may go there: a member now, not tried yet, the node that was chosen."""
+        """Return whether this request may go there.
+
+        The node must be a member now, not tried yet in this round, and the chosen one if there is one.
+        """
         node, chosen, instance = view.node, self._request.node, self._request.instance
         if instance and instance != view.offer.instance:
             return False
@@ -111,9 +116,9 @@ class Candidates:
         return self._peer.membership.is_member(node)
 
     def mark(self, listing: Listing | None, why: HearthNetError) -> bool:
-        """Notes that `listing` did not do it, and says whether it may be asked for again, there or elsewhere.
+        """Record that `listing` failed, and return whether the request may be repeated at all.
 
-        What loaded somebody is taken from the process's budget for that (bus/retries.py).
+        A failure that loaded a provider is charged to the process's budget for repetitions (bus/retries.py).
         """
         self._why = why
         if self._attempts >= MOST_ATTEMPTS:
@@ -122,28 +127,32 @@ class Candidates:
         return free or self._discovery.retries.take(steady_ms())
 
     def forget_gone(self, listing: Listing | None, why: HearthNetError) -> None:
-        """Forgets the process of `listing` where `why` is that the server says it is gone.
+        """Forget the process of `listing` if `why` is the server's report that it is gone.
 
-        Nobody is to ask it again, whether this request may go elsewhere or not.
+        No other request should be sent there, whether this one may be repeated or not.
         """
         if listing is not None and isinstance(why, Gone):
             self._discovery.registry.drop_instance(listing.view.node, listing.view.offer.instance)
 
     def clock_corrected(self, listing: Listing | None, why: HearthNetError) -> bool:
-        """Whether `listing` refused a frame for its time only, and is worth asking with the right one."""
+        """Return whether `listing` refused the frame only for its time, now known better."""
         if listing is None or not self._peer.clocks.learn(listing.view.node, why, self._ahead):
             return False
         self._tried.remove((listing.view.node, listing.view.offer.instance))
         return True
 
     async def again(self, why: HearthNetError, until: float) -> None:
-        """Goes on at once where another process that is known can be asked; else after a pause."""
+        """Return at once if another known process can be called; else after a pause."""
         if self._pick() is None:
             await self.settled(why, until)
 
     async def settled(self, why: HearthNetError, until: float) -> None:
-        """Lets every process be asked once more, after a pause that grows each time and is never shorter than
-        was asked for; waits for the connection where that is what broke. Raises `why` at the deadline.
+        """Allow every process once more, after a pause that grows with each attempt.
+
+        The pause is at least the requested one. Waits for the connection if that broke.
+
+        Raises:
+            HearthNetError: `why`, at the deadline.
         """
         self._tried.clear()
         if isinstance(why, router.Taken):
@@ -160,9 +169,12 @@ class Candidates:
             raise why from None
 
     async def _in_line(self, why: HearthNetError, until: float) -> None:
-        """Waits until a call of this process ends which took a place; that is no attempt, and loads nobody.
+        """Wait until a call of this process releases a place, without counting an attempt.
 
-        Who comes too late to a place stands in front. Raises `why` at the deadline.
+        A call that comes too late to a place waits in front from then on.
+
+        Raises:
+            HearthNetError: `why`, at the deadline.
         """
         self._attempts -= 1
         loop, lines = asyncio.get_running_loop(), self._discovery.registry.lines
@@ -190,11 +202,11 @@ class Candidates:
         self._ahead = self._peer.clocks.ahead(view.node)
 
     def _is_inside(self, listing: Listing) -> bool:
-        """Whether it is of this very process, which takes no server to ask."""
+        """Return whether it is of this very process, which requires no connection."""
         return local.inside(self._peer, listing.view.node, listing.view.offer.instance) is not None
 
     def _pick(self) -> Listing | None:
-        """The best that is known now."""
+        """Return the best known process now."""
         discovery, request = self._discovery, self._request
         table = discovery.tables.get(request.contract.id)
         if table is None:
@@ -212,15 +224,15 @@ class Candidates:
         return found
 
     async def _search(self) -> Listing | None:
-        """As `_pick`, asking the mesh where nothing is known that will do."""
+        """Return the best process as `_pick`, after a search of the mesh if none is known."""
         peer, request, contract = self._peer, self._request, self._request.contract
         first, link = request.node or peer.node_id, peer.link
-        # Once: a provider that was known and has gone is not worth two seconds of each attempt.
+        # Once: waiting for a provider that has gone must not cost two seconds of each attempt.
         named = request.node if self._why is None and peer.membership.is_member(request.node) else ""
 
         def near() -> bool:
-            # The own node comes first: its answer is enough, and the others need not be waited for. So it is
-            # with the node that was chosen.
+            # An answer of this node, or of the chosen one, is enough: it comes first, and the others need
+            # not be waited for.
             found = self._pick()
             return found is not None and found.view.node == first
 
@@ -233,11 +245,11 @@ class Candidates:
                 found = self._pick()
             if found is not None or self._why is not None or not link.settling:
                 return found
-            # Both ends lost the server; this one is back, a provider may need another moment.
+            # Both ends lost the server; this one has reconnected, a provider may need another moment.
             await asyncio.sleep(_BACKOFF_SECONDS)
 
     def _not_now(self) -> HearthNetError | None:
-        """Why none of those that fit can be asked at this moment, though they were not yet."""
+        """Return the reason for which no fitting process can be called now, untried ones included."""
         table = self._discovery.tables.get(self._request.contract.id)
         if table is None:
             return None
@@ -245,7 +257,7 @@ class Candidates:
         return router.not_now(self._request.contract, fitting, steady_ms())
 
     def _nobody(self) -> HearthNetError:
-        """Why nobody can be asked; while services of the own node start, that is for now only."""
+        """Return the final error; while services of this node start, it is temporary."""
         busy = self._not_now()
         if busy is not None:
             return busy
@@ -267,7 +279,7 @@ class Candidates:
 
 
 def repeatable(request: Request, error: HearthNetError) -> bool:
-    """Whether asking once more, there or elsewhere, does no harm and may help."""
+    """Return whether repeating the request, there or elsewhere, does no harm and may help."""
     if isinstance(error, NobodyThere | Starting):
         return True
     if error.code in ("capacity_exceeded", "rate_limited"):
@@ -276,6 +288,6 @@ def repeatable(request: Request, error: HearthNetError) -> bool:
 
 
 def worth_waiting(error: HearthNetError) -> bool:
-    """Whether the wait is short that `error` asks for."""
+    """Return whether the wait requested by `error` is short."""
     least = LONGEST_WAIT_MS + 1 if error.code == "rate_limited" else 0
     return (least if error.retry_after_ms is None else error.retry_after_ms) <= LONGEST_WAIT_MS

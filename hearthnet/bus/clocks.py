@@ -1,7 +1,7 @@
-"""Other nodes' clocks: who is told that its frame is too old or too new sets the time of the next one right.
+"""The clocks of other nodes, learned from refused frames and used for the next ones.
 
-A computer without a battery for its clock would be locked out otherwise. Kept for each node
-alone, so that one that lies about the time spoils nothing but its own calls.
+Without this, a computer without a battery for its clock would be locked out. Kept for each node separately,
+so that a node with a false time spoils its own calls only.
 
 See: docs/protocol/frames.md#clock-rules.
 """
@@ -15,28 +15,29 @@ from hearthnet.times import now_ms
 from hearthnet.wire.replay import WINDOW_MS
 
 RULE: Final = "clock"
-"""What `details.rule` says in an `expired` that is about the frame and not about what it carries."""
+"""`details.rule` of an `expired` that concerns the frame itself, not a document in it."""
 _MOST_NODES: Final = 4096
 
 
 class Clocks:
-    """By how many milliseconds the clock of each node is ahead of ours, where it told us."""
+    """The lead of each node's clock over this one in milliseconds, where known."""
 
     def __init__(self) -> None:
         self._ahead: dict[str, int] = {}
 
     def time_at(self, node: str) -> int:
-        """The present moment by the clock of `node`, in ms since the epoch."""
+        """Return the present time by the clock of `node`, in ms since the epoch."""
         return now_ms() + self._ahead.get(node, 0)
 
     def ahead(self, node: str) -> int:
-        """By how many ms the clock of `node` is ahead, as far as is known."""
+        """Return the lead of the clock of `node` in ms, 0 if unknown."""
         return self._ahead.get(node, 0)
 
     def learn(self, node: str, error: HearthNetError, asked: int) -> bool:
-        """Whether `error` of `node` tells its time, and another than that of the frame that it refused: worth
-        repeating, each of many that were refused at once. That frame was made when the clock was thought to
-        be `asked` ms ahead.
+        """Learn the time of `node` from `error`, and return whether the frame is worth repeating.
+
+        It is if the frame was made for another time, with a lead of `asked` ms; this holds for each of many
+        frames refused at once.
         """
         theirs = error.details.get("now")
         if error.code != "expired" or error.details.get("rule") != RULE or not isinstance(theirs, int):

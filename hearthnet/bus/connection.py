@@ -1,5 +1,6 @@
-"""One TCP connection to a NATS server, from its greeting to its end; it never comes back, bus/link.py makes
-the next (docs/decisions/0060).
+"""One TCP connection to a NATS server, from its greeting to its end.
+
+It does not reconnect; bus/link.py makes the next one (docs/decisions/0060).
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 PING_SECONDS: Final = 10.0
-"""How often a quiet connection is tried; after two pings without an answer it counts as broken."""
+"""Interval between pings on a connection, which counts as broken after two without an answer."""
 _UNANSWERED: Final = 2
 _HIGH_WATER: Final = 1 << 20
 
 
 class Greeting(msgspec.Struct):
-    """What a server says of itself first, as far as it matters."""
+    """The relevant part of a server's first message."""
 
     nonce: str = ""
     max_payload: int = 1 << 20
 
 
 class Refused(Exception):
-    """The server's own words for why it ended the connection."""
+    """Raised with the server's text when the server ends the connection."""
 
 
 class Connection(asyncio.Protocol):
-    """Make it with `open`. `gone` is called once, when a connection that was open has ended."""
+    """A connection, made with `open`; `gone` is called once, when an open one has ended."""
 
     def __init__(
         self,
@@ -76,9 +77,13 @@ class Connection(asyncio.Protocol):
         gone: Callable[[], None],
         leave: Callable[[], None] = lambda: None,
     ) -> Connection:
-        """Connects and logs in. Raises `Refused` with the server's words, and OSError.
+        """Connect and log in.
 
-        `leave` is called before what was written is handed to the socket, and may write more.
+        `leave` is called before written data is handed to the socket, and may write more.
+
+        Raises:
+            Refused: The server ended the connection.
+            OSError: No connection was made.
         """
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
@@ -93,29 +98,33 @@ class Connection(asyncio.Protocol):
         return connection
 
     def write(self, *pieces: bytes) -> None:
-        """Sends the pieces, together with all that is written before the loop turns."""
+        """Send the pieces, together with all that is written before the next turn of the loop."""
         self._out += pieces
         if not self._scheduled:
             self.wake()
 
     def wake(self) -> None:
-        """Hands what is written to the socket in the next turn of the loop."""
+        """Hand the written data to the socket in the next turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     @property
     def full(self) -> bool:
-        """Whether more is on its way than the socket takes at once."""
+        """True if more is waiting than the socket accepts at once."""
         return self._room is not None
 
     async def room(self) -> None:
-        """Waits until the socket takes more, or the connection is gone."""
+        """Wait until the socket accepts more, or the connection is gone."""
         while self._room is not None:
             await asyncio.shield(self._room)
 
     async def round_trip(self) -> None:
-        """Returns once the server has read all that was written before; ConnectionError where it is gone."""
+        """Wait until the server has read all that was written before.
+
+        Raises:
+            ConnectionError: The connection is gone.
+        """
         if not self.alive:
             raise ConnectionResetError("the connection is gone")
         pong: Future[None] = self._loop.create_future()
@@ -124,49 +133,49 @@ class Connection(asyncio.Protocol):
         await pong
 
     def close(self) -> None:
-        """Sends what was written and ends the connection; `gone` is not called."""
+        """Send the written data and end the connection, without calling `gone`."""
         self._gone = _nothing
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def unsent(self) -> list[bytes]:
-        """What was written and not yet handed to the socket, for the next connection."""
+        """Return the data written and not yet handed to the socket, for the next connection."""
         out, self._out = self._out, []
         return out
 
-    # What follows is called by the event loop.
+    # The following methods are called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there; the server speaks first."""
+        """Store the transport; the server sends first."""
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(_HIGH_WATER)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        """Reads what came."""
+        """Parse received data."""
         try:
             self._reader.feed(data)
         except ProtocolError as error:
             self._fail(f"what answers is no NATS server: {error}")
 
     def pause_writing(self) -> None:
-        """The other end reads too slowly."""
+        """Record that the server reads too slowly."""
         if self._room is None:
             self._room = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Record that the server has caught up."""
         room, self._room = self._room, None
         if room is not None and not room.done():
             room.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end, whoever made it."""
+        """Handle the end, of either side."""
         was_alive, self.alive = self.alive, False
         if self._pulse is not None:
             self._pulse.cancel()
@@ -179,7 +188,7 @@ class Connection(asyncio.Protocol):
         for waiting in (self._opened, *self._pongs):
             if not waiting.done():
                 waiting.set_exception(lost)
-                waiting.exception()  # who stopped waiting need not hear of it
+                waiting.exception()  # retrieved, as the waiter may be gone
         self._pongs.clear()
         if was_alive:
             self._gone()
@@ -202,7 +211,7 @@ class Connection(asyncio.Protocol):
         except msgspec.DecodeError as error:
             raise ProtocolError(str(error)) from error
         if not self._opened.done() and not self._pongs:
-            # The answer to this PING says that the login is good.
+            # The answer to this PING confirms the login.
             self._pongs.append(self._opened)
             self.write(b"CONNECT ", msgspec.json.encode(self._hello()), b"\r\nPING\r\n")
 
@@ -231,13 +240,13 @@ class Connection(asyncio.Protocol):
             waiting.set_result(None)
 
     def _on_error(self, words: str) -> None:
-        """Most errors end the connection, which the server then does itself; a violation ends nothing."""
+        """Record an error that ends the connection; permission errors do not, and are logged only."""
         _log.warning("nats: %s", words)
         if not words.lower().startswith(("permissions violation", "invalid subject")):
             self._reason = words
 
     def _beat(self) -> None:
-        """Tries the connection where it may have died unseen."""
+        """Ping the connection, which may have broken unnoticed."""
         if len(self._pongs) >= _UNANSWERED:
             self._fail("the server does not answer any more")
             return
@@ -257,11 +266,11 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        """Hands what is written to the socket at once."""
+        """Hand the written data to the socket at once."""
         if self._out and self._transport is not None and not self._transport.is_closing():
             out, self._out = self._out, []
             self._transport.write(b"".join(out))
 
 
 def _nothing() -> None:
-    """Nobody waits for the end of what was closed on purpose."""
+    """Replace `gone` of a connection that was closed on purpose."""

@@ -1,7 +1,9 @@
-"""Content of any size to and from other nodes, chunk by chunk (docs/decisions/0080; docs/file.md).
+"""Content of any size to and from other nodes, in chunks.
 
-Both ways go on by themselves where they broke off, for as long as they come on; what a node sends is checked
-chunk by chunk, and one that sends anything else is not asked again.
+Both directions resume automatically while they make progress. Every received chunk is verified, and a node
+that sends anything else is not called again.
+
+See: docs/file.md, docs/decisions/0080.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from hearthnet.wire.blob import LARGEST_BYTES, Manifest, hash_of
 PUT: Final = "file.put@1.0"
 READ: Final = "file.read@1.0"
 _TRIES: Final = 3
-"""So often in a row it is tried without a single chunk."""
+"""Minimum of attempts in a row without a new chunk before giving up."""
 PATIENCE_SECONDS: Final = 45.0
-"""So long at least it is tried without a single chunk, where nobody else can be asked: a service that died is
-back by then.
+"""Minimum time without a new chunk before giving up on the last node; a service that died is restarted by
+then.
 """
 _PAUSE_SECONDS: Final = 0.3
 _LONGEST_PAUSE_SECONDS: Final = 3.0
@@ -33,30 +35,30 @@ _BROKEN: Final = frozenset({"partition", "timeout"})
 _FIRST_HASHES: Final = 256
 _MORE_HASHES: Final = 1024
 Told = Callable[[int, int], None]
-"""Takes how many chunks are there and how many there are, whenever that has changed."""
+"""Called with the number of chunks transferred and in total, after each change."""
 
 
 class Source(Protocol):
-    """What is put: chunks in any order."""
+    """The content to put, as chunks in any order."""
 
     manifest: Manifest
 
     async def chunk(self, index: int) -> bytes:
-        """Chunk `index`."""
+        """Return chunk `index`."""
 
 
 class Sink(Protocol):
-    """Where what is fetched goes."""
+    """The destination of fetched content."""
 
     async def begin(self, manifest: Manifest) -> int:
-        """How many chunks it has from an earlier attempt."""
+        """Return the number of chunks stored by an earlier attempt."""
 
     async def write(self, index: int, data: bytes) -> None:
-        """Takes the next chunk, which was checked."""
+        """Store the next chunk, which was verified."""
 
 
 class Options(NamedTuple):
-    """How content is kept: what it is called, for whom, for how long; and by which node, or any."""
+    """The name of the content, sharing, retention in seconds, and the node, empty for any."""
 
     name: str = ""
     share: bool = False
@@ -65,7 +67,7 @@ class Options(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What was put or fetched, by which node, and how many chunks travelled."""
+    """The transferred content, the other node, and the number of chunks sent or received."""
 
     cid: str
     size: int
@@ -74,14 +76,14 @@ class Done(NamedTuple):
 
 
 class WrongBytes(HearthNetError):
-    """A node sent something else than it was asked for."""
+    """Raised when a node sent other content than requested."""
 
 
 async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
-    """Puts content on a node; what is there of it already is not sent again.
+    """Put content on a node; chunks that it has already are not sent again.
 
-    Raises what the node raises, and `partition` or `timeout` where it broke off for 45 s without
-    coming on.
+    Raises:
+        HearthNetError: The node's error; `partition` or `timeout` after 45 s of failures without a new chunk.
     """
     sent, patience = _Sent(source, told), _Patience(PATIENCE_SECONDS, returns=True)
     while True:
@@ -97,10 +99,12 @@ async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
 
 
 async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told) -> Done:
-    """Has the first of `nodes` that can send `cid`, from there on where an earlier one ended.
+    """Fetch `cid` from the first of `nodes` that can send it, resuming after a failed one.
 
-    Raises `not_found` where none of them has it, `WrongBytes` (internal_error) where the only ones that did
-    sent something else, `partition` or `timeout` where it broke off again and again without coming on.
+    Raises:
+        HearthNetError: `not_found` if none of them has it; `partition` or `timeout` after repeated failures
+            without a new chunk.
+        WrongBytes: The only nodes that have it sent other content (`internal_error`).
     """
     failed: HearthNetError = HearthNetError("not_found", f"nobody was asked for {cid[:23]}…")
     got = _Got(cid, sink, told)
@@ -115,9 +119,9 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told
 
 
 class _Patience:
-    """Goes on after what broke off, until it did so several times in a row, and for a while, for nothing.
+    """A limit on failures without progress: several in a row, and a minimum time.
 
-    With `returns`, whoever had begun and is offered by nobody any more is waited for as well.
+    With `returns`, a provider that had begun and is no longer offered is waited for as well.
     """
 
     def __init__(self, seconds: float, *, returns: bool = False) -> None:
@@ -128,8 +132,10 @@ class _Patience:
 
     @contextlib.asynccontextmanager
     async def opened(self, bus: Bus, asked: StreamCall) -> AsyncIterator[StreamCall]:
-        """The stream, once it is open; `partition` where the server stays away for longer than there is
-        patience left. For a place at who keeps files it is waited as for any call.
+        """Open the stream, once the server is connected; wait for a busy provider as in a call.
+
+        Raises:
+            HearthNetError: `partition` if the server stays away for the remaining time.
         """
         left = self._since + self._seconds - asyncio.get_running_loop().time()
         try:
@@ -157,7 +163,7 @@ class _Patience:
 
 
 class _Sent:
-    """Sends what the other end asks for."""
+    """The sender of requested chunks."""
 
     def __init__(self, source: Source, told: Told) -> None:
         self._source = source
@@ -165,7 +171,7 @@ class _Sent:
         self.furthest = 0
 
     async def all(self, stream: StreamCall) -> int:
-        """Until it is done; how many chunks were received."""
+        """Serve the stream until it ends; return the number of chunks received."""
         manifest, received = self._source.manifest, 0
         async for frame in stream:
             if frame.event == "progress":
@@ -198,7 +204,7 @@ class _Sent:
 
 
 class _Got:
-    """What has come so far."""
+    """The chunks received so far."""
 
     def __init__(self, cid: str, sink: Sink, told: Told) -> None:
         self.cid = cid
@@ -209,22 +215,22 @@ class _Got:
 
     @property
     def known(self) -> Manifest:
-        """What it consists of, once that is known."""
+        """The manifest; an empty one while it is unknown."""
         return self._manifest or Manifest(0, b"")
 
     @property
     def begun(self) -> bool:
-        """Whether it is known what it consists of."""
+        """True once the manifest is known."""
         return self._manifest is not None
 
     async def begin(self, manifest: Manifest) -> None:
-        """What it consists of, which was checked."""
+        """Start with the verified manifest."""
         self._manifest = manifest
         self.count = await self._sink.begin(manifest)
         self._told(self.count, manifest.count)
 
     async def take(self, data: bytes) -> None:
-        """The next chunk, which was checked."""
+        """Store the next verified chunk."""
         await self._sink.write(self.count, data)
         self.count += 1
         self.travelled += 1
@@ -232,7 +238,7 @@ class _Got:
 
 
 async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None:
-    """All that lacks, from one node."""
+    """Fetch all missing chunks from one node."""
     patience = _Patience(patience_seconds)
     while not got.begun or got.count < got.known.count:
         before = got.count
@@ -253,7 +259,7 @@ async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None
 
 
 async def _manifest(bus: Bus, node: str, cid: str, patience: _Patience) -> Manifest:
-    """What `cid` consists of, as `node` says and as is proved by the CID."""
+    """Return the manifest of `cid` from `node`, verified by the CID."""
     hashes = bytearray()
     asked = bus.stream(READ, {"params": {}, "input": {"cid": cid, "count": 1}}, node=node)
     async with patience.opened(bus, asked) as stream:

@@ -1,7 +1,7 @@
-"""Interest-based discovery: ask once, then follow.
+"""Interest-based discovery: one find, then the announcements.
 
-The first use of a capability asks who offers it and from then on follows its announcements; what this
-process keeps grows with what it uses, not with the size of the community.
+The first use of a capability sends a find for its offers and subscribes to its announcements. A process's
+memory of the mesh grows with its use of it, not with the size of the community.
 
 See: docs/protocol/discovery.md#finds.
 """
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 NOBODY_SECONDS: Final = 0.5
-"""How long a find waits where not one answer comes and the server does not say that nobody is there."""
+"""Wait of a find without an answer, unless the server reports before that there are no subscribers."""
 GRACE_SECONDS: Final = 0.08
-"""How long it goes on after the last answer: the jitter of the others and a way back."""
+"""Wait after the last answer: the jitter of other providers and a way back."""
 LATE_SECONDS: Final = 0.05
-"""A timer that is later than this was held up by work, and answers with it."""
+"""A timer later than this was delayed by work of this process, as unread answers may be."""
 
 BUSY_SECONDS: Final = 2.0
-"""How long a find waits at most: for one answer after the other, for a service of the own node that is there
-and has not answered, and for the node or process that a call names.
+"""Maximum wait of a find: for further answers, for a service of this node that runs and has not answered, and
+for the node or process named in a call.
 """
 _BUSY_LOOK_SECONDS: Final = 0.02
 
 
 class Finding:
-    """One find on its way: collects answers for all who wait for them, and knows when no more can come.
+    """One find in progress, shared by all who wait for its answers; detects its end.
 
-    `silent` is given the services that have answered, and says whether one of the own node is there that has
-    not: such a one is busy (a model that loads), and is not said to offer nothing.
+    `silent` takes the services that have answered, and returns whether a further one of this node runs: that
+    one is busy (loading a model), and must not count as offering nothing.
     """
 
     def __init__(self, own: str, registry: Registry, silent: Callable[[set[str]], bool]) -> None:
@@ -74,7 +74,7 @@ class Finding:
         self._end_in(NOBODY_SECONDS)
 
     def on_frame(self, frame: Frame) -> None:
-        """An answer: the offers of one process."""
+        """Add an answer: the offers of one process."""
         sender = frame.header.sender
         try:
             if frame.header.kind != "offer":
@@ -94,32 +94,34 @@ class Finding:
         self._wake()
 
     def expect(self, node: str, instance: str) -> None:
-        """Go on until an answer of `node` has come, and of its process `instance` unless that is empty."""
+        """Wait for an answer of `node`, and of its process `instance` unless that is empty."""
         self._named.add((node, instance))
 
     def on_nobody(self, node: str) -> None:
-        """The server says that nobody offers it. What others write about a find, which all can read, does not
-        count.
+        """End the find, since the server reports that there are no subscribers.
+
+        A report in the name of another node does not count: finds are public, and any node may answer.
         """
         if node == self._own:
             self.end()
 
     def on_lost(self) -> None:
-        """The connection broke, and the answers with it."""
+        """End the find, since the connection and its answers are lost."""
         self._lost = True
         self.end()
 
     def end(self) -> None:
-        """No more answers are taken; who comes later asks anew."""
+        """Accept no more answers; a later caller sends a new find."""
         self.over = True
         self._timer.cancel()
         self.forget()
         self._wake()
 
     async def wait(self, enough: Callable[[], bool]) -> None:
-        """Returns when there is `enough`, when nobody is there, or when no more answers can be expected.
+        """Wait until there is `enough`, or no more answers can be expected.
 
-        Raises `partition` where the connection broke meanwhile: nothing is known then.
+        Raises:
+            HearthNetError: `partition` if the connection broke, so that nothing is known.
         """
         while not self.over and not (self._answered and enough()):
             await self._changed.wait()
@@ -130,7 +132,7 @@ class Finding:
         self._timer = self._loop.call_later(seconds, self._due, self._loop.time() + seconds, seconds)
 
     def _due(self, at: float, seconds: float) -> None:
-        """The time is up, unless this process was too busy to hear an answer, or a service to give one."""
+        """End the find, unless an answer may be late because this process or a service is busy."""
         now = self._loop.time()
         if now - at > LATE_SECONDS:
             self._end_in(seconds)
@@ -142,7 +144,7 @@ class Finding:
             self.end()
 
     def _more_come(self, now: float) -> bool:
-        """Whether the last answer is so young that another may be behind it."""
+        """Return whether the last answer is recent enough for another to follow."""
         return self._answered and now < self._heard + GRACE_SECONDS
 
     def _wake(self) -> None:
@@ -151,11 +153,11 @@ class Finding:
 
 
 def _nothing() -> None:
-    """Before it is asked there is nothing to forget."""
+    """Do nothing: before the find is sent there is no waiter to remove."""
 
 
 def _offering(peer: Peer, wanted: str) -> set[str]:
-    """The services of the own node that are ready and offer `wanted`, as their supervisor knows them."""
+    """Return the ready services of this node that offer `wanted`, from the supervisor's state."""
     try:
         services = read_node_state(peer.home).services
     except HearthNetError:
@@ -169,25 +171,29 @@ def _offering(peer: Peer, wanted: str) -> set[str]:
 
 
 def _topic(line: str) -> str:
-    """The topic of an offer as a state shows it: `rag.query@1.0 corpus=system`."""
+    """Return the topic of an offer in the state's form: `rag.query@1.0 corpus=system`."""
     return subjects.topic(parse_capability(line.partition(" ")[0]))
 
 
 class Discovery:
-    """What this process knows of the mesh, asked for and kept up as it is used."""
+    """This process's view of the mesh, built by finds and announcements as it is used."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self.registry = Registry(peer.node_id)
         self.tables: dict[str, Table] = {}
-        """What suits each contract that is followed, by its id."""
+        """The offers that suit each followed contract, by its id."""
         self.sticky = Sticky()
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
         self._findings: dict[str, Finding] = {}
 
     async def follow(self, contract: Contract) -> None:
-        """Hears from now on who offers the major version of `contract`; `partition` where that fails."""
+        """Subscribe to the announcements of the major version of `contract`.
+
+        Raises:
+            HearthNetError: `partition` if that fails.
+        """
         if contract.id in self.tables:
             return
         topic = subjects.topic(contract.capability)
@@ -204,11 +210,13 @@ class Discovery:
     async def find(
         self, contract: Contract, enough: Callable[[], bool], *, node: str = "", instance: str = ""
     ) -> None:
-        """Asks the mesh who offers it; returns when there is `enough`, or no more answers can be expected.
+        """Send a find; return when there is `enough`, or no more answers can be expected.
 
-        An answer of `node`, and of its process `instance`, is waited for where others are faster: on a busy
-        machine a named provider would be reported as `not_found`. Raises `partition` where the connection
-        breaks.
+        An answer of `node`, and of its process `instance`, is waited for even if others are faster: on a busy
+        machine a named provider would otherwise count as missing.
+
+        Raises:
+            HearthNetError: `partition` if the connection breaks.
         """
         finding = await self._find(subjects.topic(contract.capability))
         if node:
@@ -216,14 +224,14 @@ class Discovery:
         await finding.wait(enough)
 
     async def everything(self) -> list[OfferView]:
-        """Every offer in the mesh, asked for now: for those who list, not for those who call."""
+        """Return every offer in the mesh by a new find: for listing, not for calling."""
         heard = Registry()
         finding = await self._ask(subjects.EVERYTHING, self._finding(heard, subjects.EVERYTHING))
         await finding.wait(lambda: False)
         return heard.everything(steady_ms())
 
     async def _find(self, topic: str) -> Finding:
-        """Asks who offers `topic`, or joins those who are asking: a thousand calls at once are one find."""
+        """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
         if finding is None or finding.over:
             finding = self._findings[topic] = self._finding(self.registry, topic)
@@ -248,7 +256,7 @@ class Discovery:
         return finding
 
     def _silent_of(self, wanted: str) -> Callable[[set[str]], bool]:
-        """Whether a service of the own node offers `wanted` by its node's word, beside those given."""
+        """Return a check for services of this node that offer `wanted` beside the given ones."""
         return lambda answered: not answered.issuperset(_offering(self._peer, wanted))
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:

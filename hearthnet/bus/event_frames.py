@@ -1,7 +1,8 @@
-"""Frames that tell everybody something: how they are made, and which are looked at.
+"""Event frames, which all members receive: their writer and their reader.
 
-They are signed and not boxed. What is in them proves itself, so an old frame does no harm and none is
-refused for its time; the signature around it says only for whom work is done here, and that is bounded.
+They are signed and not encrypted. Their contents prove themselves, so an old frame does no harm and none is
+refused for its time; the signature around them only names the node for which work is done here, and that is
+bounded.
 
 See: docs/protocol/frames.md#event-frames.
 """
@@ -32,45 +33,45 @@ LOG: Final = "community.log"
 REVOKED: Final = "auth.token.revoked"
 """Revocations of tokens, as they happen."""
 RELAY: Final = "community.relay"
-"""For the processes of the own node: what its `auth` service learned elsewhere."""
+"""Documents that this node's `auth` service learned elsewhere, for the node's other processes."""
 HEADS: Final = "community.heads"
-"""How much a node knows of both."""
+"""The extent of a node's record of both."""
 
 FRAME_BYTES: Final = 512 * 1024
-"""The largest frame of another node that is looked at: the largest event fits in."""
+"""Maximum size of a frame of another node; the largest event fits in."""
 _FULL_BYTES: Final = 64 * 1024
 _BURST: Final = 2_000
 _PER_SECOND: Final = 50
-"""Units of work that are done for one other node, at once and in the long run. A signature is one, about
-0.1 ms, and so are 4 KiB: in the long run a node has a process here work for half a percent of its time.
+"""Units of work done for one other node, at once and in the long run. A signature is one, about 0.1 ms, and
+so are 4 KiB: in the long run a node takes half a percent of a process's time.
 """
 _UNIT_BYTES: Final = 4_096
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How much somebody has of one set: the number of its members and a hash over them."""
+    """The extent of a set: the number of its members and a hash over them."""
 
     count: Count
     digest: str
 
     def less_than(self, other: Extent) -> bool:
-        """Whether to ask the other for what it has; of two that differ exactly one does."""
+        """Return whether to request the other's members; of two that differ exactly one does."""
         return (self.count, self.digest) < (other.count, other.digest)
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """How much a node knows, as it announces it."""
+    """The extent of a node's record, as it announces it."""
 
     events: Extent
     revocations: Extent
 
     def behind(self, other: Heads) -> bool:
-        """Whether the other is to be asked."""
+        """Return whether to request the other's documents."""
         return self.events.less_than(other.events) or self.revocations.less_than(other.revocations)
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """The body of a frame with news; each piece is read only where it is not known yet."""
+    """The body of a frame with news; each document is decoded only if it is not known yet."""
 
     events: tuple[msgspec.Raw, ...] = ()
     revocations: tuple[msgspec.Raw, ...] = ()
@@ -81,7 +82,7 @@ _HEADS: Final = msgspec.json.Decoder(Heads)
 
 
 def batches(events: Iterable[Any], revocations: Iterable[Any]) -> Iterator[bytes]:
-    """The bodies of as many frames as it takes to tell of these documents."""
+    """Yield the bodies of as many frames as these documents require."""
     for name, documents in (("events", events), ("revocations", revocations)):
         waiting: list[bytes] = []
         for data in map(msgspec.json.encode, documents):
@@ -98,24 +99,36 @@ def _body(name: str, documents: list[bytes]) -> bytes:
 
 
 def read_batch(frame: Frame) -> Batch:
-    """The news in a frame; `bad_request` for a body that is none."""
+    """Read the news in a frame.
+
+    Raises:
+        HearthNetError: `bad_request` if the body is malformed.
+    """
     return read_json(frame.body, _BATCH)
 
 
 def read_heads(frame: Frame) -> Heads:
-    """The heads in a frame; `bad_request` for a body that is none."""
+    """Read the heads in a frame.
+
+    Raises:
+        HearthNetError: `bad_request` if the body is malformed.
+    """
     return read_json(frame.body, _HEADS)
 
 
 async def publish(peer: Peer, event_type: str, body: bytes) -> None:
-    """Tells everybody who follows `event_type`; `partition` where the connection is closed."""
+    """Publish an event of `event_type` to all subscribers.
+
+    Raises:
+        HearthNetError: `partition` if the connection is closed.
+    """
     header = peer.header("event", ids.new_ulid(), event=event_type)
     data = frames.signed(header, body, peer.identity)
     await peer.link.publish(subjects.event(peer.node_id, event_type), data)
 
 
 class Reader:
-    """Opens what others tell everybody; `level` is asked for the sender's standing."""
+    """A reader of other nodes' event frames; `level` returns the sender's level."""
 
     def __init__(self, node: str, community: str, level: Callable[[str], str]) -> None:
         self._node = node
@@ -124,9 +137,11 @@ class Reader:
         self._allowance = Allowance(_BURST, _PER_SECOND)
 
     def open(self, subject: str, data: bytes) -> Frame:
-        """The frame in `data`, from the node that its subject names. What costs nothing is looked at first.
+        """Read the frame in `data`, from the node in its subject; cheap checks come first.
 
-        Raises `FrameError` or `HearthNetError` for what is dropped.
+        Raises:
+            FrameError: The frame is dropped.
+            HearthNetError: Likewise.
         """
         _, sender = subjects.open_sender(subject)
         if RANK.get(self._level(sender), 0) < RANK["member"]:
@@ -143,6 +158,10 @@ class Reader:
         return frame
 
     def spend(self, sender: str, units: int) -> None:
-        """Notes work that is done for `sender`; `FrameError` where it would be too much."""
+        """Charge work for `sender`.
+
+        Raises:
+            FrameError: The sender's allowance is exceeded.
+        """
         if sender != self._node and not self._allowance.take(sender, units, steady_ms()):
             raise FrameError(f"{ids.short_id(sender)} tells more than is listened to")

@@ -1,13 +1,13 @@
-"""How well one offer is answered, as this caller saw it.
+r"""The health of one offer, as measured by this caller.
 
     well --fewer than half of the last 100 calls worked--> shut for 60 s --> due --a call--> asked
      ^                                                                      ^                 |  |
-     |                                                                      \\--says nothing--/  |
+     |                                                                      \--no verdict----/   |
      |<---------------------------------------------------------- it worked --------------------|
                                        shut for 60 s <----------- it failed ---------------------/
 
-Pure: times are arguments, in milliseconds of a clock that does not jump. A window takes 2 bytes and a bit for
-each call: how long it took is kept to the millisecond up to 32, from there on to 3.5 %, up to 65 s.
+Pure: times are arguments, in milliseconds of a monotonic clock. A window takes 2 bytes and a bit for each
+call: durations are kept to the millisecond up to 32, from there on to 3.5 %, up to 65 s.
 
 See: docs/protocol/discovery.md#health, docs/decisions/0011.
 """
@@ -18,30 +18,30 @@ from bisect import bisect_left, bisect_right, insort
 from typing import Final, Literal
 
 WINDOW: Final = 100
-"""So many of the last calls count."""
+"""Number of latest calls that count."""
 FEWEST: Final = 10
-"""Before so many calls nothing is said: two bad ones at the start would shut out a good process."""
+"""Minimum of calls for a verdict: two bad ones at the start would shut out a good process."""
 LEAST_SUCCESS: Final = 0.5
 QUARANTINE_MS: Final = 60_000
 UNKNOWN_MS: Final = 500
-"""What counts as the p50 of a process that was never asked."""
+"""The assumed p50 of a process that was never called."""
 _STEPS: Final = (*range(32), *(round(32 * 2 ** (step * 11 / 223)) for step in range(224)))
-"""The times that are told apart, in ms, by the byte that stands for them."""
+"""The distinguished durations in ms, by the byte that encodes them."""
 _ALL: Final = (1 << WINDOW) - 1
 
 FAILURES: Final = frozenset(
     {"timeout", "partition", "internal_error", "not_implemented", "invalid_signature"}
 )
-"""Codes by which a process did not do what it offers. `invalid_signature` is judged here, over its reply.
+"""Codes by which a process fails its own offer. `invalid_signature` is raised here, about its reply.
 
-Any other code is an answer to the caller or about the world: what is asked wrongly, not allowed, not there,
-too much or too early says nothing about the health of who says so.
+Any other code is an answer to the caller or concerns the world: a wrong, forbidden, missing, excessive or
+early request is no sign of the health of its provider.
 """
 State = Literal["well", "shut", "due", "asked"]
 
 
 class Health:
-    """The last calls of one offer: which of them worked, and how long they took."""
+    """The last calls of one offer: their success and duration."""
 
     __slots__ = (
         "_failed",
@@ -62,28 +62,31 @@ class Health:
         self._next = 0
         self.failures = 0
         self.p50_ms = UNKNOWN_MS
-        """The median time of the last calls, 500 where there were none."""
+        """The median duration of the last calls, 500 without any."""
         self.success = 1.0
-        """The share of the last calls that worked, 1.0 where there were none."""
+        """The share of the last calls that worked, 1.0 without any."""
         self.state: State = "well"
         self.until_ms = 0
-        """Until when nobody is asked, where the state is `shut`."""
+        """The end of the time in state `shut`."""
 
     def __len__(self) -> int:
         return len(self._recent)
 
     @property
     def may_be_asked(self) -> bool:
-        """Whether a call may go there: it is not shut out, nor being tried by another call."""
+        """True if a call may go there: it is neither shut out nor being tried by another call."""
         return self.state in ("well", "due")
 
     def begin(self) -> None:
-        """A call goes there: where one is due to try the process, this is it."""
+        """Record that a call begins; in state `due` it is the one that tries the process."""
         if self.state == "due":
             self.state = "asked"
 
     def end(self, code: str | None, ms: float, now_ms: int) -> None:
-        """The call ended after `ms`: with an answer (""), with an error's `code`, or was given up (None)."""
+        """Record the end of a call after `ms` milliseconds.
+
+        `code` is "" for an answer, the code of an error, or None for a call that was given up.
+        """
         worked = self._verdict(code, ms)
         if worked is None:
             if self.state == "asked":
@@ -98,7 +101,7 @@ class Health:
             self._shut(now_ms)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a call may try it again, from now on; what was before counts no more then."""
+        """Return whether a call may try it again, from now on; earlier calls no longer count then."""
         if self.state != "shut" or now_ms < self.until_ms:
             return False
         self.state = "due"
@@ -108,11 +111,11 @@ class Health:
         return True
 
     def _verdict(self, code: str | None, ms: float) -> bool | None:
-        """Whether it worked; None where that says nothing about the process."""
+        """Return whether the call worked; None if that says nothing about the process."""
         if code == "":
             return True
         if code == "timeout" and ms <= self.p50_ms:
-            return None  # who waits for less time than an answer takes learns nothing
+            return None  # a wait shorter than the usual answer proves nothing
         return False if code in FAILURES else None
 
     def _shut(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Keys and rosters on disk: read with care, written once, never overwritten.
+"""Keys and rosters on disk: checked when read, written once, never overwritten.
 
 See: docs/protocol/identity.md#key-file.
 """
@@ -16,10 +16,11 @@ from hearthnet.trust.roster import Roster
 
 
 def load_identity(path: Path) -> Identity:
-    """The identity in a key file.
+    """Load the identity in a key file.
 
-    Raises `not_found` where there is none, `unauthorized` where others may read it, `bad_request` where it
-    is damaged.
+    Raises:
+        HearthNetError: `not_found` if there is none; `unauthorized` if other users may read it; `bad_request`
+            if it is damaged.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -40,16 +41,21 @@ def load_identity(path: Path) -> Identity:
 
 
 def create_identity(path: Path) -> Identity:
-    """A new identity, saved under `path` with mode 0600; `FileExistsError` where a file is already there."""
+    """Make a new identity and save it under `path` with mode 0600.
+
+    Raises:
+        FileExistsError: The file exists.
+    """
     identity = Identity.generate()
     write_new(path, identity.to_text().encode("ascii"))
     return identity
 
 
 def load_roster(path: Path, own: str = "") -> Roster:
-    """The proved roster in `path`; with the seal of the node `own`, its events are not proved again.
+    """Load the verified roster in `path`; a seal of the node `own` saves verifying events.
 
-    Raises `not_found`, `bad_request` or `invalid_signature` with the file named.
+    Raises:
+        HearthNetError: `not_found`, `bad_request` or `invalid_signature`, naming the file.
     """
     try:
         data = path.read_bytes()
@@ -69,7 +75,11 @@ def load_roster(path: Path, own: str = "") -> Roster:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Writes `data` to a new file of mode 0600, durably; nothing half-written is ever seen under `path`."""
+    """Write `data` to a new file of mode 0600, durably and atomically.
+
+    Raises:
+        FileExistsError: The file exists.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
         raise FileExistsError(path)

@@ -1,7 +1,7 @@
-"""Learning the contract of a capability that came with no installation: from the process that offers it.
+"""Learning of contracts that are not installed, from the processes that offer them.
 
-The offer says which contract it is of, by a version that follows from all that the contract says
-(contracts/told.py), so that nobody can tell another one. The own node's offer comes first.
+The offer names its contract by a version that is derived from the whole contract (contracts/told.py), so that
+no provider can supply another one. This node's offer comes first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Ask = Callable[..., Awaitable[Reply]]
 
 
 def known(capability: str) -> Contract | None:
-    """What was learned of exactly `name@major.minor`; None for a bare name, and where nothing was."""
+    """Return the known contract of exactly `name@major.minor`.
+
+    None if it is unknown, and for a bare name.
+    """
     name, version = split_name(capability)
     if version is None:
         return None
@@ -33,14 +36,22 @@ def known(capability: str) -> Contract | None:
 
 
 def first(capability: str, offers: list[OfferView], own: str) -> OfferView:
-    """The offer whose contract is learned; `not_found` where there is none."""
+    """Return the offer whose contract is learned.
+
+    Raises:
+        HearthNetError: `not_found` if there is none.
+    """
     if not offers:
         raise HearthNetError("not_found", f"nobody offers {capability} now; see: hearthnet caps")
     return min(offers, key=lambda view: (view.node != own, str(view.capability), view.key))
 
 
 async def learn(view: OfferView, ask: Ask) -> Contract:
-    """The contract of an offer. Raises what its provider raises, and `bad_request` for another contract."""
+    """Return the contract of an offer.
+
+    Raises:
+        HearthNetError: The provider's error; `bad_request` if it supplies another contract.
+    """
     capability = str(view.capability)
     there = known(capability)
     if there is None:

@@ -1,4 +1,4 @@
-"""The bus connection of one process: comes back by itself, with its subscriptions.
+"""The bus connection of one process, which reconnects with its subscriptions.
 
 JetStream has its own (bus/store_link.py).
 
@@ -22,24 +22,24 @@ from hearthnet.trust.keys import Login
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 3
 RECONNECT_SECONDS: Final = 1.0
-"""The longest pause between two attempts to come back; the first follow at once."""
+"""Longest pause between two attempts to reconnect; the first ones follow at once."""
 SETTLING_SECONDS: Final = 3.0
-"""How long after a reconnection others may still be on their way back: each tries once a second."""
+"""Time after a reconnection in which others may still be reconnecting: each tries once a second."""
 MOST_WAITING: Final = 8 * 1024 * 1024
-"""Bytes that are kept for the server while it is away."""
+"""Maximum of bytes kept for the server while it is away."""
 _FIRST_PAUSE: Final = 0.05
 _AGAIN: Final = 3
 _REFUSALS: Final = 2
 _FAREWELL_SECONDS: Final = 1.0
 _PORT: Final = 4222
 Handler = Callable[[str, bytes, bool], None]
-"""Takes a subject, the data, and whether the server said that nobody is there (503). Must not block."""
+"""Called with a subject, the data, and True if the server reports no subscribers (503). Must not block."""
 RequestHandler = Callable[[str, str, bytes], None]
-"""Takes a subject, the subject to answer to (empty for none) and the data. Must not block."""
+"""Called with a subject, the subject for the answer (empty for none) and the data. Must not block."""
 
 
 class Link:
-    """A connection that comes back by itself; `lost` and `back` tell those who wait on it."""
+    """A connection that reconnects automatically, with callbacks for loss and reconnection."""
 
     def __init__(self, url: str, login: Login, name: str, inbox: str = "_INBOX") -> None:
         self._url = url
@@ -50,7 +50,7 @@ class Link:
         self._inbox = inbox
         self._connection: Connection | None = None
         self._subjects: list[str] = []
-        """What is listened to; the number of a subscription is its place."""
+        """The subscribed subjects; the number of a subscription is its index."""
         self._handlers: dict[int, Handler] = {}
         self._servers: dict[int, RequestHandler] = {}
         self._waiting: list[bytes] = []
@@ -68,11 +68,14 @@ class Link:
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
-        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
-        where the login is refused.
+        """Connect to `url`.
 
-        A server that reads its configuration again closes connections that are just being made, or refuses
-        their logins for a moment: those are made once more.
+        A server that reloads its configuration closes connections that are being made, or refuses their
+        logins for a moment: these are made again.
+
+        Raises:
+            HearthNetError: `partition` with the address if no server answers; `unauthorized` if the login is
+                refused.
         """
         link = cls(url, login, name, inbox)
         tries = {ConnectionResetError: _AGAIN, Refused: _REFUSALS - 1}
@@ -89,57 +92,61 @@ class Link:
 
     @property
     def max_payload(self) -> int:
-        """The largest message the server takes, in bytes."""
+        """The largest message that the server accepts, in bytes."""
         return self._max_payload
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever the connection ends."""
+        """Call `callback` whenever the connection ends."""
         self._lost.append(callback)
 
     def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Calls back whenever the connection is there again, its subscriptions with it."""
+        """Call `callback` whenever the connection is restored, with its subscriptions."""
         self._back.append(callback)
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is there now."""
+        """True if there is a connection now."""
         return self._connection is not None
 
     @property
     def settling(self) -> bool:
-        """Whether the connection came back only now, so that others may not be back yet."""
+        """True if the connection was restored recently, so that others may still be reconnecting."""
         return asyncio.get_running_loop().time() - self._back_at < SETTLING_SECONDS
 
     async def connected(self) -> None:
-        """Waits until the connection is there; `partition` where it was closed for good."""
+        """Wait for the connection.
+
+        Raises:
+            HearthNetError: `partition` if it was closed for good.
+        """
         if not self._connected.is_set():
             await self._connected.wait()
         if self._closed.is_set():
             raise HearthNetError("partition", "the connection to the server was closed")
 
     async def closed(self) -> None:
-        """Waits until the connection is over for good: closed here, or the server refuses the login."""
+        """Wait until the connection is over for good: closed here, or the login is refused."""
         await self._closed.wait()
 
     @property
     def full(self) -> bool:
-        """Whether the server reads more slowly than is sent: who sends more should wait for `room`."""
+        """True if the server reads more slowly than this process sends; call `room` then."""
         connection = self._connection
         return connection is not None and connection.full
 
     async def room(self) -> None:
-        """Waits until the server has read more, or the connection is gone."""
+        """Wait until the server has read more, or the connection is gone."""
         connection = self._connection
         if connection is not None:
             await connection.room()
 
     def flush(self) -> None:
-        """Has what was sent leave at once: its reader need not wait for more."""
+        """Hand sent data to the socket at once, so that its reader need not wait for more."""
         if self._connection is not None:
             self._connection.flush()
 
     def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        """Calls back once, in the next turn of the loop, just before what was sent until then leaves."""
+        """Call `callback` once, in the next turn of the loop, just before sent data is written."""
         self._leaving.append(callback)
         if self._connection is not None:
             self._connection.wake()
@@ -147,16 +154,17 @@ class Link:
             asyncio.get_running_loop().call_soon(self._leave)
 
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
-        """As `send`; waits while the server reads more slowly than is sent."""
+        """Send as `send`; wait while the server reads more slowly."""
         self.send(subject, data, reply)
         if self.full:
             await self.room()
 
     def send(self, subject: str, data: bytes, reply: str = "") -> None:
-        """Sends `data`, and keeps what is sent while the server is away.
+        """Send `data`, or keep it while the server is away.
 
-        `payload_too_large` before anything is sent, `partition` where the link is closed, or more is waiting
-        for the server than is kept.
+        Raises:
+            HearthNetError: `payload_too_large` before anything is sent; `partition` if the link is closed, or
+                more waits for the server than is kept.
         """
         size = len(data)
         if size > self._max_payload:
@@ -173,16 +181,22 @@ class Link:
         connection.write(line.encode(), data, b"\r\n")
 
     async def subscribe(self, subject: str, handler: Handler) -> None:
-        """Hands every message on `subject` to `handler`, in order; `partition` where the link is closed."""
+        """Call `handler` for every message on `subject`, in order.
+
+        Raises:
+            HearthNetError: `partition` if the link is closed.
+        """
         self._handlers[self._subscribe(subject)] = handler
 
     async def subscribe_requests(self, subject: str, handler: RequestHandler) -> None:
-        """As `subscribe`, for those whose answer goes where the asker says. Calls are never answered so."""
+        """Subscribe as `subscribe`, with the sender's subject for answers; never used for calls."""
         self._servers[self._subscribe(subject)] = handler
 
     async def settle(self) -> None:
-        """A round trip: after it the server knows every subscription made before. `partition` where
-        the connection breaks meanwhile.
+        """Make a round trip, after which the server has processed every earlier subscription.
+
+        Raises:
+            HearthNetError: `partition` if the connection breaks.
         """
         try:
             if self._connection is None:
@@ -192,9 +206,11 @@ class Link:
             raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
-        """The first answer to `data`, wherever it comes from: for questions to the server, never for calls.
+        """Return the first answer to `data`, from any sender; only for the server, not for calls.
 
-        TimeoutError after `seconds`, `partition` where nobody is there or the link is closed.
+        Raises:
+            TimeoutError: No answer within `seconds`.
+            HearthNetError: `partition` if there are no subscribers or the link is closed.
         """
         if not self._asks:
             await self.subscribe(f"{self._inbox}.ask.*", self._on_answer)
@@ -210,7 +226,7 @@ class Link:
             del self._asked[place]
 
     async def close(self) -> None:
-        """Sends what is waiting and closes."""
+        """Send the waiting data and close."""
         if self._coming_back is not None:
             self._coming_back.cancel()
             await asyncio.wait({self._coming_back})
@@ -225,14 +241,14 @@ class Link:
         self._tell_lost()
 
     def _leave(self) -> None:
-        """Has everybody send who waited for the end of the turn."""
+        """Call the callbacks that wait for the end of the turn."""
         while self._leaving:
             leaving, self._leaving = self._leaving, []
             for callback in leaving:
                 try:
                     callback()
                 except Exception:
-                    # What else is to leave, now and in later turns, must not stay for it.
+                    # The other callbacks, now and in later turns, must still be called.
                     _log.exception("as a turn ended")
 
     def _subscribe(self, subject: str) -> int:
@@ -252,7 +268,7 @@ class Link:
             elif (server := self._servers.get(number)) is not None:
                 server(subject, reply, data)
         except Exception:
-            # One message that its reader chokes on must not end the connection.
+            # An error in a handler must not end the connection.
             _log.exception("a message on %s was not taken", subject)
 
     def _on_answer(self, subject: str, data: bytes, absent: bool) -> None:
@@ -277,12 +293,12 @@ class Link:
             connection = await Connection.open(
                 host, port, self._login, self._name, self._on_message, self._on_gone, self._leave
             )
-        if not connection.alive:  # it broke before we were woken
+        if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")
         return connection
 
     def _take(self, connection: Connection) -> None:
-        """Goes on with `connection`: first what is listened to, then what is waiting to be sent."""
+        """Use `connection`: subscribe first, then send the waiting data."""
         self._connection = connection
         self._max_payload = connection.greeting.max_payload
         connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects)))
@@ -291,7 +307,7 @@ class Link:
         self._connected.set()
 
     def _on_gone(self) -> None:
-        """The connection broke."""
+        """Handle the loss of the connection, and reconnect."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -318,7 +334,7 @@ class Link:
             except (OSError, TimeoutError):
                 refusals = 0
             except Refused as error:
-                # A server that reads its configuration again may refuse once what it takes a moment later.
+                # A server that reloads its configuration may refuse a login that it accepts a moment later.
                 refusals += 1
                 if refusals >= _REFUSALS:
                     _log.warning("the server refuses this login for good: %s", error)
@@ -328,7 +344,7 @@ class Link:
         try:
             await connection.round_trip()
         except (OSError, Refused):
-            return  # it broke again, which has begun the next attempt
+            return  # it broke again, and `_on_gone` has started the next attempt
         self._back_at = asyncio.get_running_loop().time()
         await self._tell_back()
 
@@ -339,7 +355,7 @@ class Link:
             except HearthNetError as error:
                 _log.warning("after the connection came back: %s", error)
             except Exception:
-                # Who chokes on it must not keep the others from hearing it.
+                # An error in one callback must not skip the others.
                 _log.exception("after the connection came back")
 
     def _end(self) -> None:

@@ -1,8 +1,8 @@
-"""Calls inside one process: from a service to what it offers itself, without box and server.
+"""Calls inside one process: from a service to its own offers, without box and server.
 
-Only the way is another. The frame is the same, is signed where it would be, and is admitted, judged, put on
-record, answered and acknowledged as one that came over the server; each side gets the other's bytes and never
-its objects.
+Only the transport differs. The frame is the same, signed where required, and admitted, judged, recorded,
+answered and acknowledged like one from the server; each side receives the other's bytes and never its
+objects.
 
 See: docs/protocol/frames.md#loopback.
 """
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
 
 
 class Inside(Protocol):
-    """What this process offers itself. Neither method blocks or raises."""
+    """The host of this process's own offers; neither method blocks or raises."""
 
     def take(self, frame: Frame) -> None:
-        """A call, or the opening of a stream."""
+        """Process a call, or the opening of a stream."""
 
     def control(self, frame: Frame) -> None:
-        """A word about a call that runs: ack, input, cancel."""
+        """Process a control frame of a running call: ack, input, cancel."""
 
 
 def inside(peer: Peer, node: str, instance: str) -> Inside | None:
-    """What is offered in this very process, where that is the one meant."""
+    """Return the host of this very process if it is the addressed one."""
     return peer.inside if instance == peer.instance and node == peer.node_id else None
 
 
 def frame(peer: Peer, header: Header, body: bytes, *, signed: bool = False) -> Frame:
-    """The frame as the other side would open it; `payload_too_large` as on the way over the server."""
+    """Return the frame as the receiver would open it.
+
+    Raises:
+        HearthNetError: `payload_too_large`, as on the way over the server.
+    """
     evidence = frames.signed(header, body, peer.identity) if signed else None
     size, limit = len(body if evidence is None else evidence), peer.link.max_payload
     if size > limit:

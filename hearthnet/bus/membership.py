@@ -1,8 +1,8 @@
-"""Who belongs to the community, as this process knows it now: followed on the bus, piece by piece proved.
+"""The members of the community as this process knows them: verified events from the bus.
 
-The roster is a set of signed events that only grows, so it does not matter in which order they come, nor
-whether they come twice. What is known already is passed over before any signature is checked. What was missed
-is made up for when nodes compare how much they know (docs/decisions/0043).
+The roster is a grow-only set of signed events, so neither their order nor repetitions matter. Known events
+are skipped before any signature is checked. Missed events are fetched when nodes compare the extents of their
+records (docs/decisions/0043).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _log = logging.getLogger(__name__)
 _HEADS_MS: Final = 30_000
 _MOST_WAITING: Final = 4_000
 _MOST_EARLY: Final = 200
-"""Events that are kept for a moment because what they build on is on its way."""
+"""Maximum of events kept for a moment because events that they build on are on their way."""
 _REST: Final = 9
-"""Rests so many times as long as the last merge took: never more than a tenth of a core goes into merging."""
+"""Pause after a merge, as a multiple of its duration: merging takes at most a tenth of a core."""
 _WRITTEN: Final = 2_000
 _WRITTEN_PER_SECOND: Final = 0.2
-"""Events that are taken in of one member, and as many of all strangers who ask to join under its invites, at
-once and in the long run: everybody keeps them for good.
+"""Events accepted of one member, and as many of all strangers who request to join under its invites, at once
+and in the long run: all nodes keep them for good.
 """
 
 
 class Membership:
-    """The roster and the revoked tokens of one process of `node`, and who wants to know when they change."""
+    """The roster and the revoked tokens of one process of `node`, with callbacks for changes."""
 
     def __init__(self, node: str, roster: Roster) -> None:
         self._node = node
@@ -65,23 +65,23 @@ class Membership:
 
     @property
     def roster(self) -> Roster:
-        """The roster as it is known now: each change makes another one."""
+        """The present roster; each change makes another object."""
         return self._roster
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever the roster or the revoked tokens are others than before."""
+        """Call `callback` after each change of the roster or the revoked tokens."""
         self._changed.append(callback)
 
     def on_own_heads(self, callback: Callable[[Heads], None]) -> None:
-        """Calls back with how much the own node's `auth` service knows, whenever it tells."""
+        """Call `callback` with the heads that this node's `auth` service publishes."""
         self._own_heads.append(callback)
 
     def is_member(self, node: str) -> bool:
-        """Whether `node` belongs to the community now, at any level."""
+        """Return whether `node` belongs to the community now, at any level."""
         return RANK[self._roster.level(node)] >= RANK["member"]
 
     def heads(self) -> Heads:
-        """How much this process knows, and need not forget yet."""
+        """Return the extent of this process's record, without expired revocations."""
         now = steady_ms()
         if self._heads is None or now >= self._heads_until:
             self._heads_until = now + _HEADS_MS
@@ -94,14 +94,14 @@ class Membership:
         return self._heads
 
     async def follow(self, link: Link) -> None:
-        """Listens from now on to what happens in the community; `link` is a member's own."""
+        """Subscribe to the events of the community; `link` is that of a member's process."""
         for event_type in (LOG, REVOKED):
             await link.subscribe(subjects.events_of(event_type), self.on_message)
         for event_type in (RELAY, HEADS):
             await link.subscribe(subjects.event(self._node, event_type), self.on_message)
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
-        """One message that tells everybody something. What is wrong with it is dropped and counted."""
+        """Process one event frame; a faulty one is dropped and counted."""
         try:
             self._hear(subject, data)
         except (FrameError, HearthNetError) as error:
@@ -109,9 +109,9 @@ class Membership:
             _log.info("dropped an event: %s", error)
 
     def learn(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()) -> bool:
-        """Takes in, at once, what the own node made or kept; whether anything of it was new.
+        """Add documents that this node made or kept; return whether any of them was new.
 
-        What does not hold is passed over; an event that builds on others which are not there waits for them.
+        Invalid events are skipped; an event that builds on missing ones waits for them.
         """
         before = self._roster
         offered = [*self._early, *self._waiting.values(), *events]
@@ -125,22 +125,28 @@ class Membership:
         return True
 
     def fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
-        """As `learn`, for what another node gave: of one author only so much is taken in."""
+        """Add documents of another node as `learn`, with a limit per author."""
         before, now = self._roster, steady_ms()
         new = self.learn([one for one in events if self._left(one, now) >= 1], revocations)
         self._account(before)
         return new
 
     def beyond(self, events: Iterable[CommunityEvent]) -> dict[str, list[str]]:
-        """The last of each author's `events` that `fetched` does not take in yet, since it writes too much:
-        as heads, with which others are asked for what the rest wrote.
+        """Return the last of each author's `events` that `fetched` does not accept yet, as heads.
+
+        With these, other nodes are called for the events of the remaining authors.
         """
         now = steady_ms()
         left_out = [one for one in events if self._left(one, now) < 1]
         return {one.author: [f"{one.sequence}:{one.hash}"] for one in left_out}
 
     def open(self, subject: str, data: bytes) -> Frame:
-        """The frame in `data` that tells everybody something; raises what it is dropped for."""
+        """Read the event frame in `data`.
+
+        Raises:
+            FrameError: The frame is dropped.
+            HearthNetError: Likewise.
+        """
         return self._reader.open(subject, data)
 
     def _hear(self, subject: str, data: bytes) -> None:
@@ -165,7 +171,7 @@ class Membership:
                 self._merge_soon()
 
     def _note(self, event: CommunityEvent) -> None:
-        """Puts an event that is not known yet among those to be merged."""
+        """Add an unknown event to those to be merged."""
         if self._roster.history.get(event.hash) is not None or event.hash in self._waiting:
             return
         if self._left(event, steady_ms()) < 1:
@@ -175,7 +181,7 @@ class Membership:
         self._waiting[event.hash] = event
 
     def _merge_soon(self) -> None:
-        """At once after a quiet time, otherwise when this process has rested from the last merge."""
+        """Merge at once after a quiet time, otherwise after the pause that follows the last merge."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._rest_until:
             self._merge()
@@ -191,7 +197,7 @@ class Membership:
         self._rest_until = asyncio.get_running_loop().time() + _REST * took
 
     def _account(self, before: Roster) -> None:
-        """Notes for each author how much of it was taken in, and who vouches for whom."""
+        """Charge each new event to its account, and record the vouchers of strangers."""
         if self._roster is before:
             return
         for event in self._roster.events:
@@ -205,8 +211,10 @@ class Membership:
         return self._written.left(_account_of(event, self._vouches(event)), now_ms)
 
     def _vouches(self, event: CommunityEvent) -> str:
-        """Who answers for `event`: its author or, for one who never was a member, whoever made the invite
-        under which it asks to join. Keys cost nothing, so a stranger has no allowance of its own.
+        """Return the node that answers for `event`.
+
+        It is its author or, if that never was a member, the author of the invite under which it requests to
+        join. Keys are free, so a stranger has no allowance of its own.
         """
         asked: set[str] = set()
         while not self._belongs(event.author) and event.author not in asked:
@@ -221,14 +229,14 @@ class Membership:
         return event.author
 
     def _belongs(self, node: str) -> bool:
-        """Whether `node` is the root, or is or was a member."""
+        """Return whether `node` is the root, or is or was a member."""
         roster = self._roster
         return node == roster.community_id or roster.member(node) is not None or roster.is_revoked(node)
 
     def _invite_of(self, event: CommunityEvent) -> CommunityEvent | None:
-        """The invite under which the author of `event` asked to join, None where that is not known here."""
+        """Return the invite of the join request of the author of `event`, None if unknown here."""
         found: CommunityEvent | None = event
-        with contextlib.suppress(HearthNetError):  # malformed: it is left out when it is merged
+        with contextlib.suppress(HearthNetError):  # malformed: left out by the merge
             while found is not None:
                 if isinstance(found.content, Joined):
                     return self._event(found.content.invite_event_hash)
@@ -239,7 +247,7 @@ class Membership:
         return self._roster.history.get(hash_) or self._waiting.get(hash_)
 
     def _revoke(self, document: TokenRevocation) -> bool:
-        """Whether the revocation was new; one that does not hold is dropped."""
+        """Add a revocation and return whether it was new; an invalid one is dropped."""
         try:
             return self.revocations.add(document, self._roster)
         except HearthNetError as error:
@@ -254,5 +262,5 @@ class Membership:
 
 
 def _account_of(event: CommunityEvent, vouches: str) -> str:
-    """The name of the allowance that `event` is taken from: strangers must not use up a member's own."""
+    """Return the name of the allowance for `event`; strangers must not use up a member's own."""
     return vouches if vouches == event.author else f"{vouches}'s newcomers"

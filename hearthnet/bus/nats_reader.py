@@ -1,8 +1,10 @@
-"""What a NATS server sends, cut into operations: bytes in, calls out, no I/O (NATS client protocol).
+r"""Parser of the NATS client protocol: bytes in, operations out, no I/O.
 
-MSG <subject> <sid> [reply] <bytes>\\r\\n<data>\\r\\n
-HMSG <subject> <sid> [reply] <bytes of headers> <bytes in all>\\r\\n<headers><data>\\r\\n
-INFO {...} | PING | PONG | +OK | -ERR '...'
+    MSG <subject> <sid> [reply] <bytes>\r\n<data>\r\n
+    HMSG <subject> <sid> [reply] <bytes of headers> <bytes in all>\r\n<headers><data>\r\n
+    INFO {...} | PING | PONG | +OK | -ERR '...'
+
+Messages and all other operations are delivered separately.
 """
 
 from __future__ import annotations
@@ -11,20 +13,22 @@ from collections.abc import Callable
 from typing import Final
 
 LONGEST_LINE: Final = 1 << 20
-"""Bytes; an INFO of a large cluster is the longest line there is."""
+"""Maximum length of a line in bytes; the longest is the INFO of a large cluster."""
 _NOBODY: Final = b"NATS/1.0 503"
 
 Message = Callable[[int, str, str, bytes, bool], None]
-"""Takes the subscription's number, subject, reply subject, data, and whether it says that nobody is there."""
+"""Called with the subscription's number, subject, reply subject, data, and True for "no responders"."""
 
 
 class ProtocolError(Exception):
-    """What came is not the NATS protocol."""
+    """Raised when the received bytes are not the NATS protocol."""
 
 
 class Reader:
-    """Feed it what comes, in pieces of any size: it calls `message` for each message, in order, and `line`
-    for every other operation. What these raise goes through, and the rest is lost.
+    """A parser of bytes in pieces of any size.
+
+    It calls `message` for each message, in order, and `line` for every other operation. Their exceptions
+    propagate, and the rest of the piece is lost.
     """
 
     __slots__ = ("_have", "_kept", "_line", "_message", "_need")
@@ -37,7 +41,11 @@ class Reader:
         self._need = 0
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes; raises `ProtocolError`, after which nothing more can be read."""
+        """Parse the next bytes.
+
+        Raises:
+            ProtocolError: They are malformed; nothing more can be parsed.
+        """
         if self._kept:
             self._kept.append(data)
             self._have += len(data)
@@ -51,7 +59,7 @@ class Reader:
             self._have, self._need = len(data) - at, need
 
     def _consume(self, data: bytes) -> tuple[int, int]:
-        """Reads every whole operation; where the rest begins, and how many bytes it needs at least."""
+        """Parse all complete operations; return the start of the rest, and its minimum size."""
         at, size = 0, len(data)
         while True:
             end = data.find(b"\r\n", at)
@@ -86,7 +94,7 @@ class Reader:
                 at = end + 2
 
     def _with_headers(self, fields: list[bytes], data: bytes) -> None:
-        """Headers are read for one thing only: the server's word that nobody is there."""
+        """Deliver a message with headers, of which only the status "no responders" is read."""
         head = _number(fields[-2])
         reply = str(fields[2], "utf-8", "replace") if len(fields) == 5 else ""
         body = data[head:]
@@ -95,8 +103,7 @@ class Reader:
 
 
 def _words(line: bytes) -> list[bytes]:
-    """What stands between spaces and tabs. A subject may hold every other byte, also those that Python takes
-    for blanks."""
+    """Split at spaces and tabs only: a subject may contain other bytes that Python strips."""
     if b"\t" in line:
         line = line.replace(b"\t", b" ")
     words = line.split(b" ")

@@ -1,12 +1,12 @@
-"""Calls that wait until somebody can answer them (docs/decisions/0125).
+"""Calls that wait until a provider is available (docs/decisions/0125).
 
     put       on the disk, signed, before it is sent
-    deliver   sent with its own client id, as often as needed; gone once there is an answer
-              refused for good, or too late: kept with the reason, until a person takes it away
+    deliver   sent with its own client id, as often as needed; deleted after an answer
+              refused finally, or too late: kept with the reason, until a person removes it
     remove    withdrawn, not while it is being sent
 
-A file a call. Its body was decided on by a person, so that it is sent as it is or not at all: one that was
-altered is not sent, and one whose time is over is not sent without asking again.
+One file per call. A person decided on its body, so it is sent unchanged or not at all: an altered call is not
+sent, nor is an expired one without a new decision.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "kept call"
 PASSING: Final = frozenset({"partition", "timeout", "capacity_exceeded", "rate_limited", "outcome_unknown"})
-"""Answers after which the same call may be sent again, and its effect is still one."""
+"""Answers after which the same call may be sent again, with one effect at most."""
 _LOCK_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.05
 Send = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
 class Kept(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call that waits. `time` and `expires` are in milliseconds: when it was decided on, and until when
-    that holds.
+    """A call that waits.
+
+    `time` and `expires` are in milliseconds: the time of the decision, and the end of its validity.
     """
 
     id: str
@@ -53,7 +54,7 @@ class Kept(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class State(msgspec.Struct, frozen=True):
-    """A call in the outbox; `code` and `message` say why it will not be sent, empty while it waits."""
+    """A call in the outbox; `code` and `message` are the refusal, empty while it waits."""
 
     call: Kept
     code: str = ""
@@ -73,9 +74,10 @@ class KeptCalls:
     def put(
         self, capability: str, body: dict[str, Any], *, community: str, now_ms: int, seconds: float
     ) -> Kept:
-        """Keeps a call that has a client id, on the disk when this returns, to be sent within `seconds`.
+        """Store a call with a client id, durably, to be sent within `seconds`.
 
-        One with the same client id and another body is refused with `bad_request`.
+        Raises:
+            HearthNetError: `bad_request` without a client id, and for one that waits with another body.
         """
         client_id = body.get("input", {}).get("client_id")
         if not isinstance(client_id, str) or not ids.is_ulid(client_id):
@@ -96,7 +98,7 @@ class KeptCalls:
         return call
 
     def states(self, now_ms: int) -> list[State]:
-        """All that is there, the oldest first; what cannot be read as it was written is told as such."""
+        """Return all calls, the oldest first; damaged ones with the error as refusal."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(FileNotFoundError):
@@ -104,9 +106,10 @@ class KeptCalls:
         return found
 
     async def remove(self, client_id: str) -> None:
-        """Takes a call back, or its notice away; waits while it is being sent.
+        """Withdraw a call, or delete its refusal; wait while it is being sent.
 
-        `not_found` where there is none: it was sent, or never there.
+        Raises:
+            HearthNetError: `not_found` if there is none: it was sent, or never stored.
         """
         async with asyncio.timeout(_LOCK_SECONDS):
             while True:
@@ -117,9 +120,9 @@ class KeptCalls:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def deliver(self, send: Send, clock: Callable[[], int]) -> list[str]:
-        """Sends what waits, one after the other, and returns the ids of what was answered.
+        """Send the waiting calls in order, and return the ids of the answered ones.
 
-        Stops where an answer says that it may be sent again; only one process of a home sends at a time.
+        Stops at an answer after which the call may be sent again. Only one process of a home sends at a time.
         """
         done: list[str] = []
         if not self._folder.exists():
@@ -178,7 +181,7 @@ class KeptCalls:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Whether no other process sends or takes back just now; then none does meanwhile."""
+        """Yield whether this process holds the lock on sending and withdrawing."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._folder / ".lock").open("w") as lock:
             try:
@@ -190,8 +193,9 @@ class KeptCalls:
 
 
 def passing(capability: str, error: HearthNetError) -> bool:
-    """Whether the same call may be sent again later: nobody offers it now, or it is not known what became of
-    it.
+    """Return whether the same call may be sent again.
+
+    It may if no process offers it now, or its effect is unknown.
     """
     nobody = error.code == "not_found" and "not_found" not in contracts().find(capability).errors
     return nobody or error.code in PASSING
@@ -202,7 +206,7 @@ def _write(path: Path, call: Kept) -> None:
 
 
 def _write_bytes(path: Path, data: bytes) -> None:
-    """The file whole or not at all, and on the disk when this returns."""
+    """Write the file atomically and durably."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -1,8 +1,8 @@
-"""What leaves this process together: calls to one process, answers to one process (docs/decisions/0062).
+"""Batches of outgoing calls and answers, per receiving process (docs/decisions/0062).
 
-Whoever sends puts it here; in the next turn of the loop, before the connection writes, each destination gets
-one frame with all of it. One thing alone goes as the frame that it always was. What is large, or cannot be
-written together with others, goes alone too, after what was put here before it.
+Items are collected here; in the next turn of the loop, before the connection writes, each destination gets
+one frame with all of its items. A single item is sent as an ordinary frame. Large items, and those that
+cannot be encoded with others, are sent alone, after the items collected before them.
 """
 
 from __future__ import annotations
@@ -25,35 +25,39 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 MOST_BYTES: Final = 131_072
-"""What the items of a pack take, as long as the server takes twice as much."""
+"""Maximum size of the items of a batch, if the server accepts twice as much."""
 ENOUGH: Final = 32
-"""A pack with so many items leaves at once: the other end works at it while the next one is made."""
+"""A batch with this number of items is sent at once, so that its receiver works while the next one is made.
+"""
 LARGEST: Final = 16_384
-"""A body beyond it goes alone: there is nothing to be saved."""
+"""A larger body is sent alone, since batching it saves nothing."""
 _DEEPEST: Final = 700
-"""So many brackets keep no reader from what stands beside them, however they are nested."""
+"""This number of brackets, however nested, does not prevent a reader from decoding the other items."""
 _AROUND: Final = 320
-"""Bytes of an item besides its body and texts, at most."""
+"""Maximum bytes of an item besides its body and texts."""
 
 
 class Asker(Protocol):
-    """Who waits for the answer to a call that leaves in a pack."""
+    """A caller that waits for the answer to a call in a batch."""
 
     pack: Sent | None
 
     @property
     def waits(self) -> bool:
-        """Whether the call is still wanted."""
+        """True if the answer is still expected."""
 
     def fail(self, error: Exception) -> None:
-        """It could not be sent."""
+        """Record that the call could not be sent."""
 
     def on_nobody(self, node: str) -> None:
-        """The process is gone that was to get it."""
+        """Record that the receiving process is gone."""
 
 
 class Sent:
-    """A pack of calls that was sent: hears where nobody took it. It forgets itself with the last of them."""
+    """A batch of calls that was sent, which forwards the report that no process received it.
+
+    It unregisters with the last of its calls.
+    """
 
     def __init__(self, peer: Peer, pack_id: str, askers: list[Asker]) -> None:
         self._peer = peer
@@ -64,25 +68,25 @@ class Sent:
         peer.replies.expect(pack_id, self)
 
     def ended(self, asker: Asker) -> None:
-        """One of its calls waits no longer, and what it was answered is not kept for the others."""
+        """Remove one of its calls, so that its answer is not kept while the others wait."""
         self._askers.discard(asker)
         if not self._askers:
             self._peer.replies.forget(self._id)
 
     def on_frame(self, frame: Frame) -> None:
-        """Nobody answers a pack as such."""
+        """Ignore frames for the batch itself, which has no answer."""
 
     def on_nobody(self, node: str) -> None:
-        """The server says so of the whole pack."""
+        """Forward the server's report to all calls."""
         for asker in list(self._askers):
             asker.on_nobody(node)
 
     def on_lost(self) -> None:
-        """Each of its calls is told itself."""
+        """Do nothing: each of its calls is notified separately."""
 
 
 class _Calls:
-    """Calls of one capability to one process, in the order in which they were made."""
+    """Calls of one capability to one process, in order."""
 
     __slots__ = ("askers", "capability", "instance", "items", "name", "node", "size")
 
@@ -97,7 +101,7 @@ class _Calls:
 
 
 class _Answers:
-    """Answers to one process, in their order."""
+    """Answers to one process, in order."""
 
     __slots__ = ("instance", "items", "node", "size")
 
@@ -109,7 +113,7 @@ class _Answers:
 
 
 class Packer:
-    """The packs of one process that have not left yet."""
+    """The batches of one process that are not sent yet."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -118,7 +122,7 @@ class Packer:
         self._due = False
 
     def takes(self, body: bytes) -> bool:
-        """Whether a call or an answer with this body may stand beside others."""
+        """Return whether a call or an answer with this body may be in a batch."""
         size = len(body)
         if size > LARGEST or 8 * size > self._peer.link.max_payload:
             return False
@@ -134,9 +138,9 @@ class Packer:
         body_bytes: int,
         asker: Asker,
     ) -> None:
-        """Sends a plain call of the contract `name` to a process that offers `capability`, and takes packs.
+        """Send a plain call of the contract `name` to a process that offers `capability`.
 
-        Its body is one that `takes` allows. What goes wrong is told to `asker`.
+        The process accepts batches, and `takes` allows the body. Errors are reported to `asker`.
         """
         key = node, instance, name
         calls = self._calls.get(key)
@@ -152,9 +156,11 @@ class Packer:
             self._peer.link.flush()
 
     def answer(self, node: str, instance: str, item: Answered, body: bytes) -> None:
-        """Sends a reply, or a frame of a stream, with its body, to a process that takes packs, in order.
+        """Send a reply or a frame of a stream to a process that accepts batches, in order.
 
-        `payload_too_large` for one that the server does not take, `partition` where the link is closed.
+        Raises:
+            HearthNetError: `payload_too_large` if the server does not accept it; `partition` if the link is
+                closed.
         """
         key = node, instance
         answers = self._answers.get(key)
@@ -175,14 +181,14 @@ class Packer:
             self._peer.link.flush()
 
     def flush(self) -> None:
-        """Sends what is here now."""
+        """Send all items."""
         self._due = False
         while self._answers:
             self._send_answers(self._answers.popitem()[1])
         self.flush_calls()
 
     def flush_calls(self) -> None:
-        """Sends the calls that are here now: before a word about one of them that must not overtake it."""
+        """Send all calls, before a control frame about one of them that must not overtake it."""
         while self._calls:
             self._send_calls(self._calls.popitem()[1])
 
@@ -195,7 +201,7 @@ class Packer:
         return min(MOST_BYTES, self._peer.link.max_payload // 2)
 
     def _send_calls(self, calls: _Calls) -> None:
-        """Never raises: each of the calls is told by itself."""
+        """Send the calls; errors are reported to each of them."""
         together = [
             (item, asker) for item, asker in zip(calls.items, calls.askers, strict=True) if asker.waits
         ]
@@ -205,7 +211,7 @@ class Packer:
                 self._send_pack(calls, items, askers)
                 return
             except Exception as error:
-                # What one of them has against being sent must not be told to the others.
+                # The error of one call must not be reported to the others.
                 _log.info("a pack of calls is sent one by one: %s", error)
         for item, asker in together:
             try:
@@ -229,7 +235,7 @@ class Packer:
         peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
 
     def _send_answers(self, answers: _Answers) -> None:
-        """Never raises: who answered has gone on."""
+        """Send the answers; errors are logged, since their handlers have ended."""
         node, instance, items = answers.node, answers.instance, answers.items
         if len(items) > 1:
             try:

@@ -1,4 +1,4 @@
-"""What one process is on the bus: its node's identity, its own instance, its connection."""
+"""A process on the bus: its node's identity, its instance, its connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _JUST_READY_MS: Final = 1_000
 
 
 class Peer:
-    """One process of one node. Everything that speaks on the bus stands on it."""
+    """One process of one node, shared by everything that uses the bus."""
 
     def __init__(self, identity: Identity, roster: Roster, link: Link, home: Home) -> None:
         self.home = home
@@ -57,7 +57,7 @@ class Peer:
         self._standings: dict[str, Standing] = {}
         self._judged = roster
         self.inside: Inside | None = None
-        """What this process offers itself, where it does."""
+        """The host of this process's own offers, if there is one."""
         link.on_lost(self.replies.on_lost)
 
     @property
@@ -67,18 +67,18 @@ class Peer:
 
     @property
     def revocations(self) -> Revocations:
-        """The revoked tokens that this process knows of."""
+        """The revoked tokens that this process knows."""
         return self.membership.revocations
 
     async def listen(self) -> None:
-        """Subscribes to the answers to this process."""
+        """Subscribe to the answers to this process."""
         await self.link.subscribe(subjects.replies_to(self.node_id, self.instance), self.replies.on_message)
         await self.link.settle()
 
     def starting(self) -> list[str]:
-        """The services of the own node that are on their way, so that what they offer is not there yet.
+        """Return the services of this node that are starting, whose offers are missing so far.
 
-        One that is ready since a moment counts too: who asked just before may have missed its offers.
+        One that became ready a moment ago is included: a find shortly before may have missed its offers.
         """
         try:
             services = read_node_state(self.home).services
@@ -96,8 +96,9 @@ class Peer:
         ]
 
     def standing(self, node: str) -> Standing:
-        """How `node` stands in the community now. What is true of a member is true of it for as long as the
-        roster is; an invite may run out at any moment.
+        """Return the present standing of `node`.
+
+        Cached for members until the roster changes; an invite may expire at any moment.
         """
         roster = self.membership.roster
         if roster is not self._judged:
@@ -111,7 +112,7 @@ class Peer:
         return known
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
-        """A header of this process, made now, by the clock of the node that it is for where that is known."""
+        """Make a header of this process, with the present time by the receiver's clock if known."""
         return Header(
             kind=kind,
             id=frame_id,

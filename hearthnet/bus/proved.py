@@ -1,9 +1,9 @@
-"""Frames that a process of this node has proved, for its other processes.
+"""Frames whose signature another process of this node has verified.
 
-Announcements and finds reach every process of a node that listens, and proving a signature costs more than
-all the rest that is done with such a frame. So the first one to prove it leaves a mark for the others in a
-small file that they share: 16 bytes of a MAC over the signer and the whole frame. Its key follows from the
-node's own key, so nobody else can leave a mark that counts. A mark that is lost costs one more proof.
+Announcements and finds reach every subscribed process of a node, and verifying a signature costs more than
+all other work on such a frame. So the first process to verify one leaves a mark for the others in a small
+shared file: 16 bytes of a MAC over the signer and the whole frame. Its key is derived from the node's own
+key, so no other node can forge a mark. A lost mark costs one more verification.
 
 See: docs/protocol/frames.md#event-frames.
 """
@@ -23,14 +23,14 @@ from hearthnet.trust.keys import Identity
 _BYTES: Final = 16
 _SHELF: Final = 4 * _BYTES
 _SHELVES: Final = 512
-"""32 KiB: more than all processes of a node hear between the first and the last of them."""
+"""32 KiB: more marks than all processes of a node need between the first and the last reader."""
 
 
 class Proved:
-    """The marks of one node in `path`; where its folder is not there, or no file can be, nothing is known.
+    """The marks of one node in `path`; empty if the file cannot be opened.
 
-    They are read and written with system calls and not mapped: a file that was cut off, or has no room to
-    grow, then costs a proof and not the process.
+    Read and written with system calls, not mapped: a truncated file, or a full disk, then costs a
+    verification and not the process.
     """
 
     def __init__(self, identity: Identity, path: Path) -> None:
@@ -40,7 +40,7 @@ class Proved:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def known(self, signer: str, frame: bytes) -> bool:
-        """Whether a process of this node found `frame` to be from `signer`, whole and unambiguous."""
+        """Return whether a process of this node verified `frame` as one of `signer`."""
         if self._file is None:
             return False
         mark, place = self._mark(signer, frame)
@@ -50,7 +50,7 @@ class Proved:
             return False
 
     def add(self, signer: str, frame: bytes) -> None:
-        """Tells the others that it is; the oldest mark beside it makes room."""
+        """Leave a mark for the other processes, in place of the oldest one beside it."""
         if self._file is not None:
             mark, place = self._mark(signer, frame)
             with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ class Proved:
                 os.pwrite(self._file, mark + shelf[:-_BYTES], place)
 
     def close(self) -> None:
-        """Tells and knows nothing any more."""
+        """Close the file; nothing is known or added from then on."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)

@@ -1,7 +1,7 @@
-"""The offers this process knows of, and until when.
+"""The offers that this process knows, with their expiry.
 
-What is true of an offer for longer than one call is worked out when it changes and not when a call is made:
-whether it suits a contract, where it stands among the others (bus/table.py), when it ends.
+Properties of an offer that last for more than one call are computed when it changes, not for each call:
+whether it suits a contract, its rank among the others (bus/table.py), its expiry.
 
 See: docs/protocol/discovery.md#leases.
 """
@@ -29,9 +29,9 @@ from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
 
 _log = logging.getLogger(__name__)
 MOST_OFFERS: Final = 512
-"""How many offers of one node are kept; more are not heard."""
+"""Maximum of offers kept per node; further ones are ignored."""
 MOST_PARAMS: Final = 16_384
-"""Characters of JSON that the params of one offer may take."""
+"""Maximum characters of JSON in the params of one offer."""
 _Key = tuple[str, str, str, str]
 Event = Literal["appeared", "changed", "gone"]
 Watcher = Callable[[Event, "OfferView"], None]
@@ -46,16 +46,16 @@ class OfferView(msgspec.Struct, frozen=True):
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the offer says of itself: model, corpus, languages ..."""
+        """The provider's description of the offer: model, corpus, languages ..."""
         return self.offer.params
 
     def is_called(self, name: str) -> bool:
-        """Whether `name`, with or without version, is what is offered."""
+        """Return whether `name`, with or without version, is the offered capability."""
         return name in (self.capability.name, str(self.capability))
 
     @property
     def key(self) -> _Key:
-        """What makes an offer the same one when it is announced again."""
+        """The identity of an offer across announcements."""
         offer = self.offer
         return (
             self.node,
@@ -66,11 +66,11 @@ class OfferView(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """Offers by topic (`rag.query.v1`); an expired one counts as gone.
+    """Offers by topic (`rag.query.v1`), without expired ones.
 
-    What a peer says of time and size is bounded here: an offer counts for up to 30 s after it was heard,
-    whatever its node takes for the time, and of one node only so many are kept, of so many bytes each.
-    `own` is the node whose offers are the near ones. Times are milliseconds of one clock.
+    Claims of other nodes about time and size are bounded: an offer counts for up to 30 s after its receipt,
+    whatever its node's clock, and only so many are kept per node, of limited size. `own` is the node whose
+    offers are near. Times are milliseconds of one clock.
     """
 
     def __init__(self, own: str = "") -> None:
@@ -84,13 +84,17 @@ class Registry:
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
         self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
-        """Who waits for a place that this process's calls take, by topic: the first is told of a free one."""
+        """Calls that wait for a place of this process's calls, by topic; a free one wakes the first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
 
     def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
-        """Takes what `node` announced. Offers with a malformed capability raise `bad_request`."""
+        """Add the offers that `node` announced.
+
+        Raises:
+            HearthNetError: `bad_request` for a malformed capability.
+        """
         self.expire(heard_ms)
         known = self._nodes.get(node)
         same = known[0].view.node if known else node
@@ -105,7 +109,7 @@ class Registry:
             self._take(view, heard_ms)
 
     def table(self, contract: Contract) -> Table:
-        """What suits `contract`, kept up from now on; one that is no longer used costs next to nothing."""
+        """Return the table for `contract`, updated from now on at little cost."""
         topic = subjects.topic(contract.capability)
         tables = self._tables.setdefault(topic, {})
         table = tables.get(contract.id)
@@ -117,7 +121,7 @@ class Registry:
         return table
 
     def begin(self, listing: Listing) -> None:
-        """A call of this process goes there."""
+        """Record that a call of this process begins there."""
         listing.own += 1
         due = listing.health.state == "due"
         if due:
@@ -126,7 +130,7 @@ class Registry:
             listing.file()
 
     def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
-        """It ended, as `Health.end` says."""
+        """Record its end, as `Health.end`."""
         listing.own -= 1
         if self.lines:
             line = self.lines.get(subjects.topic(listing.view.capability))
@@ -144,7 +148,7 @@ class Registry:
             _log.warning("%s is not asked for %s for a minute: too much of it failed", who, what)
 
     def expire(self, now_ms: int) -> None:
-        """Forgets what has ended, and lets be tried what was shut out for its time."""
+        """Remove expired offers, and readmit those whose time of being shut out has ended."""
         ends, shut = self._ends, self._shut
         while ends and ends[0][0] <= now_ms:
             _, serial, listing = heappop(ends)
@@ -158,28 +162,28 @@ class Registry:
                 listing.file()
 
     def next_end(self) -> int | None:
-        """When `expire` has something to do next, at the earliest."""
+        """Return the earliest time at which `expire` may remove an offer."""
         return self._ends[0][0] if self._ends else None
 
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:
-        """The live offers of `topic`; the dead ones are forgotten on the way."""
+        """Return the live offers of `topic`."""
         self.expire(now_ms)
         return [listing.view for listing in self._topics.get(topic, {}).values()]
 
     def everything(self, now_ms: int) -> list[OfferView]:
-        """Every live offer, by capability, node and instance."""
+        """Return every live offer, by capability, node and instance."""
         self.expire(now_ms)
         views = [listing.view for known in self._topics.values() for listing in known.values()]
         return sorted(views, key=lambda view: view.key[2:] + view.key[:2])
 
     def drop_instance(self, node: str, instance: str) -> None:
-        """Forgets a process that the server says is gone."""
+        """Remove the offers of a process that the server reports as gone."""
         for listing in list(self._nodes.get(node, ())):
             if listing.view.offer.instance == instance:
                 self._forget(listing)
 
     def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
-        """Tells `watcher` of every change to the offers of `topic`, until the returned function is called."""
+        """Call `watcher` for every change of the offers of `topic`; the result ends that."""
         watchers = self._watchers.setdefault(topic, [])
         watchers.append(watcher)
 
@@ -190,7 +194,7 @@ class Registry:
         return leave
 
     def _take(self, view: OfferView, heard_ms: int) -> None:
-        """Keeps `view`, or passes it over."""
+        """Keep `view`, unless it is too much or outdated."""
         key, topic = view.key, subjects.topic(view.capability)
         listing = self._topics.get(topic, {}).get(key)
         if listing is None:
@@ -202,7 +206,7 @@ class Registry:
             return
         else:
             self._renew(listing, view, topic)
-        # For as long as it says from now on, not until then: its node's clock may be a minute off.
+        # Its lifetime counts from now, not from its issue: its node's clock may be a minute off.
         fresh = not listing.until
         listing.until = heard_ms + min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)
         if fresh:
@@ -262,7 +266,7 @@ class Registry:
     def _ends_at(self, listing: Listing) -> None:
         heappush(self._ends, (listing.until, listing.serial, listing))
         if len(self._ends) > self._most_ends:
-            # Of what was withdrawn before its time.
+            # Drop the entries of offers that were withdrawn before their expiry.
             self._ends = [entry for entry in self._ends if entry[2].until]
             heapify(self._ends)
             self._most_ends = 2 * len(self._ends) + MOST_OFFERS
@@ -273,7 +277,7 @@ class Registry:
 
 
 def _view(node: str, offer: OfferRecord) -> OfferView:
-    """The offer with what it shares with others kept once."""
+    """Return the offer with strings shared with other offers."""
     shared = msgspec.structs.replace(
         offer,
         capability=intern(offer.capability),
@@ -288,7 +292,7 @@ _capability = lru_cache(maxsize=1_024)(parse_capability)
 
 
 def _said(offer: OfferRecord) -> tuple[Any, ...]:
-    """What a change of is worth telling: not that it was announced again."""
+    """Return the properties whose change is reported; a mere repetition changes none."""
     return (
         offer.in_flight,
         offer.max_concurrent,

@@ -1,4 +1,4 @@
-"""What comes back to this process: one subscription, opened, checked, and handed to whoever waits for it."""
+"""Answers to this process: one subscription; frames are opened, checked and dispatched."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from hearthnet.wire.header import SUBJECT_KINDS
 _log = logging.getLogger(__name__)
 _ULID: Final = 26
 _SENDER: Final = slice(len("hn.rep."), len("hn.rep.") + 43)
-"""Where a reply subject names who answers."""
+"""The position of the sender in a reply subject."""
 _KINDS: Final = SUBJECT_KINDS["rep"] - {"replies"}
 _PACK: Final = f".{subjects.PACK}"
 
 
 class Waiter(Protocol):
-    """Someone who waits for frames under one id.
+    """A waiter for frames under one id.
 
     All methods are called from the event loop and must not block.
     """
 
     def on_frame(self, frame: Frame) -> None:
-        """A frame for this id, opened and from the node that its subject names."""
+        """Receive a frame for this id, opened and from the node in its subject."""
 
     def on_nobody(self, node: str) -> None:
-        """Nobody listens where this id was sent: the server says so on the reply subject that was set, which
-        names `node`, and any client of `node` may say the same there. So it counts for what was asked of
-        that node alone.
+        """Handle the report that there are no subscribers for the request of this id.
+
+        The server sends it to the request's reply subject, which names `node`, and any client of `node` may
+        send the same there. So it counts only for requests to that node alone.
         """
 
     def on_lost(self) -> None:
-        """The connection broke; what was on its way may be gone."""
+        """Handle the loss of the connection and of frames on their way."""
 
 
 class Replies:
-    """Frames to this process by call id. What does not open, or nobody waits for, is dropped and counted; so
-    is what comes from others than members.
+    """The waiters of this process by call id.
+
+    Frames that do not open, have no waiter or come from nodes that are not members are dropped; faulty ones
+    are counted.
     """
 
     def __init__(
@@ -57,15 +60,15 @@ class Replies:
         self.dropped = 0
 
     def expect(self, call_id: str, waiter: Waiter) -> None:
-        """Hands frames with `call_id` to `waiter` from now on."""
+        """Dispatch frames with `call_id` to `waiter` from now on."""
         self._waiting[call_id] = waiter
 
     def forget(self, call_id: str) -> None:
-        """Nobody waits for `call_id` any more."""
+        """Remove the waiter for `call_id`."""
         self._waiting.pop(call_id, None)
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
-        """One message on a reply subject of this process."""
+        """Process one message on a reply subject of this process."""
         waiter = self._waiting.get(subject[-_ULID:])
         try:
             if waiter is None:
@@ -80,7 +83,7 @@ class Replies:
             _log.warning("dropped a reply: %s", error)
 
     def _on_pack(self, subject: str, data: bytes) -> None:
-        """Answers to several calls: each is handed on as if it had come alone."""
+        """Dispatch the answers of a batch, each as if it had arrived alone."""
         sender = ids.from_token_form(subject[_SENDER])
         frame = self._read(sender, data)
         header = frame.header
@@ -92,13 +95,13 @@ class Replies:
             self.deliver(answer)
 
     def deliver(self, frame: Frame) -> None:
-        """A frame that was opened, or is of this process itself (bus/local.py)."""
+        """Dispatch a frame that was opened, or comes from this process (bus/local.py)."""
         waiter = self._waiting.get(frame.header.id)
         if waiter is not None:
             waiter.on_frame(frame)
 
     def on_lost(self) -> None:
-        """Tells everybody who waits that the connection broke."""
+        """Notify all waiters that the connection broke."""
         for waiter in list(self._waiting.values()):
             waiter.on_lost()
 
@@ -112,7 +115,7 @@ class Replies:
         return frame
 
     def _read(self, sender: str, data: bytes) -> Frame:
-        """The frame in `data`, of a member and for this node."""
+        """Read the frame in `data`, from a member and for this node."""
         if not self._is_member(sender):
             raise FrameError("the answer is not a member's")
         frame = frames.opened(data, self._keys.of(sender), sender)

@@ -1,8 +1,6 @@
-"""Why a call goes to nobody, in words. To whom it goes: bus/table.py.
+"""The error messages for calls without a candidate (the choice itself: bus/table.py)."""
 
-See: docs/protocol/discovery.md#nobody-to-ask.
-"""
-
+# See: docs/protocol/discovery.md#nobody-to-ask.
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -21,11 +19,11 @@ _LEAST_WAIT_MS: Final = 100
 
 
 class Taken(HearthNetError):
-    """All places are taken by calls of this process: nobody was asked."""
+    """Raised when calls of this process take all places, so that none was sent."""
 
 
 def not_now(contract: Contract, fitting: Iterable[Listing], now_ms: int) -> HearthNetError | None:
-    """Why none of the offers that fit can be asked at this moment; None where that is not the reason."""
+    """Return the error if fitting offers exist, but none can be called now; None otherwise."""
     waits = []
     for listing in fitting:
         if listing.health.may_be_asked:
@@ -48,8 +46,9 @@ def not_now(contract: Contract, fitting: Iterable[Listing], now_ms: int) -> Hear
 def no_candidate(
     contract: Contract, body: dict[str, Any], offers: list[OfferView], node: str
 ) -> HearthNetError:
-    """Why nothing in `offers` (those of `node`, where one was named) answers `body`, with what is offered
-    instead.
+    """Return the error if no offer answers `body`, with the offered alternatives.
+
+    `offers` are those of `node` if one was named.
     """
     same_version = [view for view in offers if view.capability.serves(contract.capability)]
     if not same_version:
@@ -73,7 +72,7 @@ def no_candidate(
 
 
 def _no_pair(contract: Contract, body: dict[str, Any], offers: list[OfferView]) -> HearthNetError | None:
-    """Where all but the pair fits somewhere: which pairs come near it."""
+    """Return the error with similar pairs if an offer fits in all but the pair."""
     for field, rule in contract.match.items():
         if rule.rule != "pair":
             continue
@@ -94,6 +93,6 @@ def _no_pair(contract: Contract, body: dict[str, Any], offers: list[OfferView]) 
 
 
 def _describe(view: OfferView, asked: dict[str, Any]) -> str:
-    """What the offer says to what was asked for, or all it says where nothing was."""
+    """Return the offer's values of the requested params, or of all matched params if none is."""
     names = [name for name, value in asked.items() if value is not None] or list(asked)
     return ", ".join(f"{name} {view.params.get(name)!r}" for name in names)

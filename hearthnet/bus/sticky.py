@@ -1,5 +1,4 @@
-"""Sessions stay with the process that answered them first: what it has loaded or remembers need not be made
-again elsewhere.
+"""Sessions, which stay with the process that answered them first, for its loaded state.
 
 A session is lost ten minutes after its last call, or when its process leaves. Pure: times are milliseconds.
 
@@ -24,7 +23,7 @@ class _Place(NamedTuple):
 
 
 class Sticky:
-    """Which process each session of this caller is with, by topic and name of the session."""
+    """The processes of this caller's sessions, by topic and name of the session."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], _Place] = {}
@@ -33,7 +32,7 @@ class Sticky:
         return len(self._places)
 
     def get(self, topic: str, session: str, now_ms: int) -> Listing | None:
-        """Where the session is; None for one that is new, or lost."""
+        """Return the process of the session; None if the session is new or lost."""
         place = self._places.get((topic, session))
         if place is None:
             return None
@@ -43,7 +42,7 @@ class Sticky:
         return place.listing
 
     def put(self, topic: str, session: str, listing: Listing, now_ms: int) -> None:
-        """The session had a call there now. Of very many sessions the longest idle is forgotten."""
+        """Record a call of the session there; of very many sessions, drop the longest idle."""
         self._places.pop((topic, session), None)
         if len(self._places) >= MOST_SESSIONS:
             del self._places[next(iter(self._places))]
@@ -51,6 +50,10 @@ class Sticky:
 
 
 def check_name(session: str) -> None:
-    """Raises `bad_request` for what cannot name a session."""
+    """Check the name of a session.
+
+    Raises:
+        HearthNetError: `bad_request` if it is too long.
+    """
     if len(session) > LONGEST_NAME:
         raise HearthNetError("bad_request", f"the name of a session has up to {LONGEST_NAME} characters")

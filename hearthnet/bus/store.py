@@ -1,7 +1,7 @@
 """The STORE account: JetStream of this server's operator, and blobs by their hash.
 
-Only the processes of the node that runs the server hold its login. Streams and buckets are made by the
-supervisor alone.
+Only the processes of the node that runs the server hold its login. The supervisor alone creates streams and
+buckets.
 
 See: docs/protocol/subjects.md#stored-subjects.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BLOBS: Final = blob_entry.BUCKET
 CLAIMS: Final = "claims"
-"""The key-value bucket in which something is taken once."""
+"""The key-value bucket of claims, each taken once."""
 
 
 class Store:
@@ -37,25 +37,33 @@ class Store:
 
     @classmethod
     async def connect(cls, home: Home, name: str) -> Store:
-        """Joins the store of the node that runs in `home`; errors as `Bus.connect`."""
+        """Connect to the store of the node that runs in `home`.
+
+        Raises:
+            HearthNetError: As `Bus.connect`.
+        """
         return await cls.join(home, read_node_state(home).server.url, name)
 
     @classmethod
     async def join(cls, home: Home, url: str, name: str) -> Store:
-        """As `connect`, with the server's address given."""
+        """Connect as `connect`, at a given address."""
         login = load_identity(home.device_key).store_login()
         return cls(await StoreLink.connect(url, login, name), home)
 
     async def put_blob(self, data: bytes) -> str:
-        """Keeps `data` for this home itself, once; returns its CID."""
+        """Store `data` once for this home itself; return its CID."""
         return await self.blobs.put_bytes(data)
 
     async def get_blob(self, cid: str) -> bytes:
-        """The bytes of `cid`, checked against it; `not_found` where they are not kept here."""
+        """Return the bytes of `cid`, verified.
+
+        Raises:
+            HearthNetError: `not_found` if they are not stored here.
+        """
         return await self.blobs.read(cid)
 
     async def close(self) -> None:
-        """Leaves the store."""
+        """Disconnect from the store."""
         await self.link.close()
 
     async def __aenter__(self) -> Self:

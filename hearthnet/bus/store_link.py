@@ -1,4 +1,4 @@
-"""The connection to JetStream, with the library that speaks it (bus/link.py is the one for frames)."""
+"""The connection to JetStream, by the NATS library (bus/link.py is the one for frames)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ _AGAIN: Final = 3
 
 
 class _ClosedOnTheWay(HearthNetError):
-    """The server was there, and closed the connection before it had said yes or no."""
+    """Raised when the server closed the connection before it accepted or refused the login."""
 
 
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
-    """Cancels the task that was cancelled inside: the client swallows it while it flushes, and so does
-    `wait_for` (before Python 3.12) where an answer comes at the same moment.
+    """Raise a cancellation again that the block has swallowed.
+
+    The client swallows it while it flushes, and so does `wait_for` (before Python 3.12) if an answer arrives
+    at the same moment.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -39,7 +41,7 @@ def heeded() -> Iterator[None]:
 
 
 class StoreLink:
-    """A connection that comes back by itself, to an account that has JetStream."""
+    """A connection that reconnects automatically, to an account with JetStream."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -50,11 +52,13 @@ class StoreLink:
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str) -> StoreLink:
-        """Connects to `url`; `partition` with the address where nobody answers, `unauthorized`
-        where the login is refused.
+        """Connect to `url`.
 
-        A server that reads its configuration again closes connections that are just being made: those are
-        made once more.
+        A server that reloads its configuration closes connections that are being made: these are made again.
+
+        Raises:
+            HearthNetError: `partition` with the address if no server answers; `unauthorized` if the login is
+                refused.
         """
         for _ in range(_AGAIN):
             with contextlib.suppress(_ClosedOnTheWay):
@@ -85,16 +89,16 @@ class StoreLink:
                 ),
                 CONNECT_SECONDS,
             )
-            # The library takes a connection for made that ends before the server's answer.
+            # The library reports a connection as made even if it ends before the server's answer.
             await client.flush(CONNECT_SECONDS)
-        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: no text, no JSON
+        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: not text or JSON
             with contextlib.suppress(Exception):
                 await client.close()
             refused = _refused(url, error)
             if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
                 raise _ClosedOnTheWay(refused.code, refused.message) from error
             raise refused from error
-        # Only what was once connected comes back by itself; a first refusal is final and told at once.
+        # Reconnect only after a first success; a first refusal is final and raised at once.
         client.options |= {
             "allow_reconnect": True,
             "max_reconnect_attempts": -1,
@@ -108,21 +112,29 @@ class StoreLink:
         return self._client
 
     def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Calls back whenever the connection is there again, its subscriptions with it."""
+        """Call `callback` whenever the connection is restored, with its subscriptions."""
         self._back.append(callback)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever the connection breaks: what was asked has no answer any more."""
+        """Call `callback` whenever the connection breaks, so that pending requests have no answer."""
         self._lost.append(callback)
 
     async def connected(self) -> None:
-        """Waits until the connection is there; `partition` where it was closed for good."""
+        """Wait for the connection.
+
+        Raises:
+            HearthNetError: `partition` if it was closed for good.
+        """
         await self._connected.wait()
         if self._client.is_closed:
             raise HearthNetError("partition", "the connection to the server was closed")
 
     async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
-        """Calls `wake` for every message on `subject`; `partition` where the link is closed."""
+        """Call `wake` for every message on `subject`.
+
+        Raises:
+            HearthNetError: `partition` if the link is closed.
+        """
         from nats import errors
 
         async def heard(message: Msg) -> None:
@@ -135,7 +147,7 @@ class StoreLink:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
 
     async def close(self) -> None:
-        """Sends what is waiting and closes; waits for a reconnection, which cut off would leak its socket."""
+        """Send waiting data and close; wait for a reconnection, whose socket would leak otherwise."""
         from nats import errors
 
         with contextlib.suppress(TimeoutError):
@@ -143,7 +155,7 @@ class StoreLink:
                 await self._connected.wait()
         with contextlib.suppress(errors.Error, TimeoutError):
             await self._client.flush(timeout=1)
-        # The library closes its socket once more: one that the server has reset says so here.
+        # The library closes its socket twice, which raises after a reset by the server.
         with contextlib.suppress(OSError):
             await self._client.close()
 

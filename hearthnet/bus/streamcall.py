@@ -56,9 +56,11 @@ class StreamFrame(msgspec.Struct, frozen=True):
 
 
 class StreamCall:
-    """An open stream. Iterate over it; the last frame is `done`, and an error raises.
+    """An open stream: iterate over it; the last frame is `done`, and an error raises.
 
-    Raises `partition` where frames were lost or the provider is silent for 15 s, `timeout` at the deadline.
+    Raises:
+        HearthNetError: `partition` if frames were lost or the provider is silent for 15 s; `timeout` at the
+            deadline.
     """
 
     def __init__(self, peer: Peer, request: Request, discovery: Discovery, timeout_seconds: float) -> None:
@@ -70,7 +72,7 @@ class StreamCall:
         self._loop = asyncio.get_running_loop()
         self._came: deque[Frame | HearthNetError] = deque()
         self._readers: list[asyncio.Future[None]] = []
-        """Who waits for the next of them."""
+        """Readers that wait for the next item."""
         self._incoming = Incoming(steady_ms())
         self._over = self._spoken = self._acking = False
         self._consumed = 0
@@ -127,19 +129,21 @@ class StreamCall:
                 await self._candidates.again(error, self._until)
                 await self._open()
             else:
-                # An event of a later minor version is not for us, and does no harm.
+                # None is an event of a later minor version, which is skipped.
                 if taken is not None:
                     return taken
 
     async def send_input(self, data: dict[str, Any]) -> None:
-        """Sends `data` to the running handler: a tool result, a decision, a chunk.
+        """Send `data` to the running handler: a tool result, a decision, a chunk.
 
-        `bad_request` for text that is no Unicode, `payload_too_large` over the server's limit.
+        Raises:
+            HearthNetError: `bad_request` for text that is not Unicode; `payload_too_large` over the server's
+                limit.
         """
         await self._control("input", encode_body(data))
 
     async def cancel(self) -> None:
-        """Stops the work at the provider, unless it has ended by itself."""
+        """Stop the work at the provider, unless it has ended already."""
         self._incoming.ended = True
         self._wake()
         if not self._over:
@@ -147,7 +151,7 @@ class StreamCall:
             await self._control("cancel", b"{}")
 
     def on_frame(self, frame: Frame) -> None:
-        """A frame of the stream, or a sign of life."""
+        """Process a frame of the stream, or a sign of life."""
         header = frame.header
         if self._view is None or header.sender != self._view.node or header.kind != "frame":
             return
@@ -166,20 +170,20 @@ class StreamCall:
         self._put(frame)
 
     def on_nobody(self, node: str) -> None:
-        """The process is gone."""
+        """Handle the report that the process is gone."""
         if self._view is not None and node == self._view.node:
             self._over = True
             gone = Gone if self._spoken else NobodyThere
             self._give_up(gone(self._view.node))
 
     def on_lost(self) -> None:
-        """The connection broke; frames may have been lost with it, unless they come from this process."""
+        """Handle the loss of the connection, and maybe of frames, unless the provider is inside."""
         view = self._view
         if view is None or local.inside(self._peer, view.node, view.offer.instance) is None:
             self._give_up(Lost())
 
     def _give_up(self, error: HearthNetError) -> None:
-        """Ends the stream on this side, after the frames that came before; an end is told once."""
+        """End the stream on this side with `error`, after the frames received before, once."""
         if not self._incoming.ended:
             self._incoming.ended = True
             self._put(error)
@@ -195,7 +199,7 @@ class StreamCall:
                 reader.set_result(None)
 
     def _ended(self, error: BaseException | None) -> None:
-        """The trace ends: with the error that was raised, as cancelled where there might have been more."""
+        """End the trace with the raised error, or as cancelled if the stream was left early."""
         self._judge("" if self._first_ms else None)
         trace = self._trace
         trace.frames = self._consumed
@@ -206,9 +210,9 @@ class StreamCall:
         self._peer.traces.end(trace)
 
     def _judge(self, code: str | None) -> None:
-        """Keeps in mind how the process did that was asked: by when its first frame came, and how it ended.
+        """Record in the provider's health the time to its first frame, and the end.
 
-        Who leaves a stream early, after frames have come, was served well.
+        A stream that is left early counts as a success if frames had arrived.
         """
         listing, self._listing = self._listing, None
         if listing is not None:
@@ -237,7 +241,12 @@ class StreamCall:
             raise
 
     async def _next(self) -> Frame:
-        """The next frame; raises what ended the stream, StopAsyncIteration after its end."""
+        """Return the next frame.
+
+        Raises:
+            HearthNetError: The error that ended the stream.
+            StopAsyncIteration: The stream is over.
+        """
         while not self._came:
             if self._incoming.ended:
                 raise StopAsyncIteration
@@ -250,7 +259,7 @@ class StreamCall:
         return item
 
     def _take(self, frame: Frame) -> StreamFrame | None:
-        """What the frame says; None for an event that the contract does not know here."""
+        """Return the frame; None for an event that the contract does not know here."""
         self._trace.bytes_in += len(frame.body)
         data = parse_body(frame)
         header, event = frame.header, frame.header.event
@@ -261,13 +270,13 @@ class StreamCall:
         if event == "done":
             self._judge("")
         if self._incoming.ack_due(self._consumed) and not self._acking:
-            # Once for all that is read in this turn of the loop: often the whole window.
+            # One acknowledgement for all frames read in this turn of the loop: often the whole window.
             self._acking = True
             self._peer.link.at_end_of_turn(self._acknowledge_turn)
         return StreamFrame(event, data, header.seq) if known else None
 
     def _check(self, event: str, data: dict[str, Any]) -> None:
-        """Whoever sent a frame that its contract does not know is at fault, and not the caller."""
+        """Check that a frame fits its contract; otherwise the provider is at fault."""
         try:
             self._request.contract.check_frame(event, data)
         except HearthNetError as error:
@@ -276,7 +285,10 @@ class StreamCall:
             ) from error
 
     def _may_move_on(self, asked: Listing | None, error: HearthNetError) -> bool:
-        """Before its first frame a stream may go to the next process, where this one provably did nothing."""
+        """Return whether the stream may go to the next process.
+
+        It may before its first frame, if the process provably did nothing.
+        """
         self._candidates.forget_gone(asked, error)
         if self._consumed:
             return False
@@ -290,9 +302,7 @@ class StreamCall:
         return False
 
     def due(self) -> None:
-        """Gives and expects signs of life for as long as the stream is open, also at its next provider; ends
-        it at its deadline.
-        """
+        """Send and check signs of life while the stream is open; end it at its deadline."""
         if self._loop.time() >= self._until:
             late = f"{self._request.contract.id} did not finish in time"
             self._give_up(HearthNetError("timeout", late))
@@ -306,14 +316,14 @@ class StreamCall:
         self._wait()
 
     def _wait(self) -> None:
-        """Has `due` called when there may be something to do."""
+        """Schedule the next call of `due`."""
         soon = self._loop.time() + KEEPALIVE_MS / 1000
         if self._loop.time() < self._until:
             soon = min(soon, self._until)
         self._alarm = self._peer.alarms.at(soon, self)
 
     def _acknowledge_turn(self) -> None:
-        """Says how far the reader came in this turn."""
+        """Acknowledge the frames read in this turn."""
         self._acking = False
         if not self._over:
             try:
@@ -322,7 +332,7 @@ class StreamCall:
                 self._give_up(error)
 
     def _acknowledge(self) -> None:
-        """Says how far the reader is; at the next provider, whom nothing was said to yet, too."""
+        """Acknowledge the frames read so far, as a sign of life also to the next provider."""
         if self._view is not None:
             self._spoken = True
             say(self._peer, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed}))

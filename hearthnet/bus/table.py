@@ -1,8 +1,8 @@
-"""The offers that suit one contract, in the order in which they are asked.
+"""The offers that suit one contract, in the order of preference.
 
 A table keeps its offers sorted by score, all of them and those for each value that the contract's `match`
-compares by `equal` or `in` (one corpus, one model). An offer that changes is taken out and put back; a call
-looks at the first ones only. Pure; docs/decisions/0011 says why.
+compares by `equal` or `in` (one corpus, one model). A changed offer is removed and inserted again; a call
+examines the first ones only. Pure; the reasons are in docs/decisions/0011.
 
 See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing.
 """
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from hearthnet.bus.registry import OfferView
 
 LOCAL_BELOW: Final = 0.8
-"""An own process is asked first while its load is below this."""
+"""A process of this node is preferred while its load is below this share."""
 LOCAL_BONUS: Final = 50
 FAILURE_MALUS: Final = 1_000
 FULL: Final = 1_000_000_000
-"""Added to the score of what was full when it was last announced: asked when no other is left."""
+"""Added to the score of an offer that was full when last announced: it is called only if no other is left."""
 _LAST: Final = 1 << 62
 Entry = tuple[int, int, "Listing"]
 Shelf = list[Entry]
 
 
 class Listing:
-    """One offer as this process knows it: what it says, how it is answered, what this caller runs there."""
+    """One offer as this process knows it: the offer, its health, and this caller's load on it."""
 
     __slots__ = ("entry", "health", "key", "near", "own", "own_then", "serial", "shelves", "until", "view")
 
@@ -45,16 +45,16 @@ class Listing:
         self.near = near
         self.until = 0
         self.own = 0
-        """Calls of this process that run there."""
+        """Number of calls of this process that run there."""
         self.own_then = 0
-        """How many of them ran when it was last announced: those it has counted itself."""
+        """Their number at the last announcement, which included them."""
         self.entry: Entry | None = None
-        """As it stands in its shelves; None where it stands in none, being shut out."""
+        """Its entry in the shelves; None while it is shut out and in none."""
         self.shelves: list[Shelf] = []
 
     @property
     def running(self) -> int:
-        """How many calls run there, as far as can be known between two announcements."""
+        """The number of calls that run there, estimated between two announcements."""
         told = self.view.offer.in_flight + self.own - self.own_then
         return told if told > self.own else self.own
 
@@ -65,11 +65,11 @@ class Listing:
 
     @property
     def full(self) -> bool:
-        """Whether this caller alone takes all its places: nobody has to be asked to know that."""
+        """True if this caller's calls alone take all its places, so that no call need be sent."""
         return self.own >= self.view.offer.max_concurrent
 
     def score(self) -> int:
-        """In whole milliseconds; the lowest is asked first."""
+        """Return the score in whole milliseconds; the lowest is called first."""
         health, offer, own = self.health, self.view.offer, self.own
         running = offer.in_flight + own - self.own_then
         load = (running if running > own else own) / (offer.max_concurrent or 0.5)
@@ -79,7 +79,7 @@ class Listing:
         return int(score) + (FULL if load >= 1 else 0)
 
     def file(self) -> None:
-        """Puts it where it belongs now, which is nowhere while it is shut out."""
+        """Insert it at its present rank, or nowhere while it is shut out."""
         if not self.health.may_be_asked:
             self.unfile()
             return
@@ -93,7 +93,7 @@ class Listing:
             insort(shelf, entry)
 
     def unfile(self) -> None:
-        """Takes it out of all shelves."""
+        """Remove it from all shelves."""
         entry = self.entry
         if entry is not None:
             self.entry = None
@@ -102,16 +102,16 @@ class Listing:
 
 
 class Asker(Protocol):
-    """Who wants a process for one call: says what a table cannot know."""
+    """The choice of a process for one call: the facts that a table does not have."""
 
     body: dict[str, Any]
 
     def accepts(self, view: OfferView) -> bool:
-        """Whether the call may go there: a member, not asked before, of the node that was chosen."""
+        """Return whether the call may go there: a member, not tried before, on the chosen node."""
 
 
 class Table:
-    """What suits `contract`."""
+    """The offers that suit `contract`."""
 
     def __init__(self, contract: Contract) -> None:
         self.contract = contract
@@ -123,7 +123,7 @@ class Table:
         self._by: list[dict[str, tuple[Shelf, Shelf]]] = [{} for _ in self._exact]
 
     def add(self, listing: Listing) -> bool:
-        """Takes an offer of this topic in, if it suits the contract: judged once, here."""
+        """Add an offer of this topic if it suits the contract, which is checked only here."""
         if not suits(self.contract, listing.view):
             return False
         self.listings.add(listing)
@@ -132,7 +132,7 @@ class Table:
         return True
 
     def remove(self, listing: Listing) -> None:
-        """Forgets an offer that stands in no shelf any more."""
+        """Remove an offer that is in no shelf any more."""
         self.listings.discard(listing)
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
             for value in _texts(rule.offered(listing.view.params)):
@@ -140,8 +140,9 @@ class Table:
                     del values[value]
 
     def best(self, asker: Asker) -> Listing | None:
-        """The process to ask now, None where none can be: the own one below its threshold, else the lowest
-        score; among equals by chance.
+        """Return the process to call now, None if there is none.
+
+        First this node's below its threshold, else the one with the lowest score; a random one of equals.
         """
         (near, everybody), exactly = self._shelf(asker.body)
         if near:
@@ -154,11 +155,11 @@ class Table:
         return None
 
     def takes(self, listing: Listing, asker: Asker) -> bool:
-        """Whether `listing` is there, and can be asked now."""
+        """Return whether `listing` is still listed, and can be called now."""
         return listing.entry is not None and listing in self.listings and self._takes(listing, asker, False)
 
     def fitting(self, asker: Asker) -> Iterator[Listing]:
-        """Every offer that fits what is asked, can be asked or not: for saying why none is left."""
+        """Iterate over every offer that fits the request, callable or not: for the final error."""
         fits, body = self.contract.fits, asker.body
         return (listing for listing in self.listings if fits(body, listing.view.params))
 
@@ -170,7 +171,7 @@ class Table:
         )
 
     def _shelf(self, body: dict[str, Any]) -> tuple[tuple[Shelf, Shelf], bool]:
-        """The shortest shelves in which all that fits stands, and whether nothing else stands there."""
+        """Return the shortest shelves with all fitting offers, and whether they have no others."""
         found, wanted = None, 0
         for part, name in self._fields:
             wanted += body.get(part, _NOTHING).get(name) is not None
@@ -197,7 +198,7 @@ _EMPTY: Final[tuple[Shelf, Shelf]] = ([], [])
 
 
 def same_schema(contract: Contract, view: OfferView) -> bool:
-    """Equal versions must mean equal schemas; another minor has a hash of its own.
+    """Return whether equal versions have equal schemas; another minor has another hash.
 
     See: docs/protocol/discovery.md#matching.
     """
@@ -205,9 +206,9 @@ def same_schema(contract: Contract, view: OfferView) -> bool:
 
 
 def suits(contract: Contract, view: OfferView) -> bool:
-    """Whether an offer can answer calls of `contract` at all: version, schema, well-formed params.
+    """Return whether an offer can answer calls of `contract` by version, schema and params.
 
-    Params come from a peer: what its contract does not allow is not compared with anything.
+    Params come from another node: those that their contract does not allow are not compared.
     """
     if not view.capability.serves(contract.capability):
         return False
@@ -225,7 +226,7 @@ def _texts(values: list[Any]) -> list[str]:
 
 
 def _in_order(shelf: Shelf) -> Iterator[Listing]:
-    """From the best on; among the best by chance, so that callers do not herd."""
+    """Iterate from the best on, starting at random among equals, so that callers spread."""
     if not shelf:
         return
     best = shelf[0][0]

@@ -1,8 +1,8 @@
-"""Traces: what every call leaves in its process, and how the steps of several processes make one trace.
+"""Traces: the entries of a process's calls, linked to those of other processes.
 
-Nothing here waits or writes. The newest 10,000 entries of a process are kept; the step
-that the running code belongs to is a context variable, so that a handler's own calls continue its caller's
-trace. Where spans are exported, the exporter hears of each entry when it ends (hearthnet/telemetry).
+Nothing here waits or writes. The newest 10,000 entries of a process are kept. The step that the running code
+belongs to is a context variable, so that a handler's own calls continue its caller's trace. If spans are
+exported, the exporter is called with each entry when it ends (hearthnet/telemetry).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hearthnet.wire import traceparent
 from hearthnet.wire.header import Header
 
 KEPT: Final = 10_000
-"""Entries of one process."""
+"""Maximum of entries of one process."""
 UNTRACED: Final = "node.trace.list@1.0"
-"""Who looks at the traces leaves none: following them would push everything else out."""
+"""Calls that list the traces leave no entries: following the traces would push all others out."""
 CANCELLED: Final = "cancelled"
 _LONGEST_NAME: Final = 140
 _EPOCH_NS: Final = 1_000_000_000
@@ -39,20 +39,20 @@ class Traces:
         self._epoch_until_ns = 0
         self._calling = 0
         self.count = 0
-        """How many entries there ever were; the number of the newest one."""
+        """The number of all entries so far, which is the number of the newest one."""
         self.in_flight: dict[Side, Callable[[], int]] = {"caller": lambda: self._calling}
-        """Who can say how many calls are on their way, by the side of this process."""
+        """Functions that return the number of running calls, by the side of this process."""
         self.dropped: dict[Side, Callable[[], int]] = {}
-        """Who can say how many frames were dropped."""
+        """Functions that return the number of dropped frames."""
         self.on_end: Callable[[Entry], None] | None = None
-        """Hears of every entry; must not block or raise."""
+        """Called with every entry; must not block or raise."""
         self.on_selection: Callable[[dict[str, int], list[str]], None] | None = None
-        """Hears of every ended run how often its model called which tools, and which others it was shown."""
+        """Called for every ended run with the calls by tool, and the shown tools that were not called."""
         self.sampled: Callable[[str], bool] | None = None
-        """Whether a trace that begins here is exported, by its id."""
+        """Returns whether a trace that begins here is exported, by its id."""
 
     def calling(self, capability: str, run: str) -> Entry:
-        """A call by this process begins; it belongs to the step that the running code belongs to."""
+        """Begin the entry of a call by this process, below the running step."""
         self._calling += 1
         step = current.get()
         above = self._root() if step is None else below(step)
@@ -60,7 +60,7 @@ class Traces:
         return Entry("caller", capability, above, span, run, self._epoch_ns, perf_counter_ns())
 
     def serving(self, header: Header, bytes_in: int) -> Entry:
-        """A call to this process begins; it belongs to its caller's step, where the header names one."""
+        """Begin the entry of a call to this process, below its caller's step if that is named."""
         said = header.traceparent
         return Entry(
             "provider",
@@ -80,15 +80,15 @@ class Traces:
         )
 
     def end(self, entry: Entry) -> None:
-        """The step is over; keeps its entry."""
+        """End the step and keep its entry."""
         now = perf_counter_ns()
         entry.took_ns = now - entry.began_ns
-        # What still runs makes no more steps below it, and entries and ring do not hold each other.
+        # Code that still runs adds no more steps below it, and entries and ring form no cycle.
         entry.tracer = None
         if entry.side == "caller":
             self._calling -= 1
         if now > self._epoch_until_ns:
-            # A computer may learn the time, or sleep; reading both clocks for each entry would cost more.
+            # The clock may be set, or the computer sleep; reading both clocks for each entry would cost more.
             self._epoch_ns = time_ns() - now
             self._epoch_until_ns = now + _EPOCH_NS
         if entry.capability != UNTRACED:
@@ -98,7 +98,7 @@ class Traces:
                 self.on_end(entry)
 
     def step(self, name: str, run: str, above: str = "", detail: Detail | None = None) -> Entry:
-        """A step that is no call of the mesh begins: below `above`, else the running step, else a root."""
+        """Begin a step that is not a call: below `above`, else the running step, else as a root."""
         inside = current.get()
         if not above:
             above = self._root() if inside is None else below(inside)
@@ -107,12 +107,12 @@ class Traces:
         return entry
 
     def fail(self, entry: Entry, error: BaseException) -> None:
-        """Notes in which way a step failed, unless that is known more exactly."""
+        """Record the error of a step, unless a more exact one is recorded."""
         entry.code = entry.code or code_of(error)
 
     @contextlib.contextmanager
     def inside(self, entry: Entry) -> Iterator[None]:
-        """What is called inside of the block lies below `entry`, which notes an error that ends it."""
+        """Make `entry` the running step inside the block, and record an error that ends it."""
         token = current.set(entry)
         try:
             yield
@@ -125,9 +125,10 @@ class Traces:
 
     @contextlib.contextmanager
     def run(self, name: str, run: str, *, above: str = "", detail: Detail | None = None) -> Iterator[Entry]:
-        """A step that makes calls and is none: what is called inside is one trace. It ends with the block.
+        """Record a step that makes calls and is not one itself; it ends with the block.
 
-        `above` is the `traceparent` of the step that it continues, where that is not the running one.
+        The calls inside are one trace. `above` is the `traceparent` of the parent if that is not the running
+        step.
         """
         entry = self.step(name, run, above, detail)
         try:
@@ -137,42 +138,44 @@ class Traces:
             self.end(entry)
 
     def after(self, number: int) -> Iterator[tuple[int, Entry]]:
-        """The entries that are kept and come after that number, oldest first, each with its own number."""
+        """Return the kept entries after that number, oldest first, each with its own number."""
         forgotten = self.count - len(self._ring)
         skipped = max(number - forgotten, 0)
         return zip(count(forgotten + skipped + 1), islice(self._ring, skipped, None), strict=False)
 
     def _root(self) -> str:
-        """What stands above the first step of a new trace."""
+        """Return the parent of the first step of a new trace."""
         trace = new_span() + new_span()
         sampled = self.sampled is None or self.sampled(trace)
         return traceparent.write(trace, NO_SPAN, traceparent.SAMPLED if sampled else traceparent.UNSAMPLED)
 
 
 def limit() -> float:
-    """The loop time by which the calls of the running code have to end, since nobody waits any longer; 0
-    where there is none. What a provider's method began and left running has none.
+    """Return the loop time by which calls of the running code must end; 0 if there is none.
+
+    There is none outside of a call, and in code that a handler started and left running.
     """
     step = current.get()
     return 0.0 if step is None else step.until
 
 
 def hops() -> int:
-    """How deep in other calls the calls of the running code lie; 0 where nobody waits for them."""
+    """Return the nesting depth of calls of the running code; 0 if no caller waits for them."""
     step = current.get()
     return step.hops if step is not None and step.until else 0
 
 
 def went(path: str) -> None:
-    """The call that the running code answers is done in this way: one word of a few, for its metrics."""
+    """Record the way of answering the running call: one word of a few, for its metrics."""
     step = current.get()
     if step is not None and step.side == "provider":
         step.path = path
 
 
 def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
-    """The provider's method begins: what it calls lies under it, and ends at the loop time `until`. To be
-    ended with `handled`.
+    """Begin the provider's method; its calls are below it and end at the loop time `until`.
+
+    Must be ended with `handled`.
     """
     entry.until = until
     entry.handler_began_ns = perf_counter_ns()
@@ -180,14 +183,14 @@ def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
 
 
 def handled(entry: Entry, token: Token[Entry | None]) -> None:
-    """The provider's method has ended, in whichever way."""
+    """End the provider's method, whether it succeeded or not."""
     entry.until = 0.0
     entry.handler_took_ns = perf_counter_ns() - entry.handler_began_ns
     current.reset(token)
 
 
 def code_of(error: BaseException) -> str:
-    """What an entry says of how its step ended."""
+    """Return the code of an error in an entry."""
     if isinstance(error, HearthNetError):
         return error.code
     return "internal_error" if isinstance(error, Exception) else CANCELLED

@@ -1,7 +1,7 @@
-"""Following who offers a capability: what appears, changes and goes.
+"""Following the offers of a capability: appeared, changed, gone.
 
-A reader that is slow sees less, not more: of each offer at most one change waits for it, the sum of all that
-happened since it last looked.
+For a slow reader changes are merged: of each offer at most one change is pending, the sum of all since the
+last read.
 
 See: docs/protocol/discovery.md#announcements, docs/protocol/discovery.md#leases.
 """
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from hearthnet.bus.peer import Peer
 
 LOOK_SECONDS: Final = 0.5
-"""How late it may be noticed that an offer has ended."""
+"""Maximum delay until the expiry of an offer is noticed."""
 Event = Literal["appeared", "changed", "gone"]
 
 
 class OfferChange(msgspec.Struct, frozen=True):
-    """What became of an offer: `appeared`, `changed` (its load, places, trust, program) or `gone`."""
+    """A change of an offer: `appeared`, `changed` (load, places, trust, program) or `gone`."""
 
     event: Event
     view: OfferView
 
 
 class Pending:
-    """The changes that a reader has not seen, one for each offer, in the order of their beginnings. Pure."""
+    """The unread changes, one per offer, in the order of their beginnings. Pure."""
 
     def __init__(self) -> None:
         self._changes: dict[object, OfferChange] = {}
@@ -49,7 +49,7 @@ class Pending:
         return len(self._changes)
 
     def put(self, event: Event, view: OfferView) -> None:
-        """Adds what happened to what waits of the same offer."""
+        """Merge a change into the pending one of the same offer."""
         key = view.key
         before = self._changes.get(key)
         if before is not None and before.event == "appeared":
@@ -62,15 +62,19 @@ class Pending:
         self._changes[key] = OfferChange(event, view)
 
     def take(self) -> OfferChange:
-        """The one that has waited longest; KeyError where there is none."""
+        """Remove and return the oldest change.
+
+        Raises:
+            KeyError: There is none.
+        """
         key = next(iter(self._changes), None)
         return self._changes.pop(key)
 
 
 class OfferWatch:
-    """Who offers a capability: `async with bus.watch(...) as changes: async for one in changes`.
+    """The offers of a capability: `async with bus.watch(...) as changes`, then `async for`.
 
-    Begins with what is offered now, each as `appeared`. Ends when the bus is left.
+    Begins with the present offers, each as `appeared`. Ends when the bus is left.
     """
 
     def __init__(self, peer: Peer, discovery: Discovery, contract: Contract) -> None:
@@ -84,7 +88,11 @@ class OfferWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Raises `partition` where the connection is closed."""
+        """Begin to follow.
+
+        Raises:
+            HearthNetError: `partition` if the connection is closed.
+        """
         registry, topic = self._discovery.registry, subjects.topic(self._contract.capability)
         await self._discovery.follow(self._contract)
         for view in registry.offers(topic, steady_ms()):
@@ -125,14 +133,14 @@ class OfferWatch:
         self._woken.set()
 
     async def _look(self) -> None:
-        """Asks the mesh as often as offers are announced: of what is for the own node alone no other way."""
+        """Repeat the find as often as offers are announced, the only way to `self` offers."""
         registry, closed = self._discovery.registry, asyncio.create_task(self._peer.link.closed())
         ask_at = 0
         try:
             while not closed.done():
                 if steady_ms() >= ask_at:
                     ask_at = steady_ms() + REPUBLISH_MS
-                    with contextlib.suppress(HearthNetError):  # it is away, and asked again when it is back
+                    with contextlib.suppress(HearthNetError):  # the server is away; repeated later
                         await self._discovery.find(self._contract, lambda: False)
                 await asyncio.wait({closed}, timeout=LOOK_SECONDS)
                 registry.expire(steady_ms())
