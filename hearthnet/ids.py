@@ -26,7 +26,7 @@ _ULID: Final = re.compile(f"[0-7][{_CROCKFORD}]{{25}}")
 _INSTANCE_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _DRAWN_AT_ONCE: Final = 256
 _drawn: Final[list[str]] = []
-# A child must not draw what its parent draws.
+# A forked child must not draw the same ids as its parent.
 os.register_at_fork(after_in_child=_drawn.clear)
 _NODES: Final = 4096
 """Number of ids whose forms are cached: frames repeat the same few."""

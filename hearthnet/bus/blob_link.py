@@ -58,7 +58,7 @@ class BlobLink:
         self._patience = patience
         self._asking: set[asyncio.Timeout] = set()
         self.room: Callable[[], None] = _ample
-        """Check for a full disk, which raises `capacity_exceeded`: a server that met one does not answer."""
+        """Check that raises `capacity_exceeded` for a full disk, whose server does not answer."""
         link.on_lost(self._on_lost)
 
     async def last(self, subject: str) -> Kept | None:

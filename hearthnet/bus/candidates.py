@@ -72,7 +72,9 @@ class Candidates:
         return found
 
     async def next(self, until: float) -> Listing:
-        """Return the next process; wait for a broken connection, which makes no provider missing.
+        """Return the next process to call; wait for the connection if it is broken.
+
+        Without a connection no provider counts as missing.
 
         Raises:
             HearthNetError: The last refusal or `not_found` if none is left; at the loop time `until`

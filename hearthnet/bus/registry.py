@@ -84,7 +84,7 @@ class Registry:
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
         self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
-        """Calls that wait for a place of this process's calls, by topic; a free one wakes the first."""
+        """Calls waiting for a place of this process's calls, by topic; a free one wakes the first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))

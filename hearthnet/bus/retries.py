@@ -1,7 +1,7 @@
 """The budget of this process for repetitions: a share of its calls, and a few per second.
 
 If all providers are full or slow, repetitions make it worse. A process whose calls succeed has saved enough
-to bridge a provider's restart; one whose calls all fail soon makes each only once.
+to bridge a provider's restart; one whose calls all fail soon sends each call only once.
 
 See: docs/protocol/discovery.md#what-may-be-repeated.
 """

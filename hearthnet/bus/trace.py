@@ -47,7 +47,7 @@ class Traces:
         self.on_end: Callable[[Entry], None] | None = None
         """Called with every entry; must not block or raise."""
         self.on_selection: Callable[[dict[str, int], list[str]], None] | None = None
-        """Called for every ended run with the calls by tool, and the shown tools that were not called."""
+        """Called for every ended run with its calls by tool, and the tools shown but not called."""
         self.sampled: Callable[[str], bool] | None = None
         """Returns whether a trace that begins here is exported, by its id."""
 

@@ -20,7 +20,7 @@ current: Final[ContextVar[Entry | None]] = ContextVar("hearthnet_step", default=
 """The step that the running code belongs to."""
 _spans: Final[list[str]] = []
 """Ids of spans, 16 hexadecimal digits each, drawn in blocks: one system call for each costs more."""
-# A child must not draw what its parent draws.
+# A forked child must not draw the same ids as its parent.
 os.register_at_fork(after_in_child=_spans.clear)
 
 

@@ -137,7 +137,7 @@ class Judge:
             except _Flaw as flaw:
                 self.flaws[event.hash] = str(flaw)
 
-    # What the author of an event may do
+    # Rights of the author of an event
 
     def _rank(self, node: str) -> int:
         if node == self._root:
@@ -192,7 +192,7 @@ class Judge:
         self._having[rank] += 1
         standing.rank = rank
 
-    # Coming in
+    # Founding, inviting and joining
 
     def _created(self, place: int, event: CommunityEvent, content: Created) -> None:
         if self.name is not None:
