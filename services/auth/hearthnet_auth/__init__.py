@@ -1,4 +1,4 @@
-"""Who belongs to the community, and what its members let others do: invites, roles, tokens."""
+"""The `auth` service: community membership, invites, roles and tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The own events of this node: made one at a time, on the disk before anybody hears of them.
+"""Appending of this node's events to the community's event log.
 
-Each event names the one before it, so no two may be made at once. Here they wait for each other; should
-another process of the node have been faster, the log has its event in that place, and this one is made anew.
+Each event names its predecessor, so two events must not be made at once: a lock orders them within this
+process. If another process of the node has filled the place first, the log returns that event and the new one
+is made again. An event is on disk before it is published.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from hearthnet.trust.roster import Roster
 
 _log = logging.getLogger(__name__)
 Make = Callable[[Roster], tuple[CommunityEvent, ...]]
-"""Makes an own event, after those of others that it builds on and that are new, too. An own event that the
-roster has already is the answer to a repetition.
+"""Makes an event of this node, preceded by new events of other authors on which it builds. If the roster
+holds the returned event already, it is the answer to a repeated call.
 """
 
 
 class Chain:
-    """Appends to the community's log and to what this process knows."""
+    """Appends events to the community's log and to the roster of this process."""
 
     def __init__(self, peer: Peer, log: CommunityLog) -> None:
         self._peer = peer
@@ -34,10 +35,14 @@ class Chain:
         self._one_at_a_time = asyncio.Lock()
 
     async def append(self, make: Make) -> tuple[CommunityEvent, bool]:
-        """The event that `make` made, kept and merged and told, and whether it was there before.
+        """Store, merge and publish the event that `make` returns.
 
-        Raises what `make` raises, `partition` where the store does not answer and `capacity_exceeded` where
-        the disk is full; after `partition` the event may be there, and `make` will find it.
+        Returns that event and whether the roster held it before. After `partition` the event may be stored; a
+        repeated call finds it through `make`.
+
+        Raises:
+            HearthNetError: any error of `make`; `partition` if the store does not answer; `capacity_exceeded`
+                if the disk is full; `internal_error` if a stored event is not valid.
         """
         membership = self._peer.membership
         async with self._one_at_a_time:
@@ -56,7 +61,7 @@ class Chain:
                     return own, False
 
     async def _tell(self, events: list[CommunityEvent]) -> None:
-        """Tells everybody. Who does not hear of it finds it out when heads are compared."""
+        """Publish `events`; a node that misses them fetches them after comparing heads."""
         try:
             for body in event_frames.batches(events, ()):
                 await event_frames.publish(self._peer, LOG, body)

@@ -1,9 +1,11 @@
-"""How nodes find out what they missed: each tells how much it knows, and who knows less asks
-(docs/decisions/0043).
+"""Exchange of missed events between nodes by comparison of heads.
 
-every 20 s, on change and when the connection comes back      heads, to everybody
-of two nodes whose heads differ                               the one with less asks the other
-what came                                                     goes to the own processes, and on the disk
+    when                                              action
+    every 20 s, on change and after a reconnection    publish this node's heads to all nodes
+    heads of two nodes differ                         the node with fewer events fetches from the other
+    events were fetched                               publish to the processes of this node, write to disk
+
+See: docs/decisions/0043.
 """
 
 from __future__ import annotations
@@ -34,20 +36,22 @@ from hearthnet_auth.neighbours import Neighbours
 _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 0.5
-"""Before each announcement, however much changes; before the first one, too: offers are to be out then."""
+"""Pause before each announcement, to bound their rate; before the first one it lets offers go out first."""
 _JITTER_SECONDS: Final = 0.25
-"""Before asking: of many that are behind, not all ask at once, and some hear it from their neighbours."""
+"""Longest random delay before a fetch: nodes that are behind do not all fetch at once, and some receive the
+events from their neighbours first.
+"""
 _AGAIN_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 1.0
-"""Within which one of those who know more says so to one who knows less."""
+"""Time within which one of the nodes that are ahead announces its heads to a node that is behind."""
 _ANSWER_AGAIN_SECONDS: Final = 5.0
 _PAGE: Final = 500
 _MOST_PAGES: Final = 40
 
 
 class Exchange:
-    """Keeps one node's events and revocations level with those of the others."""
+    """Keeps the events and revocations of this node level with those of other nodes."""
 
     def __init__(self, bus: Bus, log: CommunityLog) -> None:
         self._bus = bus
@@ -66,7 +70,10 @@ class Exchange:
         self._revocations: set[str] = set()
 
     async def open(self, remembered: Remembered) -> None:
-        """Starts to listen, to tell and to keep; `remembered` is on the disk already."""
+        """Subscribe to heads and start to announce, fetch and store.
+
+        `remembered` is on disk already and is not stored again.
+        """
         self._events = {event.hash for event in remembered.events}
         self._revocations = {_name(one) for one in remembered.revocations}
         await self._peer.link.subscribe(subjects.events_of(HEADS), self._on_heads)
@@ -77,12 +84,12 @@ class Exchange:
             self._tasks.start(work(), work.__name__)
 
     async def close(self) -> None:
-        """Ends all of it."""
+        """Stop all tasks of the exchange."""
         self._answered()
         await self._tasks.close()
 
     async def relay(self, events: tuple[CommunityEvent, ...], revoked: tuple[TokenRevocation, ...]) -> None:
-        """Tells the own processes what they may have missed."""
+        """Publish `events` and `revoked` to the processes of this node."""
         for body in event_frames.batches(events, revoked):
             await event_frames.publish(self._peer, RELAY, body)
 
@@ -123,7 +130,7 @@ class Exchange:
             self._answered()
 
     def _answer_soon(self) -> None:
-        """Tells who is behind that there is more, unless another node does so first."""
+        """Announce heads after a random delay, unless another node does so first."""
         now = self._clock()
         if self._answering is None and now >= self._answer_after:
             self._answer_after = now + _ANSWER_AGAIN_SECONDS
@@ -135,7 +142,7 @@ class Exchange:
         self._announcing.set()
 
     def _answered(self) -> None:
-        """Somebody else told as much as is known here."""
+        """Cancel the delayed announcement: another node has announced equal heads."""
         if self._answering is not None:
             self._answering.cancel()
             self._answering = None
@@ -192,7 +199,7 @@ class Exchange:
         return anything
 
     async def _keep(self) -> None:
-        """Writes down what others told, until it is on the disk."""
+        """Store fetched events and revocations, with retries until they are on disk."""
         while True:
             await self._keeping.wait()
             self._keeping.clear()
@@ -220,7 +227,7 @@ def _name(revoked: TokenRevocation) -> str:
 
 
 class _Told(msgspec.Struct):
-    """The output of `community.sync`; each document in it is looked at by itself."""
+    """Output of `community.sync`; its documents are validated one by one."""
 
     events: list[Any]
     revocations: list[Any]
@@ -228,7 +235,11 @@ class _Told(msgspec.Struct):
 
 
 def _told(output: Any) -> _Told:
-    """What another node answered, which nobody has checked; `internal_error` for nonsense."""
+    """Return the unchecked output of another node as a struct.
+
+    Raises:
+        HearthNetError: `internal_error` if the output does not fit.
+    """
     try:
         return msgspec.convert(output, _Told)
     except msgspec.ValidationError as error:

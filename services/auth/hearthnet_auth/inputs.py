@@ -1,4 +1,4 @@
-"""What the capabilities of `auth` take (contracts/auth.*, contracts/community.*)."""
+"""Inputs of the capabilities of `auth` (contracts/auth.*, contracts/community.*)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from hearthnet.trust.revocation import Reason
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """None of them has params."""
+    """Empty params: no capability of `auth` has any."""
 
 
 class InviteInput(msgspec.Struct, frozen=True):
-    """`community.invite`: for whom, in words or by node id, and for how many seconds or until when."""
+    """Input of `community.invite`.
+
+    The invitee is described by a name or given as a node id; the end is `ttl_seconds` from now, or
+    `expires_at`.
+    """
 
     client_id: str
     ttl_seconds: int
@@ -26,21 +30,21 @@ class InviteInput(msgspec.Struct, frozen=True):
 
 
 class JoinInput(msgspec.Struct, frozen=True):
-    """`community.join`: the newcomer's signed event, and what else it has."""
+    """Input of `community.join`: the joining node's signed event, and the heads that it holds."""
 
     event: dict[str, Any]
     heads: dict[str, tuple[str, ...]]
 
 
 class SyncInput(msgspec.Struct, frozen=True):
-    """`community.sync`: what the caller has."""
+    """Input of `community.sync`: the heads that the caller holds."""
 
     heads: dict[str, tuple[str, ...]]
     limit: int
 
 
 class RoleInput(msgspec.Struct, frozen=True):
-    """`community.promote` and `community.demote`."""
+    """Input of `community.promote` and `community.demote`."""
 
     client_id: str
     target_node_id: str
@@ -49,7 +53,7 @@ class RoleInput(msgspec.Struct, frozen=True):
 
 
 class RevokeInput(msgspec.Struct, frozen=True):
-    """`community.revoke`."""
+    """Input of `community.revoke`."""
 
     client_id: str
     target_node_id: str
@@ -58,14 +62,14 @@ class RevokeInput(msgspec.Struct, frozen=True):
 
 
 class WithdrawInput(msgspec.Struct, frozen=True):
-    """`community.withdraw`."""
+    """Input of `community.withdraw`."""
 
     client_id: str
     invite_event_id: str
 
 
 class PolicyInput(msgspec.Struct, frozen=True):
-    """`community.policy`: what is left out stays as it is."""
+    """Input of `community.policy`; omitted members stay unchanged."""
 
     client_id: str
     min_signatures_to_demote: int | None = None
@@ -76,7 +80,7 @@ class PolicyInput(msgspec.Struct, frozen=True):
 
 
 class IssueInput(msgspec.Struct, frozen=True):
-    """`auth.token.issue`."""
+    """Input of `auth.token.issue`."""
 
     client_id: str
     subject: str
@@ -89,7 +93,7 @@ class IssueInput(msgspec.Struct, frozen=True):
 
 
 class RevokeTokenInput(msgspec.Struct, frozen=True):
-    """`auth.token.revoke`: of this node's tokens, or of another issuer's."""
+    """Input of `auth.token.revoke`: a token of this node, or of another `issuer`."""
 
     client_id: str
     token_id: str
@@ -98,6 +102,6 @@ class RevokeTokenInput(msgspec.Struct, frozen=True):
 
 
 class IntrospectInput(msgspec.Struct, frozen=True):
-    """`auth.token.introspect`."""
+    """Input of `auth.token.introspect`."""
 
     token: str

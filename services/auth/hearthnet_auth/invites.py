@@ -1,4 +1,7 @@
-"""Invites: made once for each client id, and told again as they were (docs/decisions/0040)."""
+"""Invites, made once for each client id and returned unchanged on repetition.
+
+See: docs/decisions/0040.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,17 @@ _LONGEST_MS: Final = 7 * 86_400_000
 
 
 class OneTime(NamedTuple):
-    """The key of one invite, and the seed that its text holds."""
+    """The key of one invite, and the seed in its text."""
 
     key: Identity
     seed: bytes
 
 
 def one_time_key(own: Identity, client_id: str) -> OneTime:
-    """The key of the invite that a call with `client_id` makes. It is kept nowhere: this node finds it again,
-    and nobody else can.
+    """Return the key of the invite made by a call with `client_id`.
 
-    It follows from a signature that is never shown; Ed25519 gives the same one each time.
+    The key is not stored: it derives from a signature of this node that is never published, and Ed25519 gives
+    the same signature each time. No other node can derive it.
     """
     secret = own.sign(_PURPOSE, client_id.encode("utf-8"))
     seed = blake3.blake3(secret, derive_key_context=_CONTEXT).digest()
@@ -44,11 +47,13 @@ def one_time_key(own: Identity, client_id: str) -> OneTime:
 
 
 def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
-    """The event that makes the invite; the one from before, where there is one.
+    """Return the event that makes the invite, or that of an earlier call with its client id.
 
-    Raises `unauthorized` where this node may not invite or too few have signed, `invalid_signature` where one
-    has signed other terms, `expired` for an end that is over, and `bad_request` for a client id that was used
-    for another invite, for an end too far away, and where several have to agree and no node is named.
+    Raises:
+        HearthNetError: `unauthorized` if this node may not invite or too few members have signed;
+            `invalid_signature` if one of them has signed other terms; `expired` if the end has passed;
+            `bad_request` if the client id was used for another invite, if the end is more than 7 days away,
+            or if several signatures are required and no node is named.
     """
     key = one_time_key(own, wanted.client_id).key
     earlier = made(held, own, wanted.client_id)
@@ -71,7 +76,7 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
 
 
 def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
-    """The invite that a call with this client id made, None where there is none."""
+    """Return the invite made by a call with this client id, or None."""
     key = one_time_key(own, client_id).key.node_id
     for event in held.events:
         if isinstance(event.content, Invited) and event.content.invite_key == key:
@@ -80,7 +85,7 @@ def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
 
 
 def text(event: CommunityEvent, own: Identity, client_id: str, server: ServerState, name: str) -> InviteText:
-    """What to hand over: the key, and where others reach the community called `name`."""
+    """Return the invite's text: its key, and the address of the community called `name`."""
     content = event.content
     return InviteText(
         community_id=event.community_id,
@@ -94,7 +99,7 @@ def text(event: CommunityEvent, own: Identity, client_id: str, server: ServerSta
 
 
 def _end(wanted: InviteInput, now: int) -> int:
-    """When the invite ends, in milliseconds."""
+    """Return the end of the invite in milliseconds since the epoch."""
     if not wanted.expires_at:
         if wanted.co_signers:
             raise _invalid("/input/expires_at", "required", "say until when, as the others signed it")
@@ -140,7 +145,10 @@ def _invalid(path: str, rule: str, message: str) -> HearthNetError:
 
 
 def _same(earlier: CommunityEvent, wanted: InviteInput) -> CommunityEvent:
-    """`earlier`, where it is what is wanted now; its time is written in whole seconds."""
+    """Return `earlier` if it has the terms in `wanted`, else raise.
+
+    Ends are compared with a tolerance: an event's time is written in whole seconds.
+    """
     content = earlier.content
     if isinstance(content, Invited):
         terms = (content.display_name, content.invitee_node_id)

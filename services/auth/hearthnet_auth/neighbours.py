@@ -1,10 +1,14 @@
-"""What other nodes say they know, and whom to ask when: decisions without I/O (docs/decisions/0043).
+"""Record of the heads that other nodes announced, and choice of a node to fetch from.
 
-    heard, and it knows more --> asked --> it had something      asked on while it knows more
-                                   |-----> it had nothing        not again for the same, nor for 30 s
-                                   `-----> no answer             again after 1 s, 2 s, 4 s ... 30 s
+Decisions without I/O, about nodes that announced more than is held here:
 
-What a node said counts for a minute: it says it again every 20 s.
+    fetch returned new events    eligible again at once while it is ahead
+    fetch returned nothing       not for the same heads, and not for 30 s
+    fetch failed                 again after 1 s, 2 s, 4 s ... 30 s
+
+An announcement counts for a minute; each node repeats it every 20 s.
+
+See: docs/decisions/0043.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ _AGAIN_SECONDS: Final = 1.0
 
 @dataclass
 class _Claim:
-    """What one node said last, until when it counts, and how asking it went."""
+    """The last announcement of one node, its expiry, and the results of fetches from it."""
 
     heads: Heads
     until: float
@@ -32,34 +36,34 @@ class _Claim:
 
 
 class Neighbours:
-    """The other nodes' claims. Times are seconds of a steady clock."""
+    """The announcements of other nodes. Times are seconds of a steady clock."""
 
     def __init__(self) -> None:
         self._claims: dict[str, _Claim] = {}
 
     def heard(self, node: str, heads: Heads, now: float) -> None:
-        """`node` says that it knows `heads`."""
+        """Record that `node` announced `heads`."""
         claim = self._claims.setdefault(node, _Claim(heads, 0.0))
         claim.heads, claim.until = heads, now + CLAIM_SECONDS
 
     def due(self, ours: Heads, now: float) -> str | None:
-        """Somebody who knows more, and may be asked now; of several any one."""
+        """Return a random node that is ahead and may be fetched from now, or None."""
         found = [node for node, claim in self._ahead(ours, now) if claim.not_before <= now]
         return random.choice(found) if found else None
 
     def pause(self, ours: Heads, now: float) -> float | None:
-        """Seconds until somebody is due; None where nobody will be."""
+        """Return the seconds until a node is due, or None if no node is ahead."""
         return min((max(0.0, claim.not_before - now) for _, claim in self._ahead(ours, now)), default=None)
 
     def gave(self, node: str, anything: bool, now: float) -> None:
-        """`node` was asked, and had something or not."""
+        """Record that a fetch from `node` succeeded; `anything` tells if it returned new events."""
         claim = self._claims[node]
         claim.failures = 0
         if not anything:
             claim.fruitless, claim.not_before = claim.heads, now + FRUITLESS_SECONDS
 
     def silent(self, node: str, now: float) -> None:
-        """`node` was asked and gave no answer."""
+        """Record that a fetch from `node` failed."""
         claim = self._claims[node]
         claim.not_before = now + min(FRUITLESS_SECONDS, _AGAIN_SECONDS * 2**claim.failures)
         claim.failures += 1
@@ -73,5 +77,5 @@ class Neighbours:
         ]
 
     def _counts(self, claim: _Claim, now: float) -> bool:
-        """Whether to remember it: for what it said, or for not asking it too soon."""
+        """Return whether `claim` is still needed, as an announcement or for its retry time."""
         return max(claim.until, claim.not_before) > now

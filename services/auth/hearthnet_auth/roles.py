@@ -1,6 +1,6 @@
-"""Who is promoted, demoted or put out, by which rules, and what of it was done before.
+"""Events that promote, demote or revoke a member, withdraw an invite or set the policy.
 
-What a call asks for stands in the event that it made, under the same client id: a repetition finds it there.
+The event records the client id of the call that made it, so a repeated call finds the first event.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from hearthnet_auth.inputs import PolicyInput, RevokeInput, RoleInput, WithdrawI
 
 
 def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
-    """The event that raises a member.
+    """Return the event that promotes a member, or that of an earlier call with this client id.
 
-    Errors as of `acts.promote`, and `bad_request` for a client id that was used for something else.
+    Raises:
+        HearthNetError: as for `acts.promote`; `bad_request` if the client id was used for something else.
     """
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
@@ -46,7 +47,12 @@ def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
 
 
 def demote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
-    """The event that lowers a member. Errors as of `promote`; `unauthorized` says how many must sign."""
+    """Return the event that demotes a member, or that of an earlier call with this client id.
+
+    Raises:
+        HearthNetError: as for `acts.demote` and `promote`; `unauthorized`, with the number of required
+            signatures, if too few have signed.
+    """
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
         return _same(earlier, DEMOTED, wanted.target_node_id, wanted.new_level)
@@ -63,7 +69,11 @@ def demote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
 
 
 def revoke(held: Roster, own: Identity, wanted: RevokeInput) -> CommunityEvent:
-    """The event that puts a member out. Errors as of `demote`."""
+    """Return the event that revokes a membership, or that of an earlier call.
+
+    Raises:
+        HearthNetError: as for `acts.revoke` and `demote`.
+    """
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
         return _same(earlier, REVOKED, wanted.target_node_id, wanted.reason)
@@ -81,7 +91,7 @@ def revoke(held: Roster, own: Identity, wanted: RevokeInput) -> CommunityEvent:
 
 
 def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEvent:
-    """The event that takes back an invite; the one from before, where this node took it back already."""
+    """Return the event that withdraws an invite, or the one by which this node did so before."""
     invites = {event.hash for event in held.events if event.event_id == wanted.invite_event_id}
     for event in held.events:
         match event.content:
@@ -91,7 +101,10 @@ def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEve
 
 
 def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEvent:
-    """The event with the rules that `wanted` changes; the last one, where they are so already by the root."""
+    """Return the event with the policy that `wanted` changes.
+
+    If the policy is in force already and an event of the root key set it, that event is returned.
+    """
     members = {
         name: value for name in Policy.__struct_fields__ if (value := getattr(wanted, name)) is not None
     }
@@ -104,7 +117,7 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
 
 
 def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
-    """The own event that a call with this client id made, None where there is none."""
+    """Return the event that a call with this client id made, or None."""
     for event in held.events:
         match event.content:
             case Promoted(client_id=said) | Demoted(client_id=said) | Revoked(client_id=said):
@@ -129,7 +142,13 @@ def _same(earlier: CommunityEvent, event_type: Kind, target: str, what: str) -> 
 def _check_signatures(
     held: Roster, own: Identity, event_type: Kind, wanted: RoleInput | RevokeInput, what: str
 ) -> None:
-    """Raises `unauthorized` with the number that it takes where fewer have signed, this node included."""
+    """Raise unless enough members have signed the change, this node included.
+
+    A node needs no signatures for an event about itself.
+
+    Raises:
+        HearthNetError: as for `signatures.demand`.
+    """
     if own.node_id == wanted.target_node_id:
         return
     proposal = Proposal(

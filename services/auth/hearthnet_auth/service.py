@@ -1,7 +1,7 @@
 """The auth service: members, invites and tokens.
 
-Each call that changes something is one event, or one signed revocation, on the disk of this node before
-anybody hears of it. What other nodes did comes by the exchange of heads.
+Each call that changes something makes one event or one signed revocation, which is on the disk of this node
+before it is published. Changes of other nodes arrive by the exchange of heads.
 
 See: docs/capabilities.md#overview.
 """
@@ -49,7 +49,7 @@ from hearthnet_auth.inputs import (
 )
 
 MOST_BYTES: Final = 2 * 1024 * 1024
-"""Of events in one answer; one that is larger by itself is sent all the same."""
+"""Limit of the events in one reply. A single event that is larger is sent nevertheless."""
 _MOST_EVENTS: Final = 1_000
 _MOST_REVOCATIONS: Final = 10_000
 _CAPABILITIES: Final = (
@@ -68,7 +68,7 @@ _CAPABILITIES: Final = (
 
 
 class AuthService(Service):
-    """What a node says about its community, and to it."""
+    """Membership, invites, roles and tokens of the node's community."""
 
     name: ClassVar[str] = "auth"
 
@@ -78,7 +78,7 @@ class AuthService(Service):
     _exchange: Exchange
 
     async def start(self, node: NodeContext) -> None:
-        """Takes in what the log has, tells the own processes of it, and begins to compare with others."""
+        """Load the log, publish its news to this node's processes and start the exchange."""
         self._node = node
         peer = node.bus.peer
         self._log = CommunityLog(await node.store(), node.home)
@@ -87,31 +87,31 @@ class AuthService(Service):
         remembered = await self._log.read()
         peer.membership.learn(remembered.events, remembered.revocations)
         await self._exchange.open(remembered)
-        # What the last run wrote down and could not tell any more.
+        # Events that an earlier process stored and did not publish before it ended.
         saved = await asyncio.to_thread(load_roster, node.home.roster, peer.node_id)
         news = tuple(one for one in peer.roster.events if saved.history.get(one.hash) is None)
         await self._exchange.relay(news, ())
 
     def offers(self) -> list[Offer]:
-        """All of it, at every node."""
+        """Offer every capability, at every node."""
         return [Offer(capability=f"{name}@1.0") for name in _CAPABILITIES]
 
     async def stop(self) -> None:
-        """Ends the exchange."""
+        """Stop the exchange."""
         if hasattr(self, "_exchange"):
             await self._exchange.close()
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
     ) -> dict[str, Any] | None:
-        """What an earlier call under this client id made."""
+        """Return the output of an earlier call with this idempotency key, or None."""
         held = self._membership.roster
         event = roles.made(held, self._node.identity, idempotency_key)
         return None if event is None else _event_reply(event)
 
     @capability("community.invite@1.0", event_sourced=True)
     async def invite(self, call: Call[NoParams, InviteInput]) -> Reply:
-        """Makes an invite, once for each client id, and says the text to hand over."""
+        """Make an invite, once for each client id, and return its text."""
         wanted, own = call.input, self._node.identity
         server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
         if not server.address:
@@ -131,7 +131,7 @@ class AuthService(Service):
 
     @capability("community.join@1.0", event_sourced=True)
     async def join(self, call: Call[NoParams, JoinInput]) -> Reply:
-        """Lets in who holds an open invite, and tells it what it does not have yet."""
+        """Admit a node that holds an open invite, and return the events that it lacks."""
         joined, own = _event(call.input.event), self._node.identity
 
         def admit(held: Roster) -> tuple[CommunityEvent, ...]:
@@ -145,7 +145,7 @@ class AuthService(Service):
 
     @capability("community.sync@1.0")
     async def sync(self, call: Call[NoParams, SyncInput]) -> Reply:
-        """What the caller does not have; revocations come with the last of the events."""
+        """Return the events that the caller lacks; the last page adds the revocations."""
         missing = self._membership.roster.missing(call.input.heads)
         events = page(missing, call.input.limit)
         more = len(events) < len(missing)
@@ -154,34 +154,34 @@ class AuthService(Service):
 
     @capability("community.promote@1.0", event_sourced=True)
     async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
-        """Raises a member."""
+        """Promote a member."""
         return await self._act(lambda held: roles.promote(held, self._node.identity, call.input))
 
     @capability("community.demote@1.0", event_sourced=True)
     async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
-        """Lowers a member, where enough of the trusted have signed."""
+        """Demote a member, given enough signatures of trusted members."""
         return await self._act(lambda held: roles.demote(held, self._node.identity, call.input))
 
     @capability("community.revoke@1.0", event_sourced=True)
     async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
-        """Puts a member out, where enough of the trusted have signed."""
+        """Revoke a membership, given enough signatures of trusted members."""
         return await self._act(lambda held: roles.revoke(held, self._node.identity, call.input))
 
     @capability("community.withdraw@1.0", event_sourced=True)
     async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
-        """Takes back an invite."""
+        """Withdraw an invite."""
         return await self._act(lambda held: roles.withdraw(held, self._node.identity, call.input))
 
     @capability("community.policy@1.0", event_sourced=True)
     async def policy(self, call: Call[NoParams, PolicyInput]) -> Reply:
-        """Changes the rules, where the community's root key lies."""
+        """Change the community's policy, on the node that holds the root key."""
         root = await asyncio.to_thread(_root, self._node.home.community_key)
         reply = await self._act(lambda held: roles.set_policy(held, root, call.input))
         return Reply({**reply.output, "policy": self._membership.roster.policy}, reply.meta)
 
     @capability("auth.token.issue@1.0")
     async def issue(self, call: Call[NoParams, IssueInput]) -> Reply:
-        """Signs a token, within what this node may do itself."""
+        """Sign a token, within the rights of this node."""
         offers = await self._node.bus.offers()
         held, own = self._membership.roster, self._node.identity
         text, claims = tokens.issue(own, held, offers, call.input, now_ms())
@@ -189,7 +189,7 @@ class AuthService(Service):
 
     @capability("auth.token.revoke@1.0")
     async def revoke_token(self, call: Call[NoParams, RevokeTokenInput]) -> Reply:
-        """Makes a token worthless: on the disk first, then at every process that hears of it."""
+        """Revoke a token: store the revocation, then publish it to all processes."""
         wanted, own, membership = call.input, self._node.identity, self._membership
         issuer = wanted.issuer or own.node_id
         made = revocation.revoke(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
@@ -205,7 +205,7 @@ class AuthService(Service):
 
     @capability("auth.token.introspect@1.0")
     async def introspect(self, call: Call[NoParams, IntrospectInput]) -> Reply:
-        """What a token says, and whether its subject can use it now."""
+        """Return the claims of a token, and whether its subject can use it now."""
         claims, membership = token_format.decode(call.input.token), self._membership
         refused = tokens.refusal(claims, membership.roster, membership.revocations, now_ms())
         output = {
@@ -225,13 +225,13 @@ class AuthService(Service):
         return self._node.bus.peer.membership
 
     async def _act(self, make: Callable[[Roster], CommunityEvent]) -> Reply:
-        """Makes one own event, or finds the one that an earlier call made."""
+        """Make one event of this node, or find the one that an earlier call made."""
         event, repeated = await self._chain.append(lambda held: (make(held),))
         return Reply(_event_reply(event), {"repeated": repeated})
 
 
 def page(events: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
-    """The first of `events`: at most `limit`, and no more bytes than an answer may have."""
+    """Return the first of `events`: at most `limit`, and at most `MOST_BYTES` in all."""
     taken: list[CommunityEvent] = []
     size = 0
     for event in events[:limit]:
@@ -247,7 +247,11 @@ def _event_reply(event: CommunityEvent) -> dict[str, Any]:
 
 
 def _event(document: dict[str, Any]) -> CommunityEvent:
-    """The event in an input; `bad_request` for what the contract lets through and is none."""
+    """Return the event in an input; the contract does not check all of its members.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
     try:
         return msgspec.convert(document, CommunityEvent)
     except msgspec.ValidationError as error:
@@ -255,7 +259,7 @@ def _event(document: dict[str, Any]) -> CommunityEvent:
 
 
 def _admission(held: Roster, joined: CommunityEvent) -> CommunityEvent | None:
-    """The event that let the newcomer in by this very request, None where there is none."""
+    """Return the valid event that admitted a node by this request, or None."""
     for event in held.events:
         content = event.content
         if (
@@ -268,7 +272,11 @@ def _admission(held: Roster, joined: CommunityEvent) -> CommunityEvent | None:
 
 
 def _root(path: Path) -> Identity:
-    """The community's root key; `unauthorized` where it lies elsewhere."""
+    """Load the community's root key.
+
+    Raises:
+        HearthNetError: `unauthorized` if this node does not hold it.
+    """
     try:
         return load_identity(path)
     except HearthNetError as error:

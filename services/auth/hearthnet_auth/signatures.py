@@ -1,4 +1,4 @@
-"""Whether enough members have signed what a call asks for, before anything is made of it."""
+"""Check that enough members have signed a proposal, before an event is made of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from hearthnet.trust.roster import Roster
 
 
 def demand(held: Roster, own: Identity, proposal: Proposal) -> None:
-    """Raises `unauthorized` with the number that it takes where fewer have signed, this node included.
+    """Raise unless enough members, this node included, have signed `proposal`.
 
-    `invalid_signature` where one of them has signed something else. Whether this node may sign at all is left
-    to the event that it makes.
+    A node that may not sign passes: the validity of the event that it makes is checked elsewhere.
+
+    Raises:
+        HearthNetError: `unauthorized`, with the number of required signatures, if fewer have signed;
+            `invalid_signature` if one of them has signed something else.
     """
     signed = cosign.check(cosign.sign(proposal, own), held)
     needed = cosign.needed(proposal, held)

@@ -1,4 +1,4 @@
-"""Which tokens are issued, and what is known of one.
+"""Issue of grant tokens, and judgement of a presented token.
 
 See: docs/protocol/tokens.md#issuing.
 """
@@ -29,11 +29,13 @@ _SELF: Final = "self"
 def issue(
     own: Identity, held: Roster, offers: Sequence[OfferView], wanted: IssueInput, now_ms: int
 ) -> tuple[str, Claims]:
-    """The token that is asked for, and its claims.
+    """Return the signed token that `wanted` describes, and its claims.
 
-    Raises `not_found` for a subject that is no member and a capability that nobody offers, `unauthorized` for
-    what this node may not do itself or may not pass on, `not_federated` for another community, and
-    `bad_request` for a life beyond the community's policy.
+    Raises:
+        HearthNetError: `not_found` if the subject is not a member or a capability is not offered;
+            `unauthorized` if this node may not make such calls itself or may not delegate them;
+            `not_federated` if the audience is another community; `bad_request` if the lifetime exceeds the
+            community's policy.
     """
     scope = scope_of(wanted)
     _check_subject(held, own.node_id, wanted.subject)
@@ -63,11 +65,13 @@ def issue(
 
 
 def scope_of(wanted: IssueInput) -> Scope:
-    """The scope of the token; `corpora` is short for a constraint on `corpus`.
-
-    `bad_request` for a limit that is not known here: one that nobody keeps is none.
+    """Return the scope of the token; `corpora` is short for a constraint on `corpus`.
 
     See: docs/protocol/tokens.md#scope.
+
+    Raises:
+        HearthNetError: `bad_request` if the scope is malformed, gives the corpora twice, or has an unknown
+            limit, because a limit that is not enforced would be none.
     """
     members = {name: value for name, value in wanted.scope.items() if value is not None}
     constraints = dict(members.get("params_constraints", {}))
@@ -84,7 +88,7 @@ def scope_of(wanted: IssueInput) -> Scope:
 
 
 def refusal(claims: Claims, held: Roster, revocations: Revocations, now_ms: int) -> HearthNetError | None:
-    """Why its subject cannot use the token now, whatever it calls; None where it can."""
+    """Return the reason that the subject cannot use the token now for any call, or None."""
     try:
         tokens.check_use(claims, caller=claims.sub, community=held.community_id, now_ms=now_ms)
     except HearthNetError as error:
@@ -107,7 +111,7 @@ def _check_subject(held: Roster, own: str, subject: str) -> None:
 
 
 def _check_reach(entry: str, offers: Iterable[OfferView], level: str, own: str, subject: str) -> None:
-    """Raises unless somebody offers what `entry` names, and this node may call it, and may let others."""
+    """Raise unless `entry` is offered, may be called by this node and may be delegated."""
     name, version = split_name(entry)
     if name in UNDELEGABLE:
         raise HearthNetError("unauthorized", f"{entry} is not called under a token")
@@ -130,7 +134,10 @@ def _serves(offered: Capability, name: str, version: tuple[int, int] | None) -> 
 
 
 def _demand(view: OfferView) -> str:
-    """The trust that an offer takes; a contract of a later version is its provider's to judge by."""
+    """Return the trust level that an offer requires.
+
+    The result is `unknown` for a contract version that is not known here: its provider decides.
+    """
     if view.offer.trust:
         return view.offer.trust
     try:
