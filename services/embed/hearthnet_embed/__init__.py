@@ -1,4 +1,4 @@
-"""HearthNet's embed service: texts as vectors, by a model in the box or one behind a URL."""
+"""The embed service: texts as vectors, by a local model or by one behind a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model answers, what it may be asked at once, and the shape of the answer."""
+"""Choice of the model for a call, limits of a call, and the form of its output."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from hearthnet_embed.backend import Backend, Embedded
 
 MOST_TEXTS: Final = 256
 _NUMBER_BYTES: Final = 12
-"""A number of a reply in JSON, its comma included; rounded to `_DIGITS` it has no more."""
+"""Longest number of a reply in JSON with its comma, after rounding to `_DIGITS`."""
 _DIGITS: Final = 7
 _SPARE_BYTES: Final = 16_384
 
 
 def most_texts(dim: int, max_payload: int) -> int:
-    """How many vectors of `dim` numbers one message of the server holds."""
+    """Return the number of vectors of `dim` numbers that one message can hold."""
     room = max(0, max_payload - _SPARE_BYTES)
     return max(1, min(MOST_TEXTS, room // (dim * _NUMBER_BYTES)))
 
 
 def named(backends: Sequence[Backend], model: str | None, away: dict[str, str]) -> Backend:
-    """The first one, or the one of that name or alias; `partition` where it is away now, `not_found` with the
-    nearest names where there is none.
+    """Return the backend with the name or alias `model`, or the first one if None.
+
+    `away` maps the name of each model whose server does not answer to the reason.
+
+    Raises:
+        HearthNetError: `partition` if the model's server does not answer; `not_found`, with the nearest
+            names, if there is no such model.
     """
     for backend in backends:
         if model is None or model in (backend.profile.model, *backend.profile.aliases):
@@ -39,7 +44,11 @@ def named(backends: Sequence[Backend], model: str | None, away: dict[str, str]) 
 
 
 def check_count(texts: Sequence[str], most: int) -> None:
-    """`bad_request` where the reply would be larger than the server carries."""
+    """Raise if the reply to `texts` would be larger than a message of the server.
+
+    Raises:
+        HearthNetError: `bad_request` for more than `most` texts.
+    """
     if len(texts) > most:
         raise HearthNetError(
             "bad_request",
@@ -49,8 +58,12 @@ def check_count(texts: Sequence[str], most: int) -> None:
 
 
 def output(embedded: Embedded, normalize: bool) -> dict[str, Any]:
-    """The vectors as they are sent; blocks for as long as there are many. `internal_error` where the model
-    made no numbers.
+    """Return the vectors as JSON values, rounded and, if requested, of length one.
+
+    Blocks for a time that grows with the number of vectors.
+
+    Raises:
+        HearthNetError: `internal_error` if the model returned something other than finite numbers.
     """
     import numpy as np
 

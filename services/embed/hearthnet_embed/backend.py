@@ -1,4 +1,4 @@
-"""The port that every model of vectors stands behind; one suite of tests runs against each implementation."""
+"""The interface of all embedding models; one test suite runs against each implementation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What a model is called and can do; `max_tokens` None where its server does not tell."""
+    """Names and abilities of a model; `max_tokens` is None if its server does not report it."""
 
     model: str
     dim: int
@@ -20,7 +20,7 @@ class Profile(msgspec.Struct, frozen=True):
     requires_internet: bool = False
 
     def params(self, max_texts: int) -> dict[str, Any]:
-        """The params of its offer."""
+        """Return the params of the model's offer."""
         return {
             "model": self.model,
             "aliases": list(self.aliases),
@@ -34,8 +34,10 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """Vectors in the order of their texts, as the model made them; which texts were cut; tokens that were
-    read, 0 where nobody counts them.
+    """Result of a model: one vector for each text, in their order.
+
+    `truncated` has the indexes of texts that were cut; `tokens` counts the tokens read, and is 0 if the model
+    does not report it.
     """
 
     vectors: Sequence[Sequence[float]]
@@ -44,17 +46,21 @@ class Embedded(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """One model."""
+    """One embedding model."""
 
     @property
     def profile(self) -> Profile:
-        """What the model is and can do."""
+        """Names and abilities of the model."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """The vectors of 1 to 256 texts; raises `HearthNetError`."""
+        """Return the vectors of 1 to 256 texts.
+
+        Raises:
+            HearthNetError: if the model cannot embed them.
+        """
         ...
 
     async def close(self) -> None:
-        """Lets go of everything."""
+        """Release all resources."""
         ...

@@ -1,11 +1,12 @@
-"""Texts of many callers in common batches, short ones first.
+"""Joint batches of texts of several callers, short texts first.
 
-    a call comes      its texts wait, in order of their length, beside those of others
-    a batch           the most urgent call's next texts, then those of others, up to `BATCH_TOKENS`
-    which is urgent   who came first, less for each token that its call brings: a question overtakes a corpus
-    too much waits    `capacity_exceeded`, with the time that what waits is going to take
+    call       its texts are queued by length, beside those of other calls
+    batch      the next texts of the most urgent call, then of the others, up to `BATCH_TOKENS`
+    urgency    time of arrival plus a delay for each token, so that a question overtakes a corpus
+    overload   `capacity_exceeded`, with the time that the queued texts are expected to take
 
-Batches are small, so that a question waits for one of them at most, and nobody is worked for who has gone.
+Batches are small, so that a question waits for at most one of them, and so that little work is done for calls
+that were cancelled.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ BATCH_TOKENS: Final = 256
 MOST_WAITING: Final = 131_072
 """Tokens; twice the largest call."""
 WINDOW_SECONDS: Final = 0.001
-"""So long a batch waits for others that come at the same moment."""
+"""Time that a batch waits for calls that arrive at nearly the same moment."""
 _TOKENS_A_SECOND: Final = 4_000.0
-"""How much later a call is served for what it brings, and the pace before one was measured."""
+"""Converts the tokens of a call into its delay; also the assumed pace before one was measured."""
 _LEAST_WAIT_MS: Final = 50
 Run = Callable[[list[Sequence[int]]], Sequence[Any]]
 
 
 class _Job:
-    """One call: its texts from the shortest to the longest, and how far they are."""
+    """One call: its texts in order of length, and its progress."""
 
     def __init__(self, texts: Sequence[Sequence[int]], future: asyncio.Future[list[Any]]) -> None:
         self.texts = texts
@@ -47,18 +48,18 @@ class _Job:
 
     @property
     def next(self) -> Sequence[int] | None:
-        """The next text; None where all are taken, or nobody waits for them any more."""
+        """The next text, or None if all were taken or the call has ended."""
         if self.future.done() or self.taken == len(self.order):
             return None
         return self.texts[self.order[self.taken]]
 
     def take(self) -> int:
-        """Where the next text stands."""
+        """Take the next text and return its index in the call."""
         self.taken += 1
         return self.order[self.taken - 1]
 
     def put(self, index: int, vector: Any) -> None:
-        """A text is done; with the last one the call is."""
+        """Store the vector of one text; the last one completes the call."""
         self.vectors[index] = vector
         self.missing -= 1
         if not self.missing and not self.future.done():
@@ -66,7 +67,7 @@ class _Job:
 
 
 class Batching:
-    """`run` gets the tokens of a batch in a thread of `pool` and gives a vector for each; one at a time."""
+    """Queue of texts that `run` turns into vectors, batch by batch, in a thread of `pool`."""
 
     def __init__(self, run: Run, pool: Executor, most_waiting: int = MOST_WAITING) -> None:
         self._run = run
@@ -80,10 +81,14 @@ class Batching:
         self._tasks = TaskSet()
         self._tasks.start(self._work(), "embed in batches")
         self.waiting = 0
-        """Tokens of the calls that are not answered yet."""
+        """Tokens of the calls that have no reply yet."""
 
     async def vectors(self, texts: Sequence[Sequence[int]]) -> list[Any]:
-        """A vector for each text of tokens, in their order; `capacity_exceeded` where too much waits."""
+        """Return a vector for each text of token ids, in their order.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if too many tokens are queued.
+        """
         size = sum(map(len, texts))
         if self.waiting and self.waiting + size > self._most:
             wait = max(_LEAST_WAIT_MS, round(1000 * self.waiting / self._pace))
@@ -103,7 +108,7 @@ class Batching:
             self.waiting -= size
 
     async def close(self) -> None:
-        """Ends the work; calls still waiting end with an error."""
+        """Stop the work; calls that still wait end with an error."""
         await self._tasks.close()
         for job in (*self._running, *(waiting for _, _, waiting in self._jobs)):
             if not job.future.done():
@@ -136,7 +141,7 @@ class Batching:
             job.put(index, vector)
 
     def _batch(self) -> list[tuple[_Job, int]]:
-        """What goes next; nothing where nobody waits."""
+        """Return the next batch; empty if no call waits."""
         batch: list[tuple[_Job, int]] = []
         longest = 0
         while self._jobs:

@@ -1,4 +1,4 @@
-"""Models that lie in files: found right, offered, then loaded; looked for where they are missing."""
+"""Models in local files: validation, offering, loading, and detection of new files."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ _log = logging.getLogger(__name__)
 
 
 class Loadable(Backend, Protocol):
-    """A model that is there before it is loaded."""
+    """A model that can be offered before it is loaded."""
 
     async def load(self) -> None:
-        """Loads it; `not_implemented` where that cannot be."""
+        """Load the model.
+
+        Raises:
+            HearthNetError: `not_implemented` if it cannot be loaded.
+        """
         ...
 
 
 class Box(ABC):
-    """One place where a model may lie. `problem` says why there is none; `at_once`: it is looked at before
-    anything is offered.
+    """One place where a model's files may be.
+
+    `problem` is the reason why there is no model. `at_once` says that the place is examined before the first
+    offers.
     """
 
     at_once: ClassVar[bool] = True
@@ -38,14 +44,18 @@ class Box(ABC):
 
     @abstractmethod
     def seen(self) -> object:
-        """What changes when the file appears or is replaced. Blocks."""
+        """Return a value that changes when the file appears or is replaced. Blocks."""
 
     @abstractmethod
     async def found(self) -> Loadable:
-        """The model whose file was found right; `not_implemented` with what to do where it was not."""
+        """Return the model after validation of its file.
+
+        Raises:
+            HearthNetError: `not_implemented`, with a remedy, if the file is missing or invalid.
+        """
 
     async def look(self) -> None:
-        """Has the model there if its file is right; if not, `problem` says why."""
+        """Set `model` if the file is valid, else set `problem`."""
         self._seen = await asyncio.to_thread(self.seen)
         try:
             self.model, self.problem = await self.found(), ""
@@ -53,7 +63,7 @@ class Box(ABC):
             self._without(error)
 
     async def load(self) -> bool:
-        """Loads the model, where there is one; whether it is loaded now."""
+        """Load the model, if there is one, and return whether it is loaded now."""
         if self.model is None:
             return False
         try:
@@ -66,7 +76,7 @@ class Box(ABC):
         return True
 
     async def changed(self, pause: float) -> None:
-        """Waits until the file is another one than the one seen, looking every `pause` seconds."""
+        """Wait until the file differs from the one examined last; check every `pause` seconds."""
         while True:
             await asyncio.sleep(pause)
             if await asyncio.to_thread(self.seen) != self._seen:
@@ -78,7 +88,7 @@ class Box(ABC):
 
 
 class MiniLmBox(Box):
-    """The built-in model."""
+    """The place of the built-in model."""
 
     def __init__(self, data: Path, threads: int) -> None:
         super().__init__()

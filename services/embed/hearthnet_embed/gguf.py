@@ -1,4 +1,4 @@
-"""An embedding model in a GGUF file, carried out by llama.cpp in this process."""
+"""An embedding model in a GGUF file, executed by llama.cpp in this process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server
 
 MAX_TOKENS: Final = 512
-"""What every such model reads; a longer text is cut."""
+"""Context of every such model; a longer text is cut."""
 _PIECE: Final = 8
 _MOST_WAITING: Final = 64
-"""Calls; beyond them a caller is sent away."""
+"""Calls; further ones are refused."""
 _RETRY_MS: Final = 500
 _TOKENS: Final = re.compile(r"\((\d+) tokens\)")
 _SPARE: Final = 0.95
@@ -30,10 +30,14 @@ _MOST_CUTS: Final = 8
 
 
 class Engine:
-    """The loaded model. Blocks; one call at a time."""
+    """The loaded model. Its methods block, and must not run concurrently."""
 
     def __init__(self, file: Path, threads: int) -> None:
-        """Loads it; `not_implemented` where llama.cpp cannot use the file, or makes no vectors of texts."""
+        """Load the model from `file`.
+
+        Raises:
+            HearthNetError: `not_implemented` if llama.cpp cannot use the file or the model makes no vectors.
+        """
         self._server: Server = llama.opened(file, threads, _sized)
         try:
             self.dim = self._size()
@@ -48,7 +52,7 @@ class Engine:
         return len(vector)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """The vectors of some texts; those that are too long are cut."""
+        """Return the vectors of `texts`; texts that are too long are cut."""
         try:
             vectors, tokens = self._asked(texts)
             return Embedded(vectors, (), tokens)
@@ -58,7 +62,7 @@ class Engine:
         return Embedded([vector for vector, _, _ in found], cut, sum(tokens for _, tokens, _ in found))
 
     def _one(self, text: str) -> tuple[Any, int, bool]:
-        """The vector of one text, its tokens, and whether it was cut."""
+        """Return the vector of one text, its tokens, and whether the text was cut."""
         kept = text
         for _ in range(_MOST_CUTS):
             try:
@@ -96,7 +100,7 @@ def _sized(params: CommonParams) -> None:
 
 
 def _averaged(params: CommonParams) -> None:
-    """For a file that does not say how the vectors of its tokens become one."""
+    """Set the parameters for a file that does not name its pooling: average over the tokens."""
     _sized(params)
     params.pooling_type = llama.library().llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 
@@ -106,7 +110,7 @@ def _no_vectors(file: Path, error: HearthNetError) -> HearthNetError:
 
 
 class Gguf:
-    """A loaded file as a `Loadable`: pieces of all calls take turns in one thread."""
+    """A loaded file as a `Loadable`. One thread serves all calls, piece by piece in turn."""
 
     def __init__(self, name: str, engine: Engine) -> None:
         self.profile = Profile(model=name, dim=engine.dim, backend="llama.cpp", max_tokens=MAX_TOKENS)
@@ -115,10 +119,14 @@ class Gguf:
         self._waiting = 0
 
     async def load(self) -> None:
-        """It is loaded already: only then it is known what it makes."""
+        """Do nothing: the file was loaded before, because only then the vectors' size is known."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """As `Backend.embed`; `capacity_exceeded` where too many wait."""
+        """Return the vectors of `texts`, as `Backend.embed` does.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if too many calls wait.
+        """
         if self._waiting >= _MOST_WAITING:
             raise HearthNetError(
                 "capacity_exceeded", "too many wait for this model; try again", retry_after_ms=_RETRY_MS
@@ -142,7 +150,7 @@ class Gguf:
 
 
 class GgufBox(Box):
-    """The file that the settings name; its model has the file's name."""
+    """The place of the GGUF file named in the settings; its model has the file's name."""
 
     at_once: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""An embedding model behind a URL, asked in pieces, and watched: it is offered while its server answers."""
+"""An embedding model behind a URL, called in pieces and offered while its server answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hearthnet_embed.wires import WIRES, Answer, read, request
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 32
-"""Texts in one request: more than this some servers refuse."""
+"""Texts in one request; some servers refuse more."""
 _AT_ONCE: Final = 4
 LOOK_SECONDS: Final = 10.0
 _BEARER: Final = ("Authorization", "Bearer {key}")
@@ -29,7 +29,7 @@ _WORD: Final = "water"
 
 
 class Remote:
-    """One model of one server. `changed` is called when it came, went, or has another size."""
+    """One model of one server; `changed` is called when it appears, vanishes or changes size."""
 
     def __init__(self, config: EmbedModelConfig, changed: Callable[[], None]) -> None:
         self.config = config
@@ -46,12 +46,12 @@ class Remote:
 
     @property
     def there(self) -> bool:
-        """Whether it can be asked now."""
+        """True if the server answers now."""
         return self._watch.there
 
     @property
     def profile(self) -> Profile:
-        """As `Backend.profile`, once it is there."""
+        """Names and abilities of the model, valid once the server has answered."""
         config = self.config
         return Profile(
             model=config.name,
@@ -64,7 +64,12 @@ class Remote:
         )
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """As `Backend.embed`; failures as hearthnet/models/failures.py has them."""
+        """Return the vectors of `texts`, as `Backend.embed` does.
+
+        Raises:
+            HearthNetError: as translated in hearthnet/models/failures.py; `internal_error` if the vectors
+                have another size than before.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -89,7 +94,7 @@ class Remote:
         return Embedded(vectors, cut, sum(piece.tokens for piece in pieces))
 
     async def follow(self) -> None:
-        """Looks whether the server is there, until cancelled."""
+        """Probe the server repeatedly, until cancelled."""
         while True:
             self._again.clear()
             before = (self._watch.there, self._dim, self.problem)
@@ -104,7 +109,10 @@ class Remote:
         await self._connection.close()
 
     async def _pause(self) -> None:
-        """Until the next look: one far away is only looked at after a failure, for looking costs money."""
+        """Wait until the next probe is due.
+
+        A remote server that answers is probed only after a failure, because each probe costs money.
+        """
         calm = self._watch.state == "there" and not addresses.is_near(self.config.url)
         try:
             async with asyncio.timeout(None if calm else self._watch.wait_seconds):
@@ -113,7 +121,7 @@ class Remote:
             return
 
     async def _look(self) -> None:
-        """Has a word embedded: that shows whether the model is there, makes it ready, and tells its size."""
+        """Embed one word, which shows that the model answers, warms it up and gives its size."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 answer = await self._asked([_WORD])
@@ -133,7 +141,7 @@ class Remote:
         self._watch.failed(time.monotonic())
 
     def _failed(self, error: HearthNetError) -> None:
-        """A call has failed: where its server may be gone, it is looked at now."""
+        """Probe at once after an error that may mean that the server is gone."""
         if error.code in _GONE_CODES:
             self._again.set()
 
@@ -148,7 +156,7 @@ class Remote:
         return Embedded(answer.vectors, (), answer.tokens)
 
     async def _one_by_one(self, texts: Sequence[str], start: int) -> Embedded:
-        """Finds out which of the texts are too long for the model, and has only these cut."""
+        """Embed each text by itself, and let the server cut only those that are too long."""
         answers: list[Answer] = []
         cut: list[int] = []
         for index, text in enumerate(texts, start):

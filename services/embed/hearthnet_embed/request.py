@@ -1,4 +1,4 @@
-"""What `embed.text` is asked (contracts/embed.text@1.0.json)."""
+"""Params and input of `embed.text` (contracts/embed.text@1.0.json)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class EmbedParams(msgspec.Struct, frozen=True):
-    """Which model, by its name or an alias; None for the first one."""
+    """The model's name or alias; None selects the first one."""
 
     model: str | None = None
 
 
 class EmbedInput(msgspec.Struct, frozen=True):
-    """The texts, and whether their vectors shall have length one."""
+    """The texts, and whether their vectors are scaled to length one."""
 
     texts: list[str]
     normalize: bool = True

@@ -1,9 +1,10 @@
-"""The embed service: one offer per model; without one, none and a reason.
+"""The embed service: one offer for each model; without one, no offer and a note.
 
-Models behind URLs come first, as a person connected them, while their servers answer; then a GGUF file of
-the settings, then the built-in model. What lies in files is offered once the file was found right and loaded
-after that, when who asks waits for it; where it is missing or cannot be loaded the note says so, and the
-service goes on without it. A file that comes later is found within seconds.
+Models behind URLs come first, because a person has configured them; they are offered while their servers
+answer. Then follow a GGUF file named in the settings and the built-in model. A model in a file is offered
+once the file is validated and is loaded after that; earlier calls wait. If the file is missing or cannot be
+loaded, the note gives the reason and the service runs without it. A file that appears later is found within
+seconds.
 
 See: docs/embed.md.
 """
@@ -27,13 +28,13 @@ from hearthnet_embed.request import EmbedInput, EmbedParams
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.5
-"""So long a start waits for servers; who answers later is offered later."""
+"""Time that a start waits for servers; those that answer later are offered later."""
 _PLACES: Final = 32
 _NONE: Final = "no embedding model: set embed.builtin, or name one as [[embed.models]] in hearthnet.toml"
 
 
 class EmbedService(Service):
-    """Texts as vectors, for everyone in the community."""
+    """Vectors of texts, for all members of the community."""
 
     name: ClassVar[str] = "embed"
 
@@ -46,7 +47,7 @@ class EmbedService(Service):
         self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
-        """Finds the models, none of which is loaded yet."""
+        """Find the models; none is loaded yet."""
         self._node = node
         config = node.config.embed
         self._remotes = [Remote(model, self._renew) for model in config.models]
@@ -68,12 +69,12 @@ class EmbedService(Service):
         self._renew()
 
     async def opened(self) -> None:
-        """Loads what lies in files, and looks for what is missing."""
+        """Load models from files, and watch for missing files."""
         for box in self._boxes:
             self._tasks.start(self._follow(box), f"load {type(box).__name__}")
 
     def offers(self) -> list[Offer]:
-        """`embed.text` for each model that is there."""
+        """Offer `embed.text` for each available model."""
         return [
             Offer(
                 capability="embed.text@1.0",
@@ -84,14 +85,14 @@ class EmbedService(Service):
         ]
 
     async def stop(self) -> None:
-        """Lets go of all models."""
+        """Close all models."""
         await self._tasks.close()
         for backend in (*self._remotes, *(box.model for box in self._boxes if box.model is not None)):
             await backend.close()
 
     @capability("embed.text@1.0")
     async def embed(self, call: Call[EmbedParams, EmbedInput]) -> Reply:
-        """The vectors of some texts, in their order."""
+        """Return the vectors of the texts, in their order."""
         away = {remote.config.name: remote.problem for remote in self._remotes if not remote.there}
         backend = asking.named(self._models, call.params.model, away)
         asking.check_count(call.input.texts, self._most(backend))
@@ -112,7 +113,7 @@ class EmbedService(Service):
         return asking.most_texts(backend.profile.dim, self._node.bus.peer.link.max_payload)
 
     async def _follow(self, box: Box) -> None:
-        """Loads the model of `box`; where there is none, waits until its file is another one."""
+        """Load the model of `box`; while that fails, retry whenever its file changes."""
         if not box.at_once:
             await box.look()
             self._renew()
@@ -123,7 +124,7 @@ class EmbedService(Service):
             self._renew()
 
     def _renew(self) -> None:
-        """Says what there is to say, and has offered what there is to offer."""
+        """Update the note and the offers."""
         told = [*(one.problem for one in self._remotes), *(box.problem for box in self._boxes)]
         problems = [problem for problem in told if problem]
         self.note = "; ".join(dict.fromkeys(problems)) or (None if self._remotes or self._boxes else _NONE)

@@ -1,7 +1,7 @@
-"""The two wires of embedding models: what is sent, and the vectors in what comes (no I/O).
+"""The two protocols of embedding servers: requests and responses (no I/O).
 
-openai    POST BASE/embeddings    {model, input, encoding_format}    data[].{index, embedding}, usage
-ollama    POST BASE/api/embed     {model, input, truncate}           embeddings[], prompt_eval_count
+openai    POST BASE/embeddings    {model, input, encoding_format}    data[].{index, embedding}, usage ollama
+POST BASE/api/embed     {model, input, truncate}           embeddings[], prompt_eval_count
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Vector = list[float]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The vectors in the order of their texts, and the tokens that the server counted, 0 for none."""
+    """Vectors in the order of the texts, and the server's token count, 0 if it gives none."""
 
     vectors: list[Vector]
     tokens: int = 0
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """`ends` are what people write after the address of the server itself."""
+    """One protocol; `ends` are path suffixes that users add to the server's address."""
 
     path: str
     body: Callable[[str, Sequence[str], bool], dict[str, Any]]
@@ -85,7 +85,7 @@ WIRES: Final[dict[Literal["openai", "ollama"], Wire]] = {
 
 
 def request(wire: Wire, url: str, model: str, texts: Sequence[str], *, cut: bool = False) -> HttpRequest:
-    """What goes to the server; `cut` has one that would refuse a text that is too long shorten it."""
+    """Return the HTTP request; with `cut` the server shortens texts that are too long."""
     base = addresses.base(addresses.without_login(url)[0].removesuffix(wire.path))
     for end in wire.ends:
         base = base.removesuffix(end)
@@ -93,7 +93,11 @@ def request(wire: Wire, url: str, model: str, texts: Sequence[str], *, cut: bool
 
 
 def read(wire: Wire, name: str, url: str, data: bytes, count: int) -> Answer:
-    """The answer to `count` texts; `internal_error` for one that is none."""
+    """Return the server's answer to `count` texts.
+
+    Raises:
+        HearthNetError: `internal_error` if the response has no vectors or another number of them.
+    """
     try:
         answer = wire.answer(data)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, offered from when its files were found right: who asks before it is loaded waits."""
+"""all-MiniLM-L6-v2, offered once its files are validated; early calls wait for loading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WARM: Final = ("a bicycle pump to lend",)
 
 
 class MiniLm:
-    """`load` once, in a task of its own."""
+    """The built-in model. Call `load` once, in a task of its own."""
 
     def __init__(self, files: Files, threads: int) -> None:
         self.profile = PROFILE
@@ -40,8 +40,9 @@ class MiniLm:
         self._batching = Batching(self._vectors, self._pool)
 
     async def load(self) -> None:
-        """As `Loadable.load`, once somebody asks, and else when the node has been up for a while: one that
-        has just started has other things to do.
+        """Load the model at the first call, or else after `PREWARM_SECONDS`.
+
+        The delay leaves the computer to the other processes of a node that has just started.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PREWARM_SECONDS):
@@ -49,13 +50,17 @@ class MiniLm:
         await self._load()
 
     async def _load(self) -> None:
-        """Loads it and has it read a line; `not_implemented` where it cannot, also for who waits."""
+        """Load the model and embed one line to warm it up; an error reaches waiting calls too.
+
+        Raises:
+            HearthNetError: `not_implemented` if it cannot be loaded.
+        """
         try:
             model = await self._in_thread(Model, self._files, self._threads)
         except HearthNetError as error:
             if not self._model.done():
                 self._model.set_exception(error)
-                self._model.exception()  # seen, also where nobody waits
+                self._model.exception()  # marked as retrieved, in case no call waits for it
             raise
         if not self._model.done():
             self._model.set_result(model)

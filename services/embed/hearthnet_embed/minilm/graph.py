@@ -1,8 +1,8 @@
-"""The model as an ONNX graph that ONNX Runtime carries out, made of the weights as they were published.
+"""The model as an ONNX graph for ONNX Runtime, built from the published weights.
 
     word, position and type of each token -> six layers of attention and feed-forward -> mean over the tokens
 
-The weights are handed over beside the graph and not written into it, so the graph has a few kilobytes
+The weights are passed beside the graph instead of being part of it, so the graph takes a few kilobytes
 (docs/decisions/0118).
 """
 
@@ -21,15 +21,19 @@ _HEADS: Final = 12
 _HEAD: Final = DIM // _HEADS
 _EPSILON: Final = 1e-12
 _FAR: Final = -1e9
-"""Added to what attention would give to padding."""
+"""Added to the attention scores of padding."""
 _OPSET: Final = 20
 _IR: Final = 10
 _PROJECTIONS: Final = ("query", "key", "value")
 
 
 def built(weights: Weights) -> tuple[bytes, Weights]:
-    """The graph, with inputs `ids` and `mask` (texts by tokens) and the output `vectors` (texts by 384), and
-    the weights it names. Raises `KeyError` where one is missing.
+    """Return the serialized graph and the weights that it names.
+
+    The inputs are `ids` and `mask` (texts by tokens), the output is `vectors` (texts by 384).
+
+    Raises:
+        KeyError: a weight is missing.
     """
     from onnx import TensorProto, helper
 
@@ -47,7 +51,7 @@ def built(weights: Weights) -> tuple[bytes, Weights]:
 
 
 def _beside(name: str, array: NDArray[Any]) -> Any:
-    """The description of an array that is handed over beside the graph."""
+    """Return the description of an array that is passed beside the graph."""
     from onnx import StringStringEntryProto, TensorProto, helper
 
     tensor = TensorProto(
@@ -61,7 +65,7 @@ def _beside(name: str, array: NDArray[Any]) -> Any:
 
 
 class _Graph:
-    """Nodes as they are added, and the arrays they name."""
+    """Nodes in the order of their creation, and the arrays that they name."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -70,7 +74,7 @@ class _Graph:
         self.outside: Weights = {}
 
     def made(self) -> None:
-        """All of it."""
+        """Add all nodes of the model."""
         self._constants()
         state = self._embeddings()
         for layer in range(LAYERS):
@@ -127,7 +131,7 @@ class _Graph:
         return self._add("Reshape", [beside, "whole"], name + "joined")
 
     def _projected(self, state: str, name: str) -> list[str]:
-        """Query, key and value of all heads, by one product."""
+        """Return query, key and value of all heads, computed by one product."""
         import numpy as np
         from onnx import helper
 

@@ -1,4 +1,4 @@
-"""The loaded model: texts into tokens, tokens into vectors. Blocks; not for the event loop."""
+"""The loaded model: texts to tokens, tokens to vectors. Blocks; not for the event loop."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS: Final = 256
-"""The window that the model was published with, its two marks included."""
+"""The model's window as published, including its two marker tokens."""
 _MOST_CORES: Final = 2
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """One text as the model reads it, and whether it was longer than that."""
+    """The token ids of one text, and whether the text was cut."""
 
     ids: Sequence[int]
     truncated: bool
 
 
 class Model:
-    """`tokens` and `vectors` may run in two threads at once; each in one alone."""
+    """The loaded model; `tokens` and `vectors` may run in two threads, but each in one only."""
 
     def __init__(self, files: Files, threads: int) -> None:
-        """Loads it; takes about a second. `threads` 0: what the computer has, at most 2.
+        """Load the model, which takes about a second.
 
-        `not_implemented` where the libraries cannot use the files.
+        `threads` 0 means the number of cores, at most 2.
+
+        Raises:
+            HearthNetError: `not_implemented` if the libraries cannot use the files.
         """
         import onnxruntime
         from safetensors import SafetensorError
@@ -57,12 +60,12 @@ class Model:
         self._tokenizer.no_padding()
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
-        """The texts as the model reads them, in their order."""
+        """Return the token ids of each text, in their order."""
         encoded = self._tokenizer.encode_batch(list(texts))
         return [Tokens(one.ids, bool(one.overflowing)) for one in encoded]
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """A vector for each text of tokens; padding changes none of them."""
+        """Return a vector for each text of token ids; padding does not change the result."""
         import numpy as np
 
         size = max(map(len, batch))
@@ -77,7 +80,7 @@ class Model:
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """What the library reads, and does not itself keep alive."""
+    """Objects that the session reads but does not keep alive."""
 
     names: list[str]
     arrays: list[Any]
@@ -93,7 +96,10 @@ def _in_memory(outside: dict[str, Any]) -> _Held:
 
 
 def _options(held: _Held, threads: int) -> Any:
-    """One worker in a core; they sleep between batches, where other processes want the cores."""
+    """Return the session's options.
+
+    One thread runs per core. Threads sleep between batches, so that other processes can use the cores.
+    """
     from onnxruntime import SessionOptions
 
     options = SessionOptions()
