@@ -1,4 +1,4 @@
-"""What blobs there are, kept up to the store from where it was last looked."""
+"""Catalogue of all blobs, kept level with the store by reading its latest entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hearthnet.wire.blob import is_cid
 
 
 class Catalogue:
-    """The entries of the bucket, in memory; `look` before reading it."""
+    """The bucket's entries in memory; call `look` before reading them."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -19,31 +19,31 @@ class Catalogue:
         self._looking = asyncio.Lock()
         self._cids: list[str] = []
         self.entries: dict[str, Entry] = {}
-        """Every blob by its CID."""
+        """All blobs by CID."""
         self.gone: dict[str, tuple[Entry, int]] = {}
-        """What was taken away, with the place of the entry that says so."""
+        """Deleted blobs, with the stream sequence of the entry that marks the deletion."""
         self.others: set[str] = set()
-        """Where objects lie that are named by no CID: somebody else's, and let alone."""
+        """Places of objects whose names are no CIDs; they belong to other programs and are left alone."""
 
     async def look(self) -> None:
-        """Takes in what has changed."""
+        """Read the entries that changed since the last call."""
         async with self._looking:
             async for entry, place in self._blobs.entries(self._after):
                 self._take(entry, place)
                 self._after = place
 
     def page(self, prefix: str, after: str, limit: int) -> list[Entry]:
-        """Up to `limit` blobs whose CID begins so, in order, behind `after`."""
+        """Return up to `limit` blobs in CID order that begin with `prefix` and follow `after`."""
         at = max(bisect_left(self._cids, prefix), bisect_right(self._cids, after))
         found = self._cids[at : at + limit]
         return [self.entries[cid] for cid in found if cid.startswith(prefix)]
 
     def places(self) -> set[str]:
-        """The names under which the chunks of all objects lie."""
+        """Return the names under which the chunks of all objects are stored."""
         return {entry.nuid for entry in self.entries.values()} | self.others
 
     def forget(self, cid: str) -> None:
-        """That it was taken away is not kept in the store any more."""
+        """Drop the record of a deletion that the store has dropped."""
         self.gone.pop(cid, None)
 
     def _take(self, entry: Entry, place: int) -> None:

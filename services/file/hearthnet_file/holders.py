@@ -1,4 +1,4 @@
-"""Which other nodes have said that they keep which blob.
+"""Table of the nodes that advertised which blobs.
 
 See: docs/capabilities.md#fileadvertise10.
 """
@@ -20,7 +20,7 @@ MOST_TOLD: Final = 8
 
 
 class Holders:
-    """A table in the service's folder; what is older than a day does not count. From any thread."""
+    """The table, in a file of the service's folder; rows expire after a day. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -32,9 +32,10 @@ class Holders:
         )
 
     def record(self, node: str, cids: Sequence[str], now_ms: int) -> int:
-        """Notes that `node` keeps `cids`; how many different ones.
+        """Record that `node` keeps `cids`, and return the number of different ones.
 
-        `capacity_exceeded` where that would be more of one node than are kept.
+        Raises:
+            HearthNetError: `capacity_exceeded` if the node would have more than `MOST_OF_A_NODE` rows.
         """
         wanted = sorted(set(cids))
         with self._lock, self._writing():
@@ -52,14 +53,14 @@ class Holders:
         return len(wanted)
 
     def of(self, cid: str, now_ms: int) -> list[str]:
-        """Some of the nodes that keep `cid`, who said so last first."""
+        """Return up to `MOST_TOLD` nodes that keep `cid`, the latest advertisement first."""
         query = "SELECT node FROM holders WHERE cid = ? AND at > ? ORDER BY at DESC, node LIMIT ?"
         with self._lock:
             found = self._database.execute(query, (cid, now_ms - KEPT_MS, MOST_TOLD)).fetchall()
         return [node for (node,) in found]
 
     def close(self) -> None:
-        """Closes the table."""
+        """Close the database."""
         with self._lock:
             self._database.close()
 

@@ -1,4 +1,4 @@
-"""What the capabilities of `file` are asked for (contracts/file.*)."""
+"""Params, inputs and stream messages of the capabilities of `file` (contracts/file.*)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _Sent = TypeVar("_Sent")
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """No params."""
+    """Empty params."""
 
 
 class ReadInput(msgspec.Struct, frozen=True):
-    """Which blob, and which of its chunks."""
+    """A blob, and a range of its chunks."""
 
     cid: str
     start: int = 0
@@ -26,7 +26,7 @@ class ReadInput(msgspec.Struct, frozen=True):
 
 
 class ListInput(msgspec.Struct, frozen=True):
-    """Which part of the list."""
+    """A part of the list of blobs."""
 
     prefix: str = "blake3:"
     after: str = ""
@@ -34,14 +34,14 @@ class ListInput(msgspec.Struct, frozen=True):
 
 
 class ChunkId(msgspec.Struct, frozen=True):
-    """The hash of one chunk."""
+    """Index and hash of one chunk."""
 
     i: int
     cid: str
 
 
 class ManifestInput(msgspec.Struct, frozen=True):
-    """What a blob consists of, or the beginning of it."""
+    """Size and chunks of a blob; `chunks` may be only the beginning of the list."""
 
     cid: str
     size_bytes: int
@@ -49,7 +49,7 @@ class ManifestInput(msgspec.Struct, frozen=True):
 
 
 class PutInput(msgspec.Struct, frozen=True):
-    """What is put, and for how long and whom it is kept."""
+    """The content to put, its name, its visibility and its retention."""
 
     manifest: ManifestInput
     name: str = ""
@@ -58,20 +58,20 @@ class PutInput(msgspec.Struct, frozen=True):
 
 
 class AdvertiseInput(msgspec.Struct, frozen=True):
-    """What the caller's node keeps."""
+    """The blobs that the caller's node keeps."""
 
     cids: tuple[str, ...]
 
 
 class RemoveInput(msgspec.Struct, frozen=True):
-    """What the caller does not hold any more."""
+    """The blob to release; with `all`, holds of other callers are released too."""
 
     cid: str
     all: bool = False
 
 
 class ChunkSent(msgspec.Struct, frozen=True):
-    """One chunk, as a caller sends it while it puts."""
+    """One chunk, as a caller sends it during `file.put`."""
 
     i: int
     cid: str
@@ -79,28 +79,40 @@ class ChunkSent(msgspec.Struct, frozen=True):
 
 
 class HashesSent(msgspec.Struct, frozen=True):
-    """The hashes of more chunks."""
+    """The hashes of further chunks, as a caller sends them during `file.put`."""
 
     chunks: tuple[ChunkId, ...]
 
 
 def chunk_sent(said: dict[str, Any]) -> ChunkSent:
-    """A chunk in an input; `bad_request` for anything else."""
+    """Return the chunk in a message of the caller.
+
+    Raises:
+        HearthNetError: `bad_request` if the message is something else.
+    """
     return _sent(said, ChunkSent)
 
 
 def hashes_sent(said: dict[str, Any]) -> HashesSent:
-    """Hashes in an input; `bad_request` for anything else."""
+    """Return the hashes in a message of the caller.
+
+    Raises:
+        HearthNetError: `bad_request` if the message is something else.
+    """
     return _sent(said, HashesSent)
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as base64url without padding."""
+    """Return bytes as base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def as_bytes(text: str) -> bytes:
-    """The bytes of base64url without padding; `bad_request` for what is none."""
+    """Return the bytes of base64url without padding.
+
+    Raises:
+        HearthNetError: `bad_request` if the text is not base64url.
+    """
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

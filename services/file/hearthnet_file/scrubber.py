@@ -1,8 +1,9 @@
-"""Reads everything that is kept, chunk by chunk and slowly, to find what the disk has damaged
-(docs/decisions/0156).
+"""Slow background reading of all stored blobs, which finds damage by the disk.
 
-One chunk at a time, so that a pass over all of them takes `pass_ms`. Where it is, and what was found, is in a
-file, so that a restart neither begins anew nor forgets.
+One chunk is read at a time, at a pace at which a pass over all chunks takes `pass_ms`. The position and the
+damage found are kept in a file, so a restart continues the pass.
+
+See: docs/decisions/0156.
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ from hearthnet_file.catalogue import Catalogue
 _log = logging.getLogger(__name__)
 PASS_MS: Final = 3 * 24 * 3_600_000
 LEAST_PAUSE_MS: Final = 100
-"""Between two chunks: at most 2.6 MB/s, however much there is."""
+"""Shortest pause between two chunks: bounds the reading to 2.6 MB/s."""
 _LOOK_MS: Final = 60_000
 _SAVE_MS: Final = 10_000
 LOST: Final = ""
-"""The place of content whose very entry cannot be read."""
+"""Recorded as the place of a blob whose entry itself cannot be read."""
 
 
 class State(msgspec.Struct):
-    """`after` is the last blob that was read to its end, `cid` and `index` the chunk that is next, due at
-    `due` (ms since 1970). `damaged` has the place of each blob in which damage was found.
+    """Position and findings of the scrubber.
+
+    `after` is the last blob read to its end; `cid` and `index` name the next chunk, due at `due` (ms since
+    1970). `damaged` maps each damaged blob to its place.
     """
 
     after: str = ""
@@ -48,7 +51,7 @@ class State(msgspec.Struct):
 
 
 class Scrubber:
-    """The slow reading of one service; `changed` is called when `note` is another one."""
+    """The background reading of one service; `changed` is called when `note` changes."""
 
     def __init__(
         self, blobs: Blobs, catalogue: Catalogue, file: Path, pass_ms: int, changed: Callable[[], None]
@@ -64,7 +67,7 @@ class Scrubber:
 
     @property
     def note(self) -> str | None:
-        """What a person should know, None where nothing is damaged."""
+        """Message for the user about damaged blobs, or None."""
         count = len(self.state.damaged)
         if not count:
             return None
@@ -72,7 +75,7 @@ class Scrubber:
         return f"{files} damaged on the disk; hearthnet file verify names {what}"
 
     async def run(self) -> None:
-        """Reads on, a chunk whenever one is due; until cancelled."""
+        """Read a chunk whenever one is due, until cancelled."""
         while True:
             wait = min(self.state.due - now_ms(), _LOOK_MS)
             if wait > 0:
@@ -87,7 +90,7 @@ class Scrubber:
             self._save(_SAVE_MS)
 
     async def settle(self) -> None:
-        """Forgets the damage of what was removed, or put again, since."""
+        """Forget the damage of blobs that were removed or put again since."""
         await self._catalogue.look()
         entries = self._catalogue.entries
         mended = [
@@ -101,18 +104,18 @@ class Scrubber:
             self._tell()
 
     def found(self, cid: str, place: str) -> None:
-        """Notes that content at `place` is damaged."""
+        """Record that the content at `place` is damaged."""
         if self.state.damaged.get(cid) != place:
             _log.error("%s is damaged on the disk; put it again", cid)
             self.state.damaged[cid] = place
             self._tell()
 
     def close(self) -> None:
-        """Keeps where it was."""
+        """Save the position."""
         self._save(0)
 
     async def _next(self) -> None:
-        """Reads the chunk that is due, and decides when the next one is."""
+        """Read the chunk that is due, and compute the time of the next one."""
         entry, state = self._entry(), self.state
         if entry is None:
             state.after, state.due = "", now_ms() + min(self._pass_ms, _LOOK_MS)
@@ -124,7 +127,7 @@ class Scrubber:
         except Damaged:
             self.found(entry.name, entry.nuid)
         except HearthNetError as error:
-            if error.code != "not_found":  # removed meanwhile
+            if error.code != "not_found":  # removed since
                 raise
         state.index += 1
         if state.index >= max(1, chunk_count(entry.size)):
@@ -142,7 +145,7 @@ class Scrubber:
             await self._open.chunk(self.state.index)
 
     def _entry(self) -> Entry | None:
-        """The blob that is under way, else the next one; None at the end."""
+        """Return the blob that is being read, else the next one, or None at the end."""
         state = self.state
         if (entry := self._catalogue.entries.get(state.cid)) is not None:
             return entry
@@ -157,7 +160,7 @@ class Scrubber:
             return
         self._saved = now_ms()
         beside = self._file.with_suffix(".new")
-        with contextlib.suppress(OSError):  # a full disk: it is kept in memory, and written later
+        with contextlib.suppress(OSError):  # a full disk: the state stays in memory and is written later
             beside.write_bytes(msgspec.json.encode(self.state))
             os.replace(beside, self._file)
 

@@ -1,4 +1,4 @@
-"""The file service: blobs by CID in the home's own object store.
+"""The file service: blobs by CID in the node's own object store.
 
 See: docs/file.md.
 """
@@ -58,7 +58,7 @@ class FileService(Service):
         self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
-        """Opens the store; what lies in it is looked at beside the calls."""
+        """Open the store; its content is examined later, beside the calls."""
         self._node = node
         self._blobs = (await node.store()).blobs
         self._catalogue = Catalogue(self._blobs)
@@ -70,12 +70,12 @@ class FileService(Service):
         self.note = self._scrubber.note
 
     async def opened(self) -> None:
-        """Clears away, at once and from then on, what earlier processes have left and nobody needs."""
+        """Start to delete what earlier processes left behind, and to read blobs for damage."""
         self._tasks.start(self._sweep(), "sweep the blobs")
         self._tasks.start(self._scrubber.run(), "read the blobs for damage")
 
     def offers(self) -> list[Offer]:
-        """All five capabilities."""
+        """Offer all five capabilities."""
         most = min(LARGEST_BYTES, max(1, self._node.config.file.quota_mb * MB))
         others = ("read", "list", "advertise", "remove")
         return [
@@ -84,7 +84,7 @@ class FileService(Service):
         ]
 
     async def stop(self) -> None:
-        """Ends the sweeping; what was half put is gone on with by whoever puts it next."""
+        """Stop the background work. A later put of the same content continues a partial upload."""
         await self._tasks.close()
         if hasattr(self, "_holders"):
             await asyncio.to_thread(self._holders.close)
@@ -93,7 +93,7 @@ class FileService(Service):
 
     @capability("file.put@1.0")
     async def put(self, call: Call[NoParams, PutInput], stream: Stream) -> Reply:
-        """Takes content in; what is here already is kept for the caller, too."""
+        """Store content; if it is stored already, add a hold of the caller."""
         wanted, own = call.input, self._is_self(call)
         level = self._node.bus.peer.roster.level(call.principal, now_ms())
         if not own and RANK.get(level, 0) < RANK["trusted"]:
@@ -102,13 +102,13 @@ class FileService(Service):
         hold = Hold(call.principal, wanted.name, until, wanted.share)
         received = await self._sweeper.uploads.receive(call, stream, hold, trusted=own)
         if self._scrubber.state.damaged:
-            await self._scrubber.settle()  # so that status says at once that it is mended
+            await self._scrubber.settle()  # `hearthnet status` shows the repair at once
         output = {"cid": wanted.manifest.cid, "size_bytes": wanted.manifest.size_bytes}
         return Reply(output, {"received": received})
 
     @capability("file.read@1.0")
     async def read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
-        """What a blob consists of, and its chunks, each checked; without a stream one chunk."""
+        """Return a blob's manifest and its verified chunks; without a stream, one chunk."""
         try:
             return await self._read(call, stream)
         except Damaged:
@@ -136,7 +136,7 @@ class FileService(Service):
 
     @capability("file.list@1.0")
     async def list_blobs(self, call: Call[NoParams, ListInput]) -> Reply:
-        """The blobs that the caller may read, in the order of their CIDs."""
+        """Return the blobs that the caller may read, in the order of their CIDs."""
         await self._catalogue.look()
         wanted, now, own = call.input, now_ms(), self._is_self(call)
         shown: list[dict[str, Any]] = []
@@ -159,13 +159,13 @@ class FileService(Service):
 
     @capability("file.advertise@1.0")
     async def advertise(self, call: Call[NoParams, AdvertiseInput]) -> Reply:
-        """Notes what the caller's node keeps; who asks here for one of these is told so."""
+        """Record the blobs that the caller's node keeps; failed reads of them name that node."""
         recorded = await asyncio.to_thread(self._holders.record, call.caller, call.input.cids, now_ms())
         return Reply({"recorded": recorded})
 
     @capability("file.remove@1.0")
     async def remove(self, call: Call[NoParams, RemoveInput]) -> Reply:
-        """Ends what the caller holds; what nobody holds is deleted."""
+        """Release the caller's hold; a blob without holds is deleted."""
         cid, own = call.input.cid, self._is_self(call)
         if call.input.all and not own:
             raise HearthNetError(
@@ -184,7 +184,11 @@ class FileService(Service):
         return Reply({"cid": cid, "deleted": deleted})
 
     async def _readable(self, call: Call[Any, Any], cid: str) -> Blob:
-        """The blob that the caller may read; `not_found` as if it were not here where it may not."""
+        """Open a blob that the caller may read.
+
+        Raises:
+            HearthNetError: `not_found` if there is no such blob, and likewise if the caller may not read it.
+        """
         entry, now = await self._blobs.find(cid), now_ms()
         if (
             entry is not None
@@ -212,7 +216,7 @@ class FileService(Service):
         return HearthNetError("not_found", f"you hold no blob {cid[:23]}… here")
 
     def _is_self(self, call: Call[Any, Any]) -> bool:
-        """In its own name and by itself: a token of this node does not open it to another."""
+        """Return whether this node calls in its own name; a token that it issued does not count."""
         return call.caller == call.principal == self._node.identity.node_id
 
     def _tell_damage(self) -> None:
@@ -245,7 +249,7 @@ def _chunk(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
 
 
 async def _send_manifest(stream: Stream, blob: Blob) -> None:
-    """All hashes, in pages; the first one also where there are none."""
+    """Send all hashes in pages; the first page is sent even if it is empty."""
     for start in range(0, max(1, blob.manifest.count), _PAGE):
         cids = blob.manifest.cids(start, start + _PAGE)
         await stream.send(
@@ -260,7 +264,7 @@ async def _send_manifest(stream: Stream, blob: Blob) -> None:
 
 
 async def _ahead(blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None]:
-    """The chunks from `start` to before `end`, the next one being read while one is on its way."""
+    """Yield the chunks from `start` to before `end`; the next one is read while one is sent."""
     following: asyncio.Task[bytes] | None = None
     try:
         for index in range(start, end):

@@ -1,11 +1,14 @@
-"""What is cleared away, and when nothing more is taken (docs/decisions/0080).
+"""Deletion of obsolete content, and refusal of content that exceeds the quota.
 
-    holds that have run out               always
-    chunks of uploads that broke off      an hour after the last chunk came
-    what is kept for a while only         the soonest end first, from 80 % of the quota on, down to 70 %
-    word of what was taken away           a day later
+    deleted                            when
+    holds that have run out            always
+    chunks of broken uploads           an hour after the last chunk arrived
+    blobs with only temporary holds    the soonest end first, from 80 % of the quota on, down to 70 %
+    records of deletions               a day later
 
-Nothing is cleared away that somebody holds for good: then the quota refuses what is new.
+A blob with a permanent hold is never deleted; the quota then refuses new content.
+
+See: docs/decisions/0080.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from hearthnet_file.uploads import Uploads
 _log = logging.getLogger(__name__)
 MB: Final = 1_000_000
 PARTIAL_MS: Final = 3_600_000
-"""How long a broken upload is kept (docs/file.md#how-much-and-for-how-long)."""
+"""Retention of a broken upload (docs/file.md#how-much-and-for-how-long)."""
 _WORD_MS: Final = 24 * 3_600_000
 _PRESSED, _EASED = 0.8, 0.7
 
 
 class Sweeper:
-    """The room that content may take, and making it."""
+    """Keeps the stored content within the quota and the free space of the disk."""
 
     def __init__(self, blobs: Blobs, catalogue: Catalogue, settings: FileConfig) -> None:
         self._blobs = blobs
@@ -40,13 +43,16 @@ class Sweeper:
         self._quota = settings.quota_mb * MB
         self._keep_free = max(settings.keep_free_mb * MB, ROOM_BYTES)
         self.uploads: Uploads = Uploads(blobs, self.make_room)
-        """The uploads that make use of that room."""
+        """The uploads that use the room made here."""
         self._damaged: set[str] = set()
         self.lost: list[str] = []
-        """Content whose entries were damaged on the disk when it was last swept."""
+        """Blobs whose entries were damaged on the disk at the last sweep."""
 
     async def sweep(self, now: int, coming: int = 0) -> None:
-        """Clears away what nobody needs at `now`, in ms since 1970; `coming` bytes are on their way."""
+        """Delete content that is obsolete at `now`, in ms since 1970.
+
+        `coming` is the size in bytes of uploads under way.
+        """
         await self._catalogue.look()
         for cid, entry in list(self._catalogue.entries.items()):
             if any(0 < hold.until <= now for hold in entry.notes.holds):
@@ -57,7 +63,11 @@ class Sweeper:
         await self._catalogue.look()
 
     async def make_room(self, size: int) -> None:
-        """Raises `capacity_exceeded` where `size` bytes more are not taken, after what can go has gone."""
+        """Make room for `size` bytes, or raise.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the quota or the disk does not permit it.
+        """
         self._blobs.check_room(size, self._keep_free)
         if await self._blobs.link.used_bytes() + size > self._quota * _PRESSED:
             await self.sweep(now_ms(), size)
@@ -71,7 +81,7 @@ class Sweeper:
             )
 
     async def _relieve(self, coming: int) -> None:
-        """Takes away what is kept for a while only, until there is room again."""
+        """Delete blobs that have only temporary holds, until there is room again."""
         used = await self._blobs.link.used_bytes() + coming
         if used <= self._quota * _PRESSED:
             return
@@ -89,7 +99,7 @@ class Sweeper:
                 _log.info("%s went before its time: the quota was nearly used up", cid)
 
     async def _clear_partials(self, now: int) -> None:
-        """Takes away chunks that no entry names and that nobody has added to for an hour."""
+        """Delete chunks that no entry names and to which nothing was added for an hour."""
         lying = {subject.removeprefix(CHUNKS).partition(".")[0] for subject in await self._chunks()}
         await self._catalogue.look()
         self.lost = await self._blobs.lost()
@@ -97,13 +107,16 @@ class Sweeper:
             if self.uploads.is_taking(nuid):
                 continue
             if self.lost and not self.uploads.is_place(nuid, self.lost):
-                continue  # it may be what a damaged entry names, and can be put together again
+                continue  # a damaged entry may name it, and the blob can be restored from it
             if now - await self._touched(nuid) > PARTIAL_MS and not await self._is_damaged(nuid):
                 await clear(self._blobs.link, nuid)
                 _log.info("what was left of the upload %s is cleared away", nuid)
 
     async def _is_damaged(self, nuid: str) -> bool:
-        """Whether the disk has damaged what lies under `nuid`: then it is let alone (docs/decisions/0156)."""
+        """Return whether the disk has damaged chunks of `nuid`; they are left as they are.
+
+        See: docs/decisions/0156.
+        """
         if nuid not in self._damaged:
             wanted = found = 0
             for subject in (chunk_subject(nuid), index_subject(nuid)):
@@ -127,18 +140,18 @@ class Sweeper:
     async def _clear_words(self, now: int) -> None:
         for cid, (entry, place) in list(self._catalogue.gone.items()):
             if now - _ms(entry.mtime) > _WORD_MS:
-                await clear(self._blobs.link, entry.nuid)  # whoever took it away may have died before
+                await clear(self._blobs.link, entry.nuid)  # the process that removed it may have died before
                 await self._blobs.link.purge(meta_subject(cid), before=place + 1)
                 self._catalogue.forget(cid)
 
 
 def _mb(count: int) -> int:
-    """Megabytes, the part of one as a whole."""
+    """Return megabytes, rounded up."""
     return -(-count // MB)
 
 
 def _ms(text: str) -> int:
-    """A time that NATS's clients wrote, in ms since 1970; 0 for what is none."""
+    """Return a time written by a NATS client in ms since 1970, or 0 if it is malformed."""
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:

@@ -1,9 +1,11 @@
-"""Taking content in (docs/decisions/0080).
+"""Uploads: reception, verification and storage of content.
 
-    the hashes of all chunks --> what is kept of an earlier attempt --> the chunks that lack --> visible
+    the hashes of all chunks --> chunks left of an earlier attempt --> missing chunks --> visible
 
-Every chunk is checked when it comes, against hashes that were checked against the CID. The chunks lie under
-the CID's own name, so that whoever puts it next goes on behind the last good one.
+Every received chunk is checked against hashes that were checked against the CID. The chunks are stored under
+a name made from the CID, so the next put of the same content continues after the last good one.
+
+See: docs/decisions/0080.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from hearthnet.wire.blob import Manifest, chunk_count, hash_of, joined
 from hearthnet_file.requests import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
 
 WINDOW: Final = 16
-"""So many chunks are on their way at once; 4 MiB."""
+"""Chunks requested ahead; 4 MiB."""
 _STEP: Final = WINDOW // 2
 _TELL_EVERY: Final = 64
 _TELL_SECONDS: Final = 1.0
@@ -31,33 +33,36 @@ _PLACE: Final = "put-"
 CHECKING: Final = "checking what is there"
 STORING: Final = "storing"
 Room = Callable[[int], Awaitable[None]]
-"""Raises `capacity_exceeded` where so many bytes more are not taken."""
+"""Makes room for a number of bytes, or raises `capacity_exceeded`."""
 
 
 class Sink(Protocol):
-    """Where chunks go."""
+    """Destination of chunks."""
 
     @property
     def count(self) -> int:
-        """How many it has."""
+        """Number of chunks that it has."""
 
     async def append(self, chunk: bytes) -> None:
-        """Takes the next one."""
+        """Take the next chunk."""
 
 
 class Proof:
-    """Takes chunks and keeps none: who puts what others keep here shows that it has it, too."""
+    """A sink that discards chunks.
+
+    A caller that puts content stored here by others sends it all, as proof that it has the content.
+    """
 
     def __init__(self) -> None:
         self.count = 0
 
     async def append(self, chunk: bytes) -> None:
-        """Counts it."""
+        """Count the chunk."""
         self.count += 1
 
 
 class Stored:
-    """Gives chunks to `writer`, and looks now and then whether the disk still has room for them."""
+    """A sink that passes chunks to `writer` and regularly checks the free space of the disk."""
 
     def __init__(self, blobs: Blobs, writer: Writer) -> None:
         self._blobs = blobs
@@ -65,11 +70,15 @@ class Stored:
 
     @property
     def count(self) -> int:
-        """How many it has."""
+        """Number of chunks that are stored."""
         return self._writer.count
 
     async def append(self, chunk: bytes) -> None:
-        """Stores the next one; `capacity_exceeded` where somebody else has filled the disk."""
+        """Store the next chunk.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if other programs have filled the disk.
+        """
         if self.count % LOOK_EVERY == 0:
             self._blobs.check_room(len(chunk))
         await self._writer.append(chunk)
@@ -86,20 +95,23 @@ class Uploads:
         self._taking: dict[str, tuple[int, Writer]] = {}
 
     def is_taking(self, name: str) -> bool:
-        """Whether chunks are coming in now under `name`."""
+        """Return whether an upload to the place `name` is running."""
         return name.startswith(tuple(map(_place, self._turns)))
 
     def is_place(self, name: str, lost: Collection[str]) -> bool:
-        """Whether `name` is that of an upload, and of none of what is `lost`."""
+        """Return whether `name` is an upload's place that belongs to none of the `lost` blobs."""
         return name.startswith(_PLACE) and not name.startswith(tuple(map(_place, lost)))
 
     async def receive(
         self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, *, trusted: bool
     ) -> int:
-        """Has the caller send what lacks, and keeps it for `hold`; how many chunks came.
+        """Receive the missing chunks, add `hold`, and return the number of received chunks.
 
-        `trusted` callers are the home itself: they need not show that they have what is here already. Raises
-        `bad_request` for hashes or a chunk that are not those of the CID, `capacity_exceeded`.
+        A `trusted` caller is the home itself: it need not prove that it has content that is stored already.
+
+        Raises:
+            HearthNetError: `bad_request` if hashes or a chunk do not fit the CID; `capacity_exceeded` if
+                there is no room.
         """
         cid = call.input.manifest.cid
         self._supersede(cid, call.principal)
@@ -117,7 +129,7 @@ class Uploads:
                 self._turns.pop(cid, None)
 
     def _supersede(self, cid: str, principal: str) -> None:
-        """Who puts the same again has lost its earlier attempt: that one is stopped and not waited for."""
+        """Cancel an earlier upload by `principal` of the same content, which was abandoned."""
         before = self._running.get(cid)
         if before is not None and before[0] == principal:
             before[1].cancel()
@@ -150,7 +162,10 @@ class Uploads:
         return manifest.count - there
 
     async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> Writer:
-        """Where an earlier attempt ended, else at a place in which nothing lies; behind the `damaged` one."""
+        """Return a writer behind an earlier attempt's chunks, else in an empty place.
+
+        Places of a `damaged` object are passed over.
+        """
         number = _number(damaged, _place(manifest.cid))
         while True:
             number += 1
@@ -162,7 +177,7 @@ class Uploads:
                 return writer
 
     async def _is_damaged(self, stream: Stream, known: Entry) -> bool:
-        """Whether what is here already cannot be read as it was put; reads all of it."""
+        """Return whether the stored blob cannot be read intact; reads all of it."""
         looked = 0
 
         def told(chunks: int) -> None:
@@ -178,12 +193,12 @@ class Uploads:
             checking.cancel()
 
     def _coming(self) -> int:
-        """Bytes that are on their way, of all that is put: each of two may find room that both have not."""
+        """Bytes still missing of all uploads, which together must fit."""
         return sum(size - writer.size for size, writer in self._taking.values())
 
 
 def _number(damaged: str, place: str) -> int:
-    """Which of the places of one CID, `place`, `place-1` and so on, is `damaged`; -1 for none of them."""
+    """Return the number of the place `damaged` among `place`, `place-1` and so on, or -1."""
     if not damaged.startswith(place):
         return -1
     return int(damaged.removeprefix(place).removeprefix("-") or 0)
@@ -194,7 +209,7 @@ def _place(cid: str) -> str:
 
 
 async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
-    """The hashes of all chunks, the later ones asked for."""
+    """Return the hashes of all chunks, requesting those that the input does not have."""
     said = call.input.manifest
     count, hashes, page = chunk_count(said.size_bytes), bytearray(), said.chunks
     while True:
@@ -215,7 +230,7 @@ async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
 
 
 async def _take(stream: Stream, manifest: Manifest, sink: Sink) -> None:
-    """Asks for the chunks that `sink` lacks, a few ahead, and gives them to it in order."""
+    """Request the chunks that `sink` lacks, a few ahead, and append them in order."""
     asked = sink.count
     while (at := sink.count) < manifest.count:
         if asked - at <= WINDOW - _STEP and asked < manifest.count:
