@@ -1,4 +1,4 @@
-"""The neighbourhood market: posts as signed events, a view of those that are current."""
+"""The community's market: posts as signed events, and a view of the current posts."""
 
 from __future__ import annotations
 

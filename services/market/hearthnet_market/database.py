@@ -1,8 +1,8 @@
-"""The file of the view: its tables, and how it is opened or made anew. It is derived, so that whatever is
-wrong with it is mended by making another one.
+"""The database file of the view: its tables, and how it is opened or recreated.
 
-A post's `id` is the place in the log of the event that made it. The index of words has no copy of the posts:
-it holds those that are current, as `current_text` shows them.
+The view is derived from the log, so a damaged file is repaired by making another one. A post's `id` is the
+place in the log of the event that made it. The word index has no copy of the posts: its content is the view
+`current_text`, which holds the current posts.
 """
 
 from __future__ import annotations
@@ -51,19 +51,22 @@ _UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class Damaged(Exception):
-    """The view lacks what it had: its file was no database any more, or its log is another one.
+    """Raised when the view has lost rows: its file was damaged, or its log was replaced.
 
-    It was made anew, empty, and says nothing until it is derived again.
+    The file was recreated empty, and gives no answers until it is derived again.
     """
 
 
 def unreadable(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is damaged; the low byte says so, whatever part of it was found to be."""
+    """Return whether `error` means a damaged file.
+
+    The low byte of SQLite's error code says so; the rest tells in which part the damage was found.
+    """
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREADABLE
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """The view at `path`; one that is damaged or of another version is derived anew from the log."""
+    """Open the view at `path`, or recreate it if it is damaged or of another version."""
     with _alone(path):
         try:
             return _connect(path)
@@ -74,13 +77,13 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 def made_anew(path: Path) -> sqlite3.Connection:
-    """An empty one in the place of what is there."""
+    """Replace the view at `path` by an empty one and open it."""
     with _alone(path):
         return _anew(path)
 
 
 def empty(database: sqlite3.Connection) -> None:
-    """Takes out all that is derived from the log."""
+    """Delete all rows that are derived from the log."""
     database.execute("INSERT INTO post_text (post_text) VALUES ('delete-all')")
     for table in _TABLES:
         database.execute(f"DELETE FROM {table}")
@@ -88,7 +91,7 @@ def empty(database: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One process of the service after the other: SQLite does not wait where two make the same file."""
+    """Lock the file against other processes: SQLite does not wait if two create it at once."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

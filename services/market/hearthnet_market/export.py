@@ -1,5 +1,6 @@
-"""What is handed over of events, so that who wrote them can be proved elsewhere (docs/market.md, "Who wrote
-it"). Pure.
+"""Export format of events, with which their authorship can be verified elsewhere. Pure.
+
+See: docs/market.md, "Who wrote it".
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ANYBODY = "*"
 
 
 def exported(found: Iterable[Recorded]) -> dict[str, Any]:
-    """The events in the form of `market.export`."""
+    """Return the events in the form of `market.export`."""
     return {"events": [_event(recorded.event, recorded.lamport) for recorded in found]}
 
 
@@ -37,7 +38,7 @@ def _event(event: Event, lamport: int) -> dict[str, Any]:
 
 
 def _usable_by_anybody(frame: str) -> bool:
-    """Whether a token is in it that is not bound to the node that sent it."""
+    """Return whether the frame holds a token that is not bound to its sender's node."""
     try:
         line = ids.unb64(frame).split(b"\n", 2)[1]
         token = headers.decode(line).token

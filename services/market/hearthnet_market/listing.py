@@ -1,7 +1,7 @@
-"""The question of `market.list` in SQL. Pure.
+"""SQL statement of `market.list`. Pure.
 
-Tags are looked up as words in the index of the search, from the newest on, and compared with the post's own:
-a tag is found without a table of tags, which would cost more to keep than the rest of a post.
+Tags are searched as words in the word index, newest posts first, and then compared with the post's own tags.
+This needs no table of tags, which would cost more to maintain than the rest of a post.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _HAS_TAG = "EXISTS (SELECT 1 FROM json_each(post.tags) WHERE value = ?)"
 
 
 def listing(wanted: ListInput, now_ms: int, columns: str) -> tuple[str, list[int | str]]:
-    """The statement, with a place for each of the values."""
+    """Return the statement, which takes the limit last, and its other values.
+
+    The values are in the order of their placeholders.
+    """
     source = "post"
     where = ["ended_lamport IS NULL", "expires_at > ?"]
     given: list[int | str] = [now_ms]
@@ -43,7 +46,7 @@ def listing(wanted: ListInput, now_ms: int, columns: str) -> tuple[str, list[int
 
 
 def _indexed(tags: tuple[str, ...]) -> str:
-    """What the index is asked for these tags; empty where none has a letter or a digit."""
+    """Return the query of the word index for `tags`, empty if no tag has a letter or digit."""
     phrases = [" ".join(_WORD.findall(tag)) for tag in tags]
     joint = " AND ".join(f'"{phrase}"' for phrase in phrases if phrase)
     return f"tags : ({joint})" if joint else ""

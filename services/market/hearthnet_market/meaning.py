@@ -1,9 +1,9 @@
-"""Search by meaning, where an `embed.text` is in the mesh: posts ranked by words and by vectors, fused.
+"""Search by meaning while the mesh has an `embed.text`: words and vectors, fused.
 
-Vectors of the newest current posts are made beside the calls, as posts and offers come, and kept by (event
-id, hash of title and body). A search embeds its query alone, with a short deadline; where that fails, or
-vectors are still missing, the answer says `degraded` (docs/decisions/0120). Posts are for
-every member's eyes, so any member's model may read them. No post's text is kept here.
+Vectors of the newest current posts are computed in the background as posts and offers arrive, and kept under
+(event id, hash of title and body). A search embeds only its query, with a short deadline. If that fails, or
+vectors are still missing, the reply says `degraded` (docs/decisions/0120). Every member may read posts, so
+any member's model may embed them. This module keeps no text of a post.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ _BATCH_SECONDS: Final = 60.0
 _MOST_CHARACTERS: Final = 8_192
 _CANDIDATES: Final = 50
 _LEAST_LIKENESS: Final = 0.3
-"""Below this cosine a post is about something else, whatever else there is."""
+"""Cosine below which a post counts as unrelated, whatever the other scores are."""
 _FLATTENED: Final = 60
-"""The constant of reciprocal rank fusion, as it was published."""
+"""The constant of reciprocal rank fusion, as published."""
 _Answer = TypeVar("_Answer")
 Look = Callable[..., Awaitable[Any]]
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """What a search found, best first, the place of the log, and whether words alone decided."""
+    """Result of a search: posts, best first, and the place of the log that it reflects.
+
+    `degraded` tells that words alone decided, or that vectors were missing.
+    """
 
     posts: list[dict[str, Any]]
     lamport: int
@@ -57,7 +60,10 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 class Vectors:
-    """At most `MOST_KEPT` vectors of one model by (event id, hash of the text), the least used go first."""
+    """At most `MOST_KEPT` vectors of one model; the least recently used are dropped first.
+
+    The key is (event id, hash of the text).
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], Array] = OrderedDict()
@@ -67,7 +73,7 @@ class Vectors:
         return len(self._kept)
 
     def missing(self, keys: Sequence[tuple[str, str]]) -> list[int]:
-        """Which of the keys have none; what is no key any more is forgotten."""
+        """Return the indexes of the keys without a vector, and drop vectors of all other keys."""
         current = set(keys)
         for gone in [key for key in self._kept if key not in current]:
             del self._kept[gone]
@@ -75,7 +81,7 @@ class Vectors:
         return [index for index, key in enumerate(keys) if key not in self._kept]
 
     def put(self, key: tuple[str, str], vector: Sequence[float]) -> None:
-        """Keeps one."""
+        """Store one vector."""
         import numpy as np
 
         self._kept[key] = np.asarray(vector, np.float32)
@@ -84,12 +90,12 @@ class Vectors:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Drop all vectors."""
         self._kept.clear()
         self._stacked = None
 
     def nearest(self, query: Sequence[float], most: int) -> list[str]:
-        """The ids of the posts that mean what the query does, nearest first. Blocks for a few ms."""
+        """Return the ids of the posts nearest in meaning, nearest first. Blocks for a few ms."""
         import numpy as np
 
         if not self._kept:
@@ -107,7 +113,7 @@ class Vectors:
 
 
 def fused(words: Sequence[str], meanings: Sequence[str]) -> dict[str, float]:
-    """The scores of ids by reciprocal rank fusion of two rankings, best first."""
+    """Return the scores of ids by reciprocal rank fusion of two rankings, best first."""
     scores: dict[str, float] = {}
     for ranking in (words, meanings):
         for rank, event_id in enumerate(ranking, start=1):
@@ -116,7 +122,11 @@ def fused(words: Sequence[str], meanings: Sequence[str]) -> dict[str, float]:
 
 
 class Meanings:
-    """`look` asks the view in a thread. `open` once the view is there, `close` before it goes."""
+    """Search by words and vectors.
+
+    `look` runs a query of the view in a thread. Call `open` once the view is open, and `close` before the
+    view is closed.
+    """
 
     def __init__(self, bus: Bus, view: View, look: Look) -> None:
         self._bus = bus
@@ -128,24 +138,24 @@ class Meanings:
         self._vectors = Vectors()
         self._model = ""
         self.complete = False
-        """Whether every post that is current has its vector."""
+        """True if every current post has its vector."""
 
     def open(self) -> None:
-        """Follows who offers embeddings, and the posts."""
+        """Start to follow offers of embeddings, and the posts."""
         self._tasks.start(self._watch(), "watch for embeddings")
         self._tasks.start(self._follow(), "embed the posts")
 
     async def close(self) -> None:
-        """Lets go of both."""
+        """Stop following offers and posts."""
         await self._tasks.close()
 
     def wake(self) -> None:
-        """Says that there may be other posts."""
+        """Report that posts may have changed."""
         self.complete = False
         self._woken.set()
 
     async def search(self, query: str, k: int, seconds: float) -> Ranked:
-        """Current posts by words and meanings; `seconds` are left for the answer."""
+        """Return current posts by words and meaning; `seconds` are left for the reply."""
         most = max(k, _CANDIDATES) if self._model else k
         posts, lamport = await self._look(self._view.search, query, most, now_ms())
         nearest = await self._nearest(query, min(QUERY_SECONDS, seconds / 2))
@@ -159,7 +169,7 @@ class Meanings:
         return Ranked(ranked[:k], lamport, degraded=not self.complete)
 
     async def _nearest(self, query: str, seconds: float) -> list[str] | None:
-        """The posts that mean what the query does; None where nobody could say in time."""
+        """Return the ids of posts nearest in meaning, or None if the query could not be embedded."""
         model = self._model
         if not model or not self._vectors:
             return [] if model and self.complete else None
@@ -169,7 +179,7 @@ class Meanings:
         except (HearthNetError, TimeoutError) as error:
             _log.info("searching by words alone: %s", error)
             return None
-        # Asked of the model before; where it has changed meanwhile, the vectors are of another one.
+        # If the model was replaced during the call, the stored vectors are of another model than the query's.
         return self._vectors.nearest(vector, _CANDIDATES) if model == self._model else None
 
     async def _embed(self, texts: list[str], model: str, seconds: float) -> list[list[float]]:
@@ -181,7 +191,7 @@ class Meanings:
         return vectors
 
     async def _watch(self) -> None:
-        """Knows at any time which model to ask: one of the own node before others, else what came first."""
+        """Keep the current model known: one of this node first, else the one offered first."""
         async with self._bus.watch(EMBED) as changes:
             async for change in changes:
                 if change.event == "gone":
@@ -214,7 +224,7 @@ class Meanings:
                 continue
 
     async def _take_in(self, model: str) -> None:
-        """Has a vector for each of the newest current posts."""
+        """Compute the missing vectors of the newest current posts."""
         await asyncio.to_thread(importlib.import_module, "numpy")
         found = await self._look(self._view.recent, MOST_KEPT, now_ms())
         texts = [f"{title}\n{body}"[:_MOST_CHARACTERS] for _, title, body in found]

@@ -20,24 +20,25 @@ DELETED: Final = "market.post.deleted"
 _LAST: Final = 2**63 - 1
 MODERATORS: Final = frozenset({"trusted", "anchor"})
 MOST_UPDATES: Final = 100
-"""Of one post; what changes more often is another post."""
+"""Updates of one post."""
 
 Category = Literal["offer", "request", "info", "emergency"]
 Reason = Literal["fulfilled", "withdrawn", "user_request", "stale"]
 
 _HIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-"""What a reader does not see, or what makes it see the rest in another order."""
+"""Characters that are invisible or that reorder the visible ones."""
 _HIDDEN_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """The market's capabilities take no params."""
+    """Empty params: no capability of the market has any."""
 
 
 class Since(msgspec.Struct, frozen=True):
-    """A part of what there is: at most `limit`, after the place `since_lamport`.
+    """A page of results: at most `limit`, after the place `since_lamport`.
 
-    Any number may be asked for; the view knows those of 64 bits, and no log comes that far.
+    The place may be any integer; it is capped at 64 bits, which is what the database can hold and no log
+    reaches.
     """
 
     since_lamport: int
@@ -48,21 +49,24 @@ class Since(msgspec.Struct, frozen=True):
 
 
 class ListInput(Since, frozen=True):
-    """`market.list`: `tags` must all be there; `since_lamport` asks for what changed after it."""
+    """Input of `market.list`.
+
+    A post must have all `tags`; with `since_lamport` the reply has the changes after that place.
+    """
 
     category: Category | None = None
     tags: tuple[str, ...] = ()
 
 
 class SearchInput(msgspec.Struct, frozen=True):
-    """`market.search`: at most `k` posts that share words with `query`."""
+    """Input of `market.search`: at most `k` posts for `query`."""
 
     query: str
     k: int
 
 
 class PostInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`market.post`: what is posted. `location` is for display only."""
+    """Input of `market.post`; `location` is for display only."""
 
     client_id: str
     category: Category
@@ -74,8 +78,9 @@ class PostInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UpdateInput(msgspec.Struct, frozen=True):
-    """`market.update`: what is to be different in the post `event_id`, where that is at `expected_lamport`
-    still (0: wherever it is).
+    """Input of `market.update`: new values for `fields` of the post `event_id`.
+
+    The update is refused if the post's place is no longer `expected_lamport`; 0 disables the check.
     """
 
     client_id: str
@@ -85,7 +90,7 @@ class UpdateInput(msgspec.Struct, frozen=True):
 
 
 class ExpireInput(msgspec.Struct, frozen=True):
-    """`market.expire`: ends the post `event_id`."""
+    """Input of `market.expire`: ends the post `event_id`."""
 
     client_id: str
     event_id: str
@@ -94,7 +99,7 @@ class ExpireInput(msgspec.Struct, frozen=True):
 
 
 class DeleteInput(msgspec.Struct, frozen=True):
-    """`market.delete`: takes back the post `event_id`, or, where it names none, everything."""
+    """Input of `market.delete`: the post `event_id`, or without one all posts of the caller."""
 
     client_id: str
     event_id: str = ""
@@ -102,15 +107,13 @@ class DeleteInput(msgspec.Struct, frozen=True):
 
 
 class ExportInput(Since, frozen=True):
-    """`market.export`: the events of one post, or of everything that the caller wrote."""
+    """Input of `market.export`: events of one post, or without one all events of the caller."""
 
     event_id: str = ""
 
 
 class Standing(NamedTuple):
-    """A post as the log has it: who wrote it, its last change, how often it was changed, and whether it is
-    current.
-    """
+    """A post in the log: author, place of the last change, number of updates, and currency."""
 
     author: str
     lamport: int
@@ -119,7 +122,7 @@ class Standing(NamedTuple):
 
 
 class Erased(NamedTuple):
-    """What is remembered of an event that was erased: which one it was, where, and of what arguments."""
+    """Record of an erased event: its id, its place, and the digest of its arguments."""
 
     event_id: str
     lamport: int
@@ -127,18 +130,24 @@ class Erased(NamedTuple):
 
 
 def no_post(event_id: str) -> HearthNetError:
-    """What is said where there is no such post."""
+    """Return the error for a missing post."""
     return HearthNetError("not_found", f"there is no current post {event_id}; see: market.list")
 
 
 def answers_for(principal: str, author: str) -> bool:
-    """Whether `principal` is the author, or the member whose guest the author is."""
+    """Return whether `principal` is the author, or the member whose guest the author is."""
     return principal in (author, author.partition("/")[0])
 
 
 def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
-    """Raises `unauthorized` unless `principal`, of that roster level, may end a post of `author`
-    (docs/market.md#who-may-do-what). A member may end what its own guests wrote, too.
+    """Raise unless `principal`, at roster level `level`, may end a post of `author`.
+
+    A member may also end the posts of its own guests.
+
+    See: docs/market.md#who-may-do-what.
+
+    Raises:
+        HearthNetError: `unauthorized` if the principal may not end it, or not with this reason.
     """
     if answers_for(principal, author):
         return
@@ -151,8 +160,11 @@ def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
 
 
 def check_update(standing: Standing, principal: str, expected: int) -> None:
-    """Raises `unauthorized` for anybody but the author, and `bad_request` where the post was changed since
-    it was at `expected`, or was changed too often.
+    """Raise unless `principal` may update the post.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is not the author; `bad_request` if the post's place is no longer
+            `expected`, or if it was updated `MOST_UPDATES` times.
     """
     if principal != standing.author:
         raise HearthNetError("unauthorized", "only its author may change a post")
@@ -172,8 +184,12 @@ def check_update(standing: Standing, principal: str, expected: int) -> None:
 
 
 def check_text(fields: dict[str, Any], at: str = "/input") -> None:
-    """Raises `bad_request`, with the place, for characters that nobody sees and that change what is seen;
-    a body may have lines and tabs.
+    """Raise for characters that are invisible or that change the display of others.
+
+    A body may have line breaks and tabs. Texts must not be blank.
+
+    Raises:
+        HearthNetError: `bad_request`, with the path of the text.
     """
     location = fields.get("location") or {}
     places: list[tuple[str, str, re.Pattern[str]]] = [
@@ -200,5 +216,5 @@ def check_text(fields: dict[str, Any], at: str = "/input") -> None:
 
 
 def sweep_id(event_id: str) -> str:
-    """The client id of the event that ends an overdue post: the same whichever process sweeps it."""
+    """Return the client id of the event that ends an overdue post, the same in each process."""
     return derived_id("stale post", event_id)

@@ -1,9 +1,9 @@
-"""Which posts share words with a query, best first, in a time that does not grow with the market.
+"""Ranking of posts by the words of a query, in a time independent of the market's size.
 
-BM25 over all posts that have a word costs as much as there are such posts, and a word that many have says
-little about any of them. So posts are ranked by the rare words of the query; where these find too few, the
-newest that have all of its words follow, then the newest that have some. In a market of up to `COMMON` posts
-every word is rare.
+BM25 over all posts that contain a word takes time proportional to their number, and a common word says little
+about any of them. So posts are ranked by the rare words of the query. If these match too few posts, the
+newest posts with all of its common words follow, then the newest with some. In a market of up to `COMMON`
+posts every word is rare.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sqlite3
 from typing import Final
 
 COMMON: Final = 2000
-"""A word that more posts have than this is common."""
+"""Number of posts above which a word is common."""
 _MOST_RANKED: Final = 2000
 _NEWEST: Final = 500
 _MOST_COMMON: Final = 4
 _ENOUGH: Final = 50
-"""As many as may be asked for."""
+"""The largest number of posts that a search may request."""
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM post_text WHERE post_text MATCH ? LIMIT ?)"
 _RANK: Final = """
     SELECT rowid, -bm25(post_text, 3.0, 1.0, 2.0) FROM post_text WHERE post_text MATCH ?
@@ -25,7 +25,10 @@ _RANK: Final = """
 
 
 def ranked(database: sqlite3.Connection, words: list[str]) -> list[tuple[int, float]]:
-    """Numbers of posts and their scores (higher is better), best first, newer ones first among equals."""
+    """Return numbers of posts with their scores, best first; equal scores newest first.
+
+    A higher score is better.
+    """
     quoted = [f'"{word}"' for word in words]
     if not quoted:
         return []

@@ -1,8 +1,9 @@
 """The market service.
 
-The event log is the only writer: a post, its change and its end are appends, and the view follows the log,
-whoever appended. What depends on how things stand is decided from the view at a place of the log and appended
-as the very next event, or decided again.
+The event log is the only store that is written: a post, its update and its end are appended events, and the
+view follows the log, whichever process appended. A decision that depends on the state of a post is made from
+the view at a place of the log and appended as the very next event; if another event took that place, it is
+made again.
 
 See: docs/market.md, docs/protocol/effects.md#event-sourced-effects.
 """
@@ -56,13 +57,13 @@ SWEEP_SECONDS: Final = 60.0
 FOLLOW_SECONDS: Final = 5.0
 DELIVER_SECONDS: Final = 2.0
 _LOOKS: Final = (0.0, 0.05, 0.3)
-"""Seconds before each look at the log: word of an event comes while it is still on its way to the disk."""
+"""Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
 _SWEPT_AT_ONCE: Final = 100
 _ERASED_AT_ONCE: Final = 500
 _VERBS: Final = ("list", "search", "post", "update", "expire", "delete", "export")
 _Answer = TypeVar("_Answer")
 _Decision = Callable[[], Awaitable[tuple[dict[str, Any], int]]]
-"""What is to be said in an event, and the place of the log from which that was decided; raises why not."""
+"""Returns an event's data and the place of the log on which it is based, or raises the refusal."""
 
 
 class MarketService(Service):
@@ -85,7 +86,7 @@ class MarketService(Service):
         self._tasks = TaskSet()
 
     async def start(self, node: NodeContext) -> None:
-        """Opens the view and brings it up to the log."""
+        """Open the view, bring it up to the log, and start the background tasks."""
         self._node = node
         self._view = await asyncio.to_thread(View, node.data / "view.db")
         self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
@@ -98,11 +99,11 @@ class MarketService(Service):
         self._tasks.start(self._deliver(), "send what waits in the outbox")
 
     def offers(self) -> list[Offer]:
-        """All its capabilities."""
+        """Offer all capabilities of the market."""
         return [Offer(capability=f"market.{verb}@1.0") for verb in _VERBS]
 
     async def stop(self) -> None:
-        """Closes the view; what it lacks it reads from the log at the next start."""
+        """Close the view; the next start reads the missing events from the log."""
         await self._tasks.close()
         if hasattr(self, "_meanings"):
             await self._meanings.close()
@@ -111,7 +112,10 @@ class MarketService(Service):
 
     @capability("market.list@1.0")
     async def list_posts(self, call: Call[NoParams, ListInput]) -> Reply:
-        """Current posts, newest first; with `since_lamport` what changed, and what ended since."""
+        """Return current posts, newest first.
+
+        With `since_lamport`, return the posts that changed and those that ended since.
+        """
         posts, lamport = await self._look(self._view.current, call.input, now_ms())
         output: dict[str, Any] = {"posts": posts, "max_lamport": lamport}
         if call.input.since_lamport:
@@ -121,23 +125,23 @@ class MarketService(Service):
 
     @capability("market.search@1.0")
     async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
-        """Current posts by their words, and by what they mean where the mesh has an `embed.text`."""
+        """Return current posts by words, and by meaning while the mesh has an `embed.text`."""
         found = await self._meanings.search(call.input.query, call.input.k, call.remaining())
         return Reply({"posts": found.posts, "max_lamport": found.lamport}, {"degraded": found.degraded})
 
     @capability("market.post@1.0", event_sourced=True, erasable=True)
     async def post(self, call: Call[NoParams, PostInput]) -> Reply:
-        """Puts a post on the market, once for each client id of its author."""
+        """Create a post, once for each client id of its author."""
         check_text(msgspec.to_builtins(call.input))
         if (erased := await self._erased(call)) is not None:
             return erased
         reply = await self._record(call, CREATED, msgspec.to_builtins(call.input))
-        # It may have been deleted by a process of which this one had not heard yet.
+        # Another process may have deleted the post before this process read that event.
         return await self._erased(call) or reply
 
     @capability("market.update@1.0", event_sourced=True, erasable=True)
     async def update(self, call: Call[NoParams, UpdateInput]) -> Reply:
-        """Changes a post of the caller's."""
+        """Update a post of the caller."""
         wanted = call.input
         check_text(wanted.fields, "/input/fields")
 
@@ -156,7 +160,7 @@ class MarketService(Service):
 
     @capability("market.expire@1.0", event_sourced=True, erasable=True)
     async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
-        """Ends a post early."""
+        """End a post early."""
         wanted = call.input
         check_text({"note": wanted.note})
 
@@ -177,7 +181,7 @@ class MarketService(Service):
 
     @capability("market.delete@1.0", event_sourced=True)
     async def delete(self, call: Call[NoParams, DeleteInput]) -> Reply:
-        """Takes back a post, or all posts, of the caller: for good, from the view, the log and their disk."""
+        """Delete one post or all posts of the caller from the view, the log and its disk."""
         wanted = call.input
 
         async def decide() -> tuple[dict[str, Any], int]:
@@ -198,7 +202,7 @@ class MarketService(Service):
 
     @capability("market.export@1.0")
     async def export(self, call: Call[NoParams, ExportInput]) -> Reply:
-        """What the caller wrote, or one post, with the frames that prove who asked for it."""
+        """Return the events of the caller, or of one post, with the frames that prove authorship."""
         wanted = call.input
         if wanted.event_id:
             standing, _ = await self._look(self._view.standing, wanted.event_id)
@@ -217,7 +221,7 @@ class MarketService(Service):
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
     ) -> dict[str, Any] | None:
-        """The event that an earlier call recorded, also where it was erased since."""
+        """Return the output of an earlier call, even if its event was erased since."""
         found = await self._events.outcome(principal, idempotency_key, arguments_digest)
         if found is not None:
             recorded = await self._events.at(found["lamport"])
@@ -228,7 +232,11 @@ class MarketService(Service):
         return {"event_id": erased.event_id, "lamport": erased.lamport}
 
     async def _erased(self, call: Call[Any, Any]) -> Reply | None:
-        """The outcome of a call whose event was erased since; `bad_request` where it was for another one."""
+        """Return the reply to a call whose event was erased since, or None.
+
+        Raises:
+            HearthNetError: `bad_request` if the client id was used with other arguments.
+        """
         found: Erased | None = await self._look(self._view.erased, call.principal, call.idempotency_key)
         if found is None:
             return None
@@ -247,9 +255,9 @@ class MarketService(Service):
         return await self._answer(await self._decided_event(call, event_type, decide), followed=True)
 
     async def _decided_event(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Recorded:
-        """Appends what `decide` says as the next event after the place from which it was decided.
+        """Append the event that `decide` returns directly after the place that it is based on.
 
-        A repetition gets the first outcome, whatever became of the post since.
+        A repeated call returns the first event, even if the post has changed since.
         """
         behind = True
         while call.allowed() > 0:
@@ -273,7 +281,7 @@ class MarketService(Service):
         raise HearthNetError("partition", "too much happens on the market just now; send it again")
 
     async def _answer(self, recorded: Recorded, *, followed: bool = False) -> Reply:
-        # It has happened, and the answer says so even where the view cannot follow yet (a full disk).
+        # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).
         if not followed:
             await self._guarded(self._catch_up(), "following what was recorded")
         return Reply(
@@ -282,7 +290,7 @@ class MarketService(Service):
         )
 
     async def _catch_up(self) -> None:
-        """Takes in what the log has and the view has not: after it, what this process wrote can be read."""
+        """Read the log up to its end, so that events of this process are visible in the view."""
         async with self._catching_up:
             try:
                 await self._derive()
@@ -301,7 +309,7 @@ class MarketService(Service):
         await asyncio.to_thread(self._view.settle, log, last)
 
     async def _take_in(self, after: int) -> None:
-        """Applies what stands in the log after that place; the next batch is read meanwhile."""
+        """Apply the events after place `after`; the next batch is read while one is applied."""
         applying: asyncio.Task[None] | None = None
         try:
             async for batch in self._events.read(after):
@@ -313,7 +321,7 @@ class MarketService(Service):
                 await applying
 
     async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
-        """What the view says to `question`; one that is damaged is derived anew first."""
+        """Run a query of the view; a damaged view is derived again first."""
         try:
             return await asyncio.to_thread(question, *given)
         except Damaged as error:
@@ -322,7 +330,7 @@ class MarketService(Service):
             return await asyncio.to_thread(question, *given)
 
     async def _follow(self) -> None:
-        """Takes in what others append, soon after they do, and looks by itself should word of it be lost."""
+        """Apply appended events soon after their announcement, and poll in case one is lost."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.follow_seconds):
@@ -333,9 +341,7 @@ class MarketService(Service):
                 await self._guarded(self._catch_up(), "following the log")
 
     async def _sweep(self) -> None:
-        """Records the end of posts past their time, as a call of this node like any other, and erases what a
-        process that is gone has left of deleted ones.
-        """
+        """End overdue posts by ordinary calls of this node, and finish interrupted erasures."""
         await self._guarded(self._erase(), "erasing what was deleted")
         while True:
             await asyncio.sleep(self.sweep_seconds)
@@ -349,19 +355,19 @@ class MarketService(Service):
                 try:
                     await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
                 except HearthNetError as error:
-                    if error.code != "not_found":  # somebody else was faster
+                    if error.code != "not_found":  # another process ended it first
                         raise
             await self._catch_up()
 
     async def _deliver(self) -> None:
-        """Sends what this home decided on while its node was away (docs/decisions/0125)."""
+        """Send the calls that were stored while this node was away (docs/decisions/0125)."""
         kept = KeptCalls(self._node.home, self._node.bus.peer.identity)
         while True:
             await asyncio.sleep(self.deliver_seconds)
             await self._guarded(kept.deliver(self._node.bus.call, now_ms), "sending what waits")
 
     async def _erase(self) -> None:
-        """Has the server overwrite the events of deleted posts, and the view forget their last words."""
+        """Have the server overwrite events of deleted posts, and the view drop their words."""
         while places := await asyncio.to_thread(self._view.erasing, _ERASED_AT_ONCE):
             kept = [place for place in places if not await self._events.erase(place)]
             if kept:
@@ -377,7 +383,7 @@ class MarketService(Service):
 
 
 def _told(recorded: Recorded) -> dict[str, Any]:
-    """What the call that made this event is told; more where it is a deletion."""
+    """Return the output of the call that made this event; a deletion's has its counts."""
     told: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
     if recorded.event.event_type == DELETED:
         data = recorded.event.data

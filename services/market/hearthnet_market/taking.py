@@ -1,13 +1,13 @@
-"""What each event of the log does to the tables of the view, in the order of the log.
+"""Application of the log's events to the tables of the view, in the order of the log.
 
-    created   a post; none where its author's client id stands for one that was deleted
-    updated   other fields, where the post is current
-    expired   the post is no longer current
-    deleted   what the event lists is gone: its words from the tables, its events from the log
+    created   add a post, unless its author's client id belongs to one that was deleted
+    updated   set other fields, if the post is current
+    expired   end the post
+    deleted   remove the listed posts: their words from the tables, their events from the log
 
-Whatever is asked here can be asked again: the same log gives the same tables. Posts that follow each other
-are taken in together, in a few long statements: each statement waits its turn behind the thread that reads
-the log, and with one for each post the view of a large market took twice as long (docs/decisions/0130).
+The result depends on the log alone: the same log gives the same tables. Adjacent new posts are inserted
+together by a few long statements. Each statement waits its turn behind the thread that reads the log; with
+one statement for each post, building the view of a large market took twice as long (docs/decisions/0130).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _UNINDEX: Final = """
 
 
 def take(database: sqlite3.Connection, batch: Sequence[Recorded]) -> None:
-    """Takes in events in their order; one of a type that is not known here changes nothing."""
+    """Apply events in their order; an event of an unknown type has no effect."""
     for created, run in groupby(batch, lambda recorded: recorded.event.event_type == CREATED):
         if created:
             _create(database, list(run))
@@ -81,7 +81,7 @@ def _create(database: sqlite3.Connection, run: list[Recorded]) -> None:
     asked = _json([(made.event.author, made.event.client_id) for made in run])
     erased = set(database.execute(_ERASED, (asked,)))
     if erased:
-        # Two processes: one had not heard yet that the other has deleted it.
+        # Two processes: one created it again before it read that the other had deleted it.
         again = [made for made in run if (made.event.author, made.event.client_id) in erased]
         database.executemany("INSERT OR IGNORE INTO erasing VALUES (?)", [(made.lamport,) for made in again])
         run = [made for made in run if (made.event.author, made.event.client_id) not in erased]
@@ -149,7 +149,10 @@ def _end(database: sqlite3.Connection, event: Event, lamport: int) -> None:
 
 
 def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
-    """The event says itself what it takes with it: of a log that was read later, nothing else tells."""
+    """Apply a deletion, which lists its posts and events itself.
+
+    A log that is read later has no other record of them.
+    """
     at = from_rfc3339(event.wall_clock)
     for post in event.data["posts"]:
         sql = "SELECT id FROM post WHERE event_id = ?"
@@ -177,7 +180,7 @@ def _current(database: sqlite3.Connection, event_id: str) -> int | None:
 
 
 def _remember(database: sqlite3.Connection, acts: list[tuple[int, Event, int]]) -> None:
-    """That each of these events, of that post, is at that place."""
+    """Record the place, the post and the arguments of each event."""
     rows = [
         (lamport, post, event.event_id, event.author, event.client_id, event.arguments_digest)
         for post, event, lamport in acts
@@ -188,7 +191,10 @@ def _remember(database: sqlite3.Connection, acts: list[tuple[int, Event, int]]) 
 def _insert(
     database: sqlite3.Connection, table: str, columns: Sequence[str], rows: list[tuple[Any, ...]]
 ) -> None:
-    """All rows by one statement; one by one where a text holds a zero, at which SQLite's JSON ends it."""
+    """Insert all rows by one statement, or one by one if a text has a zero character.
+
+    A zero character ends a text in SQLite's JSON functions.
+    """
     names, given = ", ".join(columns), _json(rows)
     if _ZERO in given:
         places = ", ".join("?" for _ in columns)

@@ -1,6 +1,7 @@
-"""The view of the market: what the event log says, in SQLite, derived and rebuildable.
+"""The view of the market: the state of the event log in SQLite, derived and rebuildable.
 
-Every method blocks for as long as SQLite does; callers run them in a thread. One connection, one lock.
+Every method blocks for as long as SQLite does; callers run them in a thread. All methods share one connection
+under one lock.
 
 See: docs/protocol/effects.md#event-sourced-effects.
 """
@@ -35,14 +36,14 @@ _WORD: Final = re.compile(r"\w+")
 _MOST_WORDS: Final = 32
 MOST_POSTS: Final = 200
 MOST_ACTS: Final = 2000
-"""How much one event of deletion takes with it, so that it stays small."""
+"""Events listed by one deletion, which bounds the size of its own event."""
 
 
 class View:
-    """The posts that are current, and what ended, up to a place in the log.
+    """Current and ended posts, up to a place in the log.
 
-    Questions are answered by a view that is whole. One that is being derived anew raises `Damaged`: what it
-    has so far looks like a market with hardly anything in it.
+    Queries are answered only by a complete view. One that is being derived again raises `Damaged`, because
+    its rows so far would look like a nearly empty market.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,17 +53,20 @@ class View:
         self._whole = True
 
     def close(self) -> None:
-        """Closes the database."""
+        """Close the database."""
         with self._lock:
             self._database.close()
 
     def lamport(self) -> int:
-        """The last event taken in."""
+        """Return the place of the last applied event."""
         with self._held():
             return self._lamport()
 
     def follow(self, log: str, last: int) -> int:
-        """The last event taken in of `log`, which has `last`; what another log said is dropped."""
+        """Prepare to apply the events of `log`, whose last place is `last`.
+
+        Returns the place of the last applied event. Rows of another log are dropped.
+        """
         with self._changing():
             known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
             if known == log and lamport <= last:
@@ -73,22 +77,23 @@ class View:
             return 0
 
     def apply(self, batch: list[Recorded]) -> None:
-        """Takes in events in the order of the log, all or none; those taken in before change nothing."""
+        """Apply a batch of events in one transaction; events applied before have no effect."""
         with self._changing():
             last = self._lamport()
             take(self._database, [recorded for recorded in batch if recorded.lamport > last])
             self._reach(batch[-1].lamport)
 
     def reached(self, log: str, last: int) -> None:
-        """There is no more event of `log` up to `last`: what is not there was erased."""
+        """Record that `log` was read up to `last`: events that are missing there were erased."""
         with self._changing():
             if self._database.execute("SELECT log FROM place").fetchone()[0] == log:
                 self._reach(last)
 
     def settle(self, log: str, last: int) -> None:
-        """`log` was read up to `last`: a view that followed it all the way is whole.
+        """Mark the view as complete after `log` was read up to `last`.
 
-        Raises `Damaged` for one that did not, since it was made anew meanwhile.
+        Raises:
+            Damaged: the view was recreated since.
         """
         with self._held():
             known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
@@ -97,10 +102,10 @@ class View:
             self._whole = True
 
     def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
-        """Current posts, newest first, and the place up to which they are true.
+        """Return current posts, newest first, and the place of the log that they reflect.
 
-        Whoever asks what came after a place gets the oldest change first, and the place of the last one where
-        there are more: asked again from there, nothing is left out.
+        With `since_lamport`, the oldest change comes first. If there are more posts than the limit, the
+        returned place is that of the last post, so that a call with it continues without a gap.
         """
         sql, values = listing(wanted, now_ms, _COLUMNS)
         with self._asked():
@@ -110,13 +115,16 @@ class View:
         return posts, posts[-1]["lamport"] if cut else lamport
 
     def removed(self, since: int) -> list[dict[str, Any]]:
-        """How the posts ended that ended after place `since` and were there before, in that order."""
+        """Return the ends, in order, of posts that existed at place `since` and ended after it."""
         sql = f"SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND id <= ? ORDER BY ended_lamport"
         with self._asked():
             return [_end(row) for row in self._database.execute(sql, (since, since))]
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
-        """Current posts that share a word with `query`, best first, each with `score` (higher is better)."""
+        """Return current posts that share a word with `query`, best first, each with `score`.
+
+        A higher score is better.
+        """
         words = _words(query)
         found: list[dict[str, Any]] = []
         with self._asked():
@@ -130,7 +138,7 @@ class View:
             return found, self._lamport()
 
     def recent(self, limit: int, now_ms: int) -> list[tuple[str, str, str]]:
-        """Id, title and body of the newest current posts, newest last."""
+        """Return id, title and body of the newest current posts, newest last."""
         sql = """
             SELECT event_id, title, body FROM post WHERE ended_lamport IS NULL AND expires_at > ?
             ORDER BY lamport DESC LIMIT ?"""
@@ -138,7 +146,7 @@ class View:
             return self._database.execute(sql, (now_ms, limit)).fetchall()[::-1]
 
     def chosen(self, event_ids: list[str], now_ms: int) -> dict[str, dict[str, Any]]:
-        """Those of the posts that are current, by their ids."""
+        """Return those of the posts that are current, by their ids."""
         sql = f"""
             SELECT {_COLUMNS} FROM post WHERE event_id = ? AND ended_lamport IS NULL AND expires_at > ?"""
         with self._asked():
@@ -146,7 +154,7 @@ class View:
             return {row[0]: _post(row) for row in rows if row is not None}
 
     def standing(self, event_id: str) -> tuple[Standing | None, int]:
-        """The post as the log has it, None where there is none, and the place up to which that is true."""
+        """Return the post or None, and the place of the log that this reflects."""
         sql = """
             SELECT author, lamport, updates, ended_lamport IS NULL FROM post
             WHERE event_id = ? AND NOT deleted"""
@@ -155,7 +163,7 @@ class View:
             return None if row is None else Standing(row[0], row[1], row[2], bool(row[3])), self._lamport()
 
     def overdue(self, now_ms: int, limit: int) -> list[str]:
-        """Posts past their time that nobody ended yet."""
+        """Return overdue posts that have not been ended."""
         sql = """
             SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
             ORDER BY expires_at LIMIT ?"""
@@ -163,8 +171,11 @@ class View:
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
 
     def written(self, author: str, event_id: str = "") -> tuple[list[dict[str, Any]], int, int]:
-        """What there is to delete of `author`: posts with their events, oldest first and at most so many that
-        one event lists them; how many more there are; and the place up to which that is true.
+        """Return posts to delete with their events, oldest first.
+
+        The posts are those of `author`, or the one with `event_id`. There are at most as many as one event
+        can list. The other results are the number of further posts, and the place of the log that this
+        reflects.
         """
         where = "event_id = ?" if event_id else "author = ?"
         found: list[dict[str, Any]] = []
@@ -186,7 +197,7 @@ class View:
             return found, len(rows) - len(found), self._lamport()
 
     def acts(self, author: str, event_id: str, after: int, limit: int) -> list[int]:
-        """The places of the events of one post, or of all that `author` did, after a place."""
+        """Return the places of events of one post, or of all events of `author`, after a place."""
         with self._asked():
             if event_id:
                 where, value = "post = (SELECT id FROM post WHERE event_id = ?)", event_id
@@ -196,7 +207,7 @@ class View:
             return [row[0] for row in self._database.execute(sql, (value, after, limit))]
 
     def posts(self, event_ids: list[str]) -> list[dict[str, Any]]:
-        """These posts, with how they ended where they did; those that are not there left out."""
+        """Return those of the posts that exist, each with its end if it has ended."""
         sql = f"SELECT {_COLUMNS}, {_ENDED} FROM post WHERE event_id = ? AND NOT deleted"
         found = []
         with self._asked():
@@ -207,33 +218,37 @@ class View:
         return found
 
     def erased(self, author: str, client_id: str) -> Erased | None:
-        """The event of that author and client id that was erased, None where none was."""
+        """Return the erased event of that author and client id, or None."""
         sql = "SELECT event_id, lamport, digest FROM erased WHERE author = ? AND client_id = ?"
         with self._asked():
             row = self._database.execute(sql, (author, client_id)).fetchone()
         return None if row is None else Erased(*row)
 
     def erasing(self, limit: int) -> list[int]:
-        """Places of events that are deleted and may lie in the log still."""
+        """Return places of deleted events that the log may still have."""
         with self._held():
             sql = "SELECT lamport FROM erasing ORDER BY lamport LIMIT ?"
             return [row[0] for row in self._database.execute(sql, (limit,))]
 
     def gone(self, lamports: list[int]) -> None:
-        """These events are off the log, and nothing of their words stays in the file of the view."""
+        """Record that the log has erased these events, and remove their words from the file."""
         with self._held():
             with self._database:
                 self._database.executemany(
                     "DELETE FROM erasing WHERE lamport = ?", [(one,) for one in lamports]
                 )
-            # Words that were deleted lie in the index until it is merged, and in the journal until it is cut.
+            # Deleted words remain in the index until it is merged, and in the journal until it is truncated.
             with self._database:
                 self._database.execute("INSERT INTO post_text (post_text) VALUES ('optimize')")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """The database, for one thread; `Damaged` where its file was found to be none."""
+        """Lock the database for one thread.
+
+        Raises:
+            Damaged: its file was damaged, and was recreated empty.
+        """
         with self._lock:
             try:
                 yield
@@ -247,8 +262,10 @@ class View:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """As `_held`, in one transaction, before whose first look the other processes of the service are held
-        off: what was read is still so when it is written.
+        """As `_held`, in one transaction that excludes the service's other processes.
+
+        They are excluded before the first read, so a value that was read is still valid when the result is
+        written.
         """
         with self._held(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
@@ -256,7 +273,11 @@ class View:
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[None]:
-        """As `_held`, for a question."""
+        """As `_held`, for a query.
+
+        Raises:
+            Damaged: the view is being derived again.
+        """
         with self._held():
             if not self._whole:
                 raise Damaged("it is being derived anew")
