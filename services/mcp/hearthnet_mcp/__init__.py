@@ -1,4 +1,4 @@
-"""The tools of MCP servers, offered on the bus as `experimental.mcp.NAME.TOOL` (docs/mcp.md)."""
+"""Tools of MCP servers, offered on the bus as `experimental.mcp.NAME.TOOL` (docs/mcp.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The name of a tool on the bus: `experimental.mcp.SERVER.TOOL`, and no two tools under one. Pure.
+"""Capability names of tools: `experimental.mcp.SERVER.TOOL`, unique for each tool. Pure.
 
-A tool that is named as the bus names things keeps its name. Any other gets a presentable form of it and a
-piece of the hash of the real one, so that `readFile` and `readfile` stay apart whatever else the server has.
+A tool whose name is valid on the bus keeps it. Any other gets a normalized form with a piece of the hash of
+its real name, so that `readFile` and `readfile` get different names, independently of the server's other
+tools.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _HASH: Final = 8
 
 
 def capabilities(server: str, tools: Iterable[str]) -> dict[str, str]:
-    """The capability of each tool of `server`, by the tool's own name; of equal names the first counts."""
+    """Return the capability of each tool of `server`, by tool name; duplicates count once."""
     names = list(dict.fromkeys(tools))
     taken = {name for name in names if _FITS.fullmatch(name)}
     found = {}

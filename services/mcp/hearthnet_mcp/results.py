@@ -1,7 +1,7 @@
-"""What an MCP tool answers, as the output of its capability. Pure.
+"""Conversion of a tool's result into the output of its capability. Pure.
 
-Texts stay texts; pictures, sounds and files come with their bytes as base64 while all of it fits into one
-answer on the bus. What does not is named with its size, and said.
+Texts stay texts; images, audio and files are included as base64 as long as the whole fits into one reply on
+the bus. A part that does not fit is replaced by its description and size.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any, Final
 from hearthnet.contracts import SchemaCheck
 
 MOST_CHARACTERS: Final = 500_000
-"""Of all parts of one answer: a frame on the bus takes about a million bytes, and a letter up to two here."""
+"""Limit of all parts of one reply: a frame on the bus has about a million bytes, and a character takes up to
+two of them here.
+"""
 
 
 _MOST_COUNTED: Final = 2.0**53
 
 
 def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[str, Any]:
-    """The output for a `tools/call` result, by the MCP schema's names.
+    """Return the output for a `tools/call` result in the names of the MCP schema.
 
-    Where the tool has a schema for its values, `promised`, the value comes before the parts, which mostly
-    repeat it as text; one that does not fit is left out, and a part says why.
+    If the tool has a schema for its value, `promised`, the value takes precedence over the parts, which
+    mostly repeat it as text. An invalid or too large value is omitted, and a text part gives the reason.
     """
     value = result.get("structuredContent")
     room, given = MOST_CHARACTERS, _value(value, promised)
@@ -48,7 +50,7 @@ def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[
 
 
 def _value(value: Any, promised: SchemaCheck | None) -> dict[str, Any]:
-    """`structured` with the value of a result, or `left_out` with the reason for leaving it out."""
+    """Return `structured` with the result's value, or `left_out` with the reason to omit it."""
     if value is None:
         return {}
     if promised is not None and (problems := promised.errors(value)):
@@ -96,7 +98,7 @@ def _media(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut(part: dict[str, Any], size: int, room: int) -> dict[str, Any]:
-    """What is left of a part that does not fit: the beginning of a text, of bytes only what they are."""
+    """Return the beginning of a text that does not fit; of other parts a description."""
     if part["type"] == "text" and room > 1_000:
         kept = part["text"][: room // 2 - 200]
         return {
@@ -108,7 +110,10 @@ def _cut(part: dict[str, Any], size: int, room: int) -> dict[str, Any]:
 
 
 def progress(done: float, total: float | None, message: str | None) -> dict[str, Any]:
-    """The data of a `progress` frame, whose numbers are whole; of those that are not, percent."""
+    """Return the data of a `progress` frame, whose numbers are integers.
+
+    Fractional numbers are converted to percent.
+    """
     current, of = _counted(done), _counted(total or 0.0)
     if of and (current != int(current) or of != int(of)):
         current, of = min(100.0, 100 * current / of), 100.0

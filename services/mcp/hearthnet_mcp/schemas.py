@@ -1,7 +1,8 @@
-"""A tool's schemas as parts of a contract: whole in themselves, and bounded. Pure.
+"""A tool's schemas as parts of a contract: self-contained and bounded. Pure.
 
-References are put in where they stand, since a contract's schema is taken apart and put together elsewhere
-(contracts/flat.py); one that leads back into itself becomes "anything", which the server judges itself.
+References are replaced by their targets, because a contract's schema is taken apart and put together
+elsewhere (contracts/flat.py). A recursive reference is replaced by an unrestricted schema; the MCP server
+validates that part itself.
 """
 
 from __future__ import annotations
@@ -12,24 +13,28 @@ from hearthnet.contracts import compile_schema
 from hearthnet.errors import HearthNetError
 
 MOST_NODES: Final = 4_000
-"""Values in a schema once its references are put in."""
+"""Values in a schema after its references are replaced."""
 _DEEPEST: Final = 64
 _LEFT_OUT: Final = frozenset({"$schema", "$id", "$anchor", "$defs", "definitions", "$comment"})
 _COMBINED: Final = frozenset({"allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
 _NAMES: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-"""Keywords whose members are names, and not keywords."""
+"""Keywords whose members are names instead of keywords."""
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
 
 
 def input_schema(raw: Any) -> dict[str, Any]:
-    """The schema of a tool's arguments; `bad_request` says what is wrong with `raw`."""
+    """Return the schema of a tool's arguments.
+
+    Raises:
+        HearthNetError: `bad_request` if `raw` is not a usable schema of an object.
+    """
     if not isinstance(raw, dict) or raw.get("type", "object") != "object":
         raise HearthNetError("bad_request", "its input schema describes no object")
     schema = _Inliner(raw).schema(raw, (), 0)
     if not isinstance(schema, dict):
         raise HearthNetError("bad_request", "its input schema describes no object")
     if "properties" not in schema and not schema.keys() & _COMBINED:
-        schema.setdefault("additionalProperties", True)  # an object that names no field takes any
+        schema.setdefault("additionalProperties", True)  # an object without named properties accepts any
     properties = schema.setdefault("properties", {})
     if not isinstance(properties, dict):
         raise HearthNetError("bad_request", "the properties of its input schema are no object")
@@ -37,7 +42,7 @@ def input_schema(raw: Any) -> dict[str, Any]:
 
 
 def output_schema(raw: Any) -> dict[str, Any] | None:
-    """The schema of a tool's structured results; None where it has none, or none that can be used."""
+    """Return the schema of a tool's structured results, or None without a usable one."""
     if not isinstance(raw, dict):
         return None
     try:
@@ -49,14 +54,14 @@ def output_schema(raw: Any) -> dict[str, Any] | None:
 
 
 class _Inliner:
-    """Copies a schema, references replaced by what they name."""
+    """Copies a schema with its references replaced by their targets."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._left = MOST_NODES
 
     def schema(self, value: Any, within: tuple[str, ...], depth: int) -> Any:
-        """A copy of a schema; `within` are the references it came through."""
+        """Return a copy of a schema; `within` has the references that led to it."""
         self._count(depth)
         if isinstance(value, list):
             return [self.schema(item, within, depth + 1) for item in value]
@@ -81,7 +86,7 @@ class _Inliner:
         return self.schema(value, within, depth)
 
     def _find(self, reference: str) -> Any:
-        """What a reference inside the schema names (RFC 6901)."""
+        """Return the target of a reference inside the schema (RFC 6901)."""
         steps = reference.removeprefix("#").split("/")
         place: Any = self._root
         try:
@@ -105,7 +110,7 @@ class _Inliner:
 
 
 def _joined(named: Any, own: dict[str, Any]) -> Any:
-    """The schema that a reference names together with the keywords beside the reference: both apply."""
+    """Combine the target of a reference with the keywords beside the reference; both apply."""
     if named is True:
         return own or True
     if not isinstance(named, dict):

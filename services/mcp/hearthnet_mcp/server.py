@@ -1,6 +1,6 @@
-"""One configured MCP server, kept running, and the tools that it has now.
+"""One configured MCP server, kept running, and its current tools.
 
-waiting --started, listed--> there --ends--> waiting, ever longer while it does not stay
+waiting --started, listed--> running --ended--> waiting, twice as long after each short run
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 FIRST_SECONDS: Final = 0.5
 MOST_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 60.0
-"""Who has run for so long is trusted anew."""
+"""Run time after which the pause before the next start is reset."""
 _NOTHING: Final = Listing((), ())
 
 
 class McpServer:
-    """`changed` is called whenever `listing` or `problem` is another one."""
+    """One MCP server; `changed` is called whenever `listing` or `problem` changes."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class McpServer:
 
     @property
     def note(self) -> str:
-        """What a person should know of it; empty where all is well."""
+        """Message for the user about problems, or an empty text."""
         lines = [self.problem, *self.listing.dropped]
         return "; ".join(f"{self.config.name}: {line.replace('; ', ', ')}" for line in lines if line)
 
     async def keep(self) -> None:
-        """Runs the server, and again when it ends, until cancelled."""
+        """Run the server, and start it again when it ends, until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -67,7 +67,12 @@ class McpServer:
     async def call(
         self, tool: Tool, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
     ) -> dict[str, Any]:
-        """What the tool answers, as `Session.call`; an effect whose answer is lost is `outcome_unknown`."""
+        """Call a tool and return its result, as `Session.call` does.
+
+        Raises:
+            HearthNetError: as for `Session.call`, except that a lost reply of a tool with side effects is
+                `outcome_unknown`; `not_found` if the server does not run.
+        """
         session = self._session
         if session is None:
             raise HearthNetError("not_found", f"the MCP server {self.config.name} does not run now")
@@ -79,7 +84,7 @@ class McpServer:
             raise
 
     async def _run_once(self) -> str:
-        """Runs it to its end; says in words how that came."""
+        """Run the server until it ends, and return the reason in words."""
         try:
             command = self.config.filled(self._environment)
             variables = self.config.variables(self._environment)
@@ -95,7 +100,7 @@ class McpServer:
             self._session = None
 
     async def _serve(self, session: Session) -> None:
-        """Offers what it lists until it ends."""
+        """Offer the listed tools until the server ends, and list them again when they change."""
         await self._list(session)
         while not session.closed.is_set():
             waiting = [asyncio.create_task(one.wait()) for one in (session.closed, session.changed)]

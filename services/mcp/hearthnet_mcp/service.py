@@ -1,4 +1,4 @@
-"""The mcp service: runs the MCP servers of the settings, and offers their tools (docs/mcp.md)."""
+"""The mcp service: runs the configured MCP servers and offers their tools (docs/mcp.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from hearthnet_mcp.settings import Settings
 from hearthnet_mcp.tools import Tool
 
 _MOST_OFFERED: Final = 400
-"""Of all servers together: a node is heard with so many offers of all its services (bus/registry.py)."""
+"""Tools of all servers together: other nodes accept a limited number of offers from all services of a node
+(bus/registry.py).
+"""
 _MOST_WAITING: Final = 16
 _LONGEST_NOTE: Final = 1_000
 
@@ -36,20 +38,20 @@ class McpService(Service):
         self._following: asyncio.Task[None] | None = None
 
     async def start(self, node: NodeContext) -> None:
-        """Starts the servers, and waits for none of them."""
+        """Start the servers without waiting for them."""
         self._settings = Settings(node.home)
         self._following = asyncio.create_task(self._follow(self._settings), name="mcp settings")
 
     def offers(self) -> list[Offer]:
-        """What the servers that run list now."""
+        """Offer the tools that the running servers list now."""
         return self._offers
 
     def endpoints(self) -> list[Endpoint]:
-        """What answers them."""
+        """Return the endpoints of the offered tools."""
         return list(self._endpoints.values())
 
     async def stop(self) -> None:
-        """Ends the servers."""
+        """Stop the servers."""
         if self._following is not None:
             await _end([self._following])
         await _end([task for _, task in self._servers.values()])
@@ -62,7 +64,7 @@ class McpService(Service):
             self._refresh()
 
     async def _use(self, config: McpConfig) -> None:
-        """Runs what stands in `config`; what stays as it was goes on."""
+        """Start and stop servers as `config` requires; unchanged ones keep running."""
         wanted = {server.name: server for server in config.servers}
         gone = [name for name, (server, _) in self._servers.items() if wanted.get(name) != server.config]
         await _end([self._servers.pop(name)[1] for name in gone])
@@ -72,7 +74,7 @@ class McpService(Service):
                 self._servers[name] = server, asyncio.create_task(server.keep(), name=f"mcp {name}")
 
     def _refresh(self) -> None:
-        """Works out what is offered; what stays keeps its place."""
+        """Recompute the offers; a tool that is still listed keeps its endpoint."""
         endpoints: dict[str, Endpoint] = {}
         offers: list[Offer] = []
         for server, tool in self._tools()[:_MOST_OFFERED]:
@@ -87,7 +89,11 @@ class McpService(Service):
         self.offers_changed()
 
     def server(self, name: str) -> McpServer:
-        """The server of that name as it runs now; `not_found` where it was removed."""
+        """Return the running server of that name.
+
+        Raises:
+            HearthNetError: `not_found` if it was removed.
+        """
         found = self._servers.get(name)
         if found is None:
             raise HearthNetError("not_found", f"the MCP server {name} does not run here any more")
@@ -106,7 +112,7 @@ class McpService(Service):
 
 
 class _Runner:
-    """What answers the calls of one tool."""
+    """Handler of the calls of one tool."""
 
     def __init__(self, service: McpService, server: str, tool: Tool) -> None:
         self._service = service
@@ -115,17 +121,17 @@ class _Runner:
         self._promised = None if tool.promised is None else compile_schema(tool.promised)
 
     def endpoint(self) -> Endpoint:
-        """Bound to the tool's contract."""
+        """Return an endpoint bound to the tool's contract."""
         contract = self._tool.contract
         anything = dict[str, Any]
         return Endpoint(contract=contract, method=self.run, params_type=anything, input_type=anything)
 
     async def run(self, call: Call[dict[str, Any], dict[str, Any]], stream: Stream) -> Reply:
-        """Has the server run the tool with exactly what was sent, and confirmed."""
+        """Call the tool with exactly the input that was sent and approved."""
         waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
 
         async def told(progress: float, total: float | None, message: str | None) -> None:
-            # Whoever reads slowly misses steps, and does not hold up the server.
+            # A slow reader misses steps instead of delaying the server.
             with contextlib.suppress(asyncio.QueueFull):
                 waiting.put_nowait(results.progress(progress, total, message))
 

@@ -1,6 +1,7 @@
-"""One connection to one MCP server over stdio, by MCP's own library, which is imported here alone and late.
+"""One connection to one MCP server over stdio, by the library `mcp`, imported late.
 
-What its server lists is looked at before the library does, which refuses a whole list for one broken tool.
+This is the only module that imports it. The server's messages are examined before the library validates them,
+because it rejects a whole list of tools for one invalid tool.
 """
 
 from __future__ import annotations
@@ -28,22 +29,25 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 START_SECONDS: Final = 120.0
-"""What a server may take until it answers: it may have to be fetched first."""
+"""Time that a server may take to answer at first: its program may have to be downloaded."""
 LIST_SECONDS: Final = 30.0
 _MOST_PAGES: Final = 50
 _OUTPUT_SCHEMA: Final = "outputSchema"
 
 
 class Session:
-    """A server that answers. `changed` is set where its list of tools has changed, `closed` at its end."""
+    """A server that answers.
+
+    `changed` is set when its list of tools has changed, `closed` when it has ended.
+    """
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
         self.closed = asyncio.Event()
         self.broken: list[str] = []
-        """Tools of its list that are none, a line each, since this was last emptied."""
+        """Invalid tools of its list, one line each, since this was last cleared."""
         self.promises: dict[str, Any] = {}
-        """The schemas of the results' values, by tool, as the server listed them last."""
+        """The last listed schemas of results' values, by tool."""
         self._client: Client | None = None
 
     def _promised(self, tool: str) -> dict[str, Any]:
@@ -57,7 +61,11 @@ class Session:
         return self._client
 
     async def tools(self) -> list[dict[str, Any]]:
-        """What the server lists, by the MCP schema's names. Raises as `call`."""
+        """Return the listed tools in the names of the MCP schema.
+
+        Raises:
+            HearthNetError: as for `call`.
+        """
         listed: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
@@ -74,12 +82,15 @@ class Session:
     async def call(
         self, tool: str, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
     ) -> dict[str, Any]:
-        """What `tool` answers, by the MCP schema's names. Cancelled, it tells the server so.
+        """Call `tool` and return its result in the names of the MCP schema.
 
-        Raises `timeout`; `partition` where the server ended meanwhile; `bad_request` and `not_implemented`
-        for what it does not take; `internal_error` for any other failure that it, or its answer, has.
+        A cancelled call is cancelled at the server. The server receives the trace of the call as
+        `_meta.traceparent` (SEP-414 of MCP).
 
-        The server hears of the trace that the call belongs to by `_meta.traceparent` (SEP-414 of MCP).
+        Raises:
+            HearthNetError: `timeout` if the server did not reply in time; `partition` if it ended;
+                `bad_request` for invalid params; `not_implemented` for an unknown method; `internal_error`
+                for any other failure, or an invalid result.
         """
         async with _told_errors(self):
             _describe(tool, self.client.protocol_version)
@@ -98,12 +109,12 @@ class Session:
         return dumped
 
     async def heard(self, message: IncomingMessage) -> None:
-        """A word of the server that answers nothing."""
+        """Handle a notification of the server."""
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             self.changed.set()
 
     async def listen(self) -> None:
-        """Hears of changes to the list, where the server has to be asked to tell; until cancelled."""
+        """Subscribe to changes of the list, if the protocol version requires it, until cancelled."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         tools = self.client.server_capabilities.tools
@@ -119,11 +130,14 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def opened(name: str, command: tuple[str, ...], variables: dict[str, str]) -> AsyncIterator[Session]:
-    """Starts the program and waits until it answers; ends it at the end. Its stderr is this process's.
+    """Start the program and wait until it answers; end it on exit.
 
-    Raises `not_found` where it cannot be started, and as `Session.call`.
+    Its stderr is that of this process.
+
+    Raises:
+        HearthNetError: `not_found` if it cannot be started; otherwise as for `Session.call`.
     """
-    # More than a second of work: done here it would hold up all else that this process connects or answers.
+    # The import takes more than a second: on the event loop it would delay all other work of this process.
     await asyncio.to_thread(importlib.import_module, "mcp.client.stdio")
     from mcp import Client, StdioServerParameters
     from mcp_types import Implementation
@@ -149,7 +163,7 @@ async def opened(name: str, command: tuple[str, ...], variables: dict[str, str])
 
 @contextlib.asynccontextmanager
 async def _transport(server: StdioServerParameters, session: Session) -> AsyncIterator[Any]:
-    """The library's own, with what the server says looked through on its way."""
+    """The library's transport, with the server's messages filtered by `_mend`."""
     from mcp.client.stdio import stdio_client
 
     async with stdio_client(server) as (said, write), anyio.create_task_group() as tasks:
@@ -172,7 +186,7 @@ async def _transport(server: StdioServerParameters, session: Session) -> AsyncIt
 
 
 def _describe(tool: str, version: str, more: dict[str, Any] | None = None) -> None:
-    """Describes the running call of the mesh as what it is: a request to an MCP server."""
+    """Describe the current span of the call as a request to an MCP server."""
     found = {
         names.MCP_METHOD: "tools/call",
         names.MCP_VERSION: version,
@@ -184,9 +198,10 @@ def _describe(tool: str, version: str, more: dict[str, Any] | None = None) -> No
 
 
 def _mend(item: SessionMessage | Exception, session: Session) -> None:
-    """Takes broken tools out of a list, and aside what they promise of their results.
+    """Remove invalid tools from a list, and set the schemas of results aside.
 
-    The library would raise for a result that breaks its promise, and lose what the tool did.
+    The library would raise for a result that does not fit its schema, and lose a result of a call that had
+    effects.
     """
     result = getattr(getattr(item, "message", None), "result", None)
     if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
@@ -213,7 +228,11 @@ def _mend(item: SessionMessage | Exception, session: Session) -> None:
 
 @contextlib.asynccontextmanager
 async def _told_errors(session: Session) -> AsyncIterator[None]:
-    """What the library raises, in our words."""
+    """Translate the library's exceptions.
+
+    Raises:
+        HearthNetError: as listed at `Session.call` and `opened`.
+    """
     from mcp import MCPError
     from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""The MCP servers in hearthnet.toml, followed while the node runs; a file that is wrong changes nothing."""
+"""The MCP servers in hearthnet.toml, followed at run time; invalid files change nothing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Settings:
-    """What stands in the file of `home`. `problem` says why what was read last is still used."""
+    """The MCP servers in the file of `home`.
+
+    If the file is invalid, `problem` says why and the settings read last stay in force.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self.problem = ""
 
     async def follow(self) -> AsyncIterator[McpConfig | None]:
-        """The settings now, and after each change of the file; None where only `problem` has changed."""
+        """Yield the settings now and after each change of the file.
+
+        Yields None if only `problem` has changed.
+        """
         seen: object = ...
         while True:
             now = self._look()
@@ -44,7 +50,7 @@ class Settings:
         return config
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What changes whenever the file is written or replaced; None where there is none."""
+        """Return a value that changes when the file is written or replaced; None without a file."""
         try:
             status = self._home.config_file.stat()
         except OSError:

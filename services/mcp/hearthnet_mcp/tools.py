@@ -1,4 +1,4 @@
-"""A tool as an MCP server lists it, as a contract of ours (decision 0106). Pure."""
+"""A tool listed by an MCP server as a contract (docs/decisions/0106). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hearthnet_mcp.names import capabilities
 from hearthnet_mcp.schemas import input_schema, output_schema
 
 MOST_TOOLS: Final = 128
-"""Of one server; what it lists beyond that is left out."""
+"""Tools of one server; further ones are dropped."""
 MAX_CONCURRENT: Final = 8
 _LONGEST_SUMMARY: Final = 160
 _LONGEST_DESCRIPTION: Final = 4_000
@@ -42,7 +42,7 @@ _OUTPUT: Final[dict[str, Any]] = {
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool that can be offered: the server's name for it, its contract, the schema of its values."""
+    """A tool that can be offered: its name at the server, its contract, its result's schema."""
 
     name: str
     contract: Contract
@@ -50,14 +50,14 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a server lists: what can be offered of it, and why the rest cannot, a line each."""
+    """The tools of a server that can be offered, and one line for each that cannot."""
 
     tools: tuple[Tool, ...]
     dropped: tuple[str, ...]
 
 
 def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
-    """The tools of the server `config` as it lists them, by the MCP schema's names."""
+    """Return the tools of the server `config`, listed in the names of the MCP schema."""
     wanted = list(listed)
     names = capabilities(config.name, [str(tool["name"]) for tool in wanted[:MOST_TOOLS]])
     tools: dict[str, Tool] = {}
@@ -76,9 +76,12 @@ def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
 
 
 def _offered(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> Tool:
-    """`tool` with its contract; without the schema of its results where no contract has room for it.
+    """Return `tool` with its contract.
 
-    Raises as `contract_of`.
+    The contract omits the schema of its results if that does not fit.
+
+    Raises:
+        HearthNetError: as for `contract_of`.
     """
     promised = output_schema(tool.get("outputSchema"))
     if promised is not None:
@@ -93,9 +96,12 @@ def contract_of(
     tool: dict[str, Any],
     promised: dict[str, Any] | None = None,
 ) -> Contract:
-    """The contract under which `tool` is offered; `promised` is the schema of its results' values.
+    """Return the contract under which `tool` is offered.
 
-    Raises `bad_request` where it has a schema that is none.
+    `promised` is the schema of its results' values.
+
+    Raises:
+        HearthNetError: `bad_request` if a schema of the tool is not usable.
     """
     effects = not _only_reads(config, tool)
     description = _text(tool.get("description"), _LONGEST_DESCRIPTION)
@@ -144,7 +150,7 @@ def contract_of(
 
 
 def _output(promised: dict[str, Any] | None) -> dict[str, Any]:
-    """The schema of the output; it holds `promised` whole, so that others can read it out again."""
+    """Return the schema of the output, which contains `promised` as a whole for its readers."""
     if promised is None:
         return _OUTPUT
     fields: dict[str, Any] = _OUTPUT["properties"]
@@ -155,7 +161,10 @@ def _output(promised: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _only_reads(config: McpServerConfig, tool: dict[str, Any]) -> bool:
-    """Whether its owner says that the tool only reads; the server's own word counts where that is trusted."""
+    """Return whether the tool is known to have no effects.
+
+    The owner's list decides; the server's own hint counts only if the settings trust it.
+    """
     if tool["name"] in config.read_only:
         return True
     hints = tool.get("annotations")
@@ -163,7 +172,7 @@ def _only_reads(config: McpServerConfig, tool: dict[str, Any]) -> bool:
 
 
 def _summary(tool: dict[str, Any], description: str) -> str:
-    """One line for people."""
+    """Return a summary of one line."""
     line = next((line.strip() for line in description.splitlines() if line.strip()), "")
     title = _text(tool.get("title"), _LONGEST_SUMMARY)
     text = line or title or f"The tool {tool['name']}"
@@ -171,7 +180,7 @@ def _summary(tool: dict[str, Any], description: str) -> str:
 
 
 def _text(value: Any, longest: int) -> str:
-    """Words of the server: printable, and only so many."""
+    """Return a text of the server without unprintable characters, at most `longest` long."""
     if not isinstance(value, str):
         return ""
     kept = "".join(letter for letter in value[: 2 * longest] if letter.isprintable() or letter in "\n\t")
