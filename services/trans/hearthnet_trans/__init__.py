@@ -1,4 +1,4 @@
-"""Translation: Apertium, Argos Translate packs, and models that vouch for it.
+"""Translation by Apertium, Argos Translate packs, and models that vouch for languages.
 
 See: docs/trans.md.
 """

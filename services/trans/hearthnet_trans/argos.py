@@ -1,7 +1,7 @@
-"""Language packs of Argos Translate as a backend: each is a CTranslate2 model with its SentencePiece pieces.
+"""Argos Translate packs as a backend: each is a CTranslate2 and a SentencePiece model.
 
-The packs are run by these two libraries directly, an optional extra; Argos Translate itself would bring a
-machine learning framework of gigabytes to split sentences. Packs lie where Argos keeps them.
+These two libraries, an optional extra, run the packs directly: Argos Translate itself would add a machine
+learning framework of gigabytes only to split sentences. The packs stay in Argos's own folder.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _log = logging.getLogger(__name__)
 _LOADED: Final = 2
 """Packs in memory at once, some 100 MB each."""
 _LONGEST: Final = 600
-"""Characters of a sentence; what is longer is cut at a clause or word."""
+"""Characters of a sentence; a longer one is cut at a clause or word."""
 _BEAM: Final = 4
 _THREADS: Final = 2
 _MOST_PIECES: Final = 256
 _LOOK_SECONDS: Final = 10.0
 _SPACE: Final = "\u2581"
-"""How SentencePiece writes a space."""
+"""SentencePiece's character for a space."""
 
 
 class Metadata(msgspec.Struct):
-    """What is read of a pack's metadata.json."""
+    """The members of a pack's metadata.json that are read."""
 
     from_code: str
     to_code: str
@@ -58,7 +58,7 @@ class Pack(msgspec.Struct, frozen=True):
 
 
 class Argos:
-    """A `Backend`."""
+    """Translation by Argos Translate packs, as a `Backend`."""
 
     name = "argos"
     places = 2
@@ -83,7 +83,7 @@ class Argos:
         self._following = asyncio.create_task(self._follow(changed), name="argos follow")
 
     async def translate(self, work: Work) -> Translation:
-        """As `Backend.translate`; one text at a time, its sentences side by side."""
+        """Translate as `Backend.translate`: one text at a time, its sentences in parallel."""
         pair = work.source, work.target
         async with self._working:
             if pair not in self._packs:
@@ -112,9 +112,7 @@ class Argos:
             ) from error
 
     def _look(self) -> dict[Pair, Pack]:
-        """The packs that are installed and can be run; sets the note where there are some and nothing runs
-        them.
-        """
+        """Return the installed packs if they can be run, else set the note."""
         found = dict(sorted(_installed(self._folder)))
         able = all(importlib.util.find_spec(name) for name in ("ctranslate2", "sentencepiece"))
         self.note = ""
@@ -149,7 +147,7 @@ class Loaded:
         )
 
     def translated(self, text: str) -> str:
-        """`text` with its sentences translated, and all between them as it was."""
+        """Return `text` with its sentences translated and everything between them unchanged."""
         whole = [piece for is_language, run in _runs(text) for piece in _sentences(is_language, run)]
         said = iter(self._sentences([part.strip() for is_language, part in whole if is_language]))
         return "".join(_around(part, next(said)) if is_language else part for is_language, part in whole)
@@ -177,14 +175,14 @@ class Loaded:
 
 
 def packs_folder() -> Path:
-    """Where Argos Translate keeps its packs."""
+    """Return the folder of Argos Translate's packs."""
     named = os.environ.get("ARGOS_PACKAGES_DIR")
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(named) if named else Path(data) / "argos-translate" / "packages"
 
 
 def _installed(folder: Path) -> Iterator[tuple[Pair, Pack]]:
-    """The whole packs of the folder; what cannot be read is none."""
+    """Yield the complete and readable packs of the folder."""
     for file in sorted(folder.glob("*/metadata.json")):
         try:
             about = msgspec.json.decode(file.read_bytes(), type=Metadata)
@@ -196,7 +194,7 @@ def _installed(folder: Path) -> Iterator[tuple[Pair, Pack]]:
 
 
 def _runs(text: str) -> Iterator[tuple[bool, str]]:
-    """The stretches of language, and what is kept between them; single line breaks belong to the language."""
+    """Yield stretches of language and of kept text; single line breaks count as language."""
     for is_language, run in groupby(pieces(text), _is_language):
         yield is_language, "".join(piece.text for piece in run)
 
@@ -215,5 +213,5 @@ def _sentences(is_language: bool, run: str) -> Iterator[tuple[bool, str]]:
 
 
 def _around(part: str, said: str) -> str:
-    """`said` with the white space that is around `part`."""
+    """Return `said` with the white space around `part`."""
     return part[: len(part) - len(part.lstrip())] + said + part[len(part.rstrip()) :]

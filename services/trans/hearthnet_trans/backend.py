@@ -1,4 +1,4 @@
-"""What translates: the interface of Apertium, Argos and the models.
+"""The interface of translation backends: Apertium, Argos and the models.
 
 See: docs/trans.md#what-translates.
 """
@@ -14,9 +14,9 @@ Pair = tuple[str, str]
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One text to translate from `source` into `target`, codes of a pair that the backend has.
+    """One text to translate from `source` into `target`, a pair that the backend has.
 
-    `until` is the loop time by which it has to be done.
+    `until` is the deadline in the time of the event loop.
     """
 
     text: str
@@ -27,8 +27,9 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """A text in the other language. `confidence` is the share of its words that were known, 1 where the
-    backend does not say; `model` names what did it.
+    """A translated text, and the `model` that made it.
+
+    `confidence` is the share of its words that were known, 1 if the backend does not report it.
     """
 
     text: str
@@ -41,21 +42,25 @@ class Backend(Protocol):
 
     name: str
     places: int
-    """How many texts it takes at once."""
+    """Number of texts that it translates at once."""
 
     @property
     def pairs(self) -> frozenset[Pair]:
-        """From which language into which, now."""
+        """The current pairs (source, target) of languages."""
 
     @property
     def note(self) -> str:
-        """One line for people where something is wrong, else empty."""
+        """One line for the user about a problem, else empty."""
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """Finds out what there is; calls `changed` whenever `pairs` or `note` are others later."""
+        """Find the pairs, and call `changed` whenever `pairs` or `note` change later."""
 
     async def translate(self, work: Work) -> Translation:
-        """Translates; raises `capacity_exceeded` where it cannot now, `internal_error` where it fails."""
+        """Translate one text.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it is too busy; `internal_error` if it fails.
+        """
 
     async def close(self) -> None:
-        """Ends what it runs."""
+        """Release all resources."""

@@ -1,4 +1,4 @@
-"""What was translated lately, the least recently used forgotten first.
+"""Cache of recent translations; the least recently used are dropped first.
 
 See: docs/trans.md#what-comes-back.
 """
@@ -13,14 +13,14 @@ from hearthnet_trans.backend import Translation, Work
 
 ENTRIES: Final = 10_000
 CHARACTERS: Final = 8_000_000
-"""Of all translations together: 10,000 of the longest texts would be five times as much."""
+"""Limit of all translations together: 10,000 of the longest texts would have five times as many."""
 
 
 class Key(NamedTuple):
-    """What makes two requests the same."""
+    """Identity of a request."""
 
     text: str
-    """The hash of it."""
+    """Its hash."""
     source: str
     target: str
     backend: str
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 def key_of(work: Work, backend: str) -> Key:
-    """The key of `work` at the backend of that name."""
+    """Return the key of `work` at the backend of that name."""
     text = content_hash(work.text.encode("utf-8", "surrogatepass"))
     return Key(text, work.source, work.target, backend, work.domain)
 
@@ -46,14 +46,14 @@ class Cache:
         return len(self._kept)
 
     def get(self, key: Key) -> Translation | None:
-        """What was kept, which counts as used now."""
+        """Return the stored translation or None; it counts as used now."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: Key, translation: Translation) -> None:
-        """Keeps it, and forgets what has been unused for longest where that is too much."""
+        """Store a translation, and drop the least recently used ones beyond the limits."""
         old = self._kept.pop(key, None)
         self._size += len(translation.text) - (len(old.text) if old is not None else 0)
         self._kept[key] = translation
@@ -62,6 +62,6 @@ class Cache:
             self._size -= len(gone.text)
 
     def forget(self, backend: str) -> None:
-        """Forgets what the backend of that name said: it is another one now."""
+        """Drop the translations of the backend of that name, because it has changed."""
         for key in [key for key in self._kept if key.backend == backend]:
             self._size -= len(self._kept.pop(key).text)

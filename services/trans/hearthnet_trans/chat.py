@@ -1,6 +1,6 @@
 """Language models of the mesh as a backend: those whose profile vouches for languages.
 
-A model that names two languages in its offer translates between them; one that names fewer is never asked.
+A model whose offer names two languages or more translates between them; other models are never used.
 
 See: docs/trans.md#what-translates.
 """
@@ -23,13 +23,13 @@ from hearthnet_trans.backend import Pair, Translation, Work
 
 _MOST_LANGUAGES: Final = 20
 _PART: Final = 1_500
-"""Characters that a model is given at once: it leaves out less of what is short."""
+"""Characters given to a model at once: from shorter texts it leaves out less."""
 _MOST_TOKENS: Final = 2_048
 _AGAIN_SECONDS: Final = 2.0
 
 
 class Chat:
-    """A `Backend`."""
+    """Translation by language models, as a `Backend`."""
 
     name = "llm"
     places = 4
@@ -46,11 +46,11 @@ class Chat:
         return frozenset(pair for view in self._views.values() for pair in permutations(_languages(view), 2))
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """As `Backend.open`; models are found while the service runs."""
+        """Watch for models, as `Backend.open`; they are found while the service runs."""
         self._following = asyncio.create_task(self._follow(changed), name="trans follow models")
 
     async def translate(self, work: Work) -> Translation:
-        """As `Backend.translate`, part by part; white space around each part stays as it is."""
+        """Translate as `Backend.translate`, part by part; white space around each part is kept."""
         model = self._model(work)
         done = [await self._part(work, model, part) for part in parts(work.text, _PART)]
         return Translation("".join(done), model)
@@ -60,7 +60,7 @@ class Chat:
         await end({self._following} if self._following is not None else set())
 
     def _model(self, work: Work) -> str:
-        """The first by name that vouches for the pair, one of the own node before others."""
+        """Return a model that vouches for the pair: of this node if possible, first by name."""
         able = [
             (view.node != self._bus.peer.node_id, str(view.params.get("model")))
             for view in self._views.values()
@@ -94,7 +94,7 @@ class Chat:
         return before + said + after
 
     async def _follow(self, changed: Callable[[], None]) -> None:
-        """Keeps the offers of the models that vouch for languages."""
+        """Keep the offers of models that vouch for languages, until cancelled."""
         while True:
             with contextlib.suppress(HearthNetError):
                 async with self._bus.watch("llm.chat@2.0") as changes:
@@ -109,7 +109,7 @@ class Chat:
 
 
 def _languages(view: OfferView) -> list[str]:
-    """What an offer vouches for; it comes from elsewhere."""
+    """Return the known languages that an offer vouches for; its params are unchecked."""
     said = view.params.get("languages")
     named = said if isinstance(said, list) else ()
     return sorted({one for one in named if isinstance(one, str) and one in NAMES})[:_MOST_LANGUAGES]

@@ -1,7 +1,7 @@
 """The trans service: one offer for each backend that has a pair of languages.
 
-Of several backends that know a pair the first in the order of `_standard` translates, unless the caller
-names one.
+If several backends have a pair, the first in the order of `_standard` translates, unless the caller names
+one.
 
 See: docs/trans.md#what-translates.
 """
@@ -31,17 +31,17 @@ _NONE: Final = (
     "(docs/trans.md)"
 )
 _NOTHING_DONE: Final = {"backend": "none", "model": ""}
-"""Named in an answer for which nothing had to be translated."""
+"""Metadata of a reply for which nothing had to be translated."""
 
 
 class TransParams(msgspec.Struct, frozen=True):
-    """Which backend is wanted; None: the first that knows the pair."""
+    """The requested backend; None selects the first one that has the pair."""
 
     backend: str | None = None
 
 
 class TransInput(msgspec.Struct, frozen=True):
-    """What to translate."""
+    """The text, its languages and its domain."""
 
     text: str
     to: str
@@ -50,7 +50,7 @@ class TransInput(msgspec.Struct, frozen=True):
 
 
 class TransService(Service):
-    """Translation, with what this node has for it."""
+    """Translation by the backends of this node."""
 
     name: ClassVar[str] = "trans"
 
@@ -60,7 +60,7 @@ class TransService(Service):
         self._cache = Cache()
 
     async def start(self, node: NodeContext) -> None:
-        """Finds out what can be translated."""
+        """Open the backends."""
         if self._backends is None:
             self._backends = _standard(node)
         for number, backend in enumerate(self._backends):
@@ -69,17 +69,17 @@ class TransService(Service):
         self._say()
 
     def offers(self) -> list[Offer]:
-        """One for each backend that has something to translate with."""
+        """Offer each backend that has a pair."""
         return [_offer(backend) for backend in self._backends or () if backend.pairs]
 
     async def stop(self) -> None:
-        """Ends the backends' programs."""
+        """Close the backends."""
         for backend in self._backends or ():
             await backend.close()
 
     @capability("trans.text@1.0")
     async def text(self, call: Call[TransParams, TransInput]) -> Reply:
-        """Translates one text."""
+        """Translate one text."""
         wanted = call.input
         check(wanted.to)
         source = wanted.source
@@ -100,7 +100,7 @@ class TransService(Service):
         )
 
     async def _translate(self, backend: Backend, work: Work) -> tuple[Translation, bool]:
-        """The translation, and whether it was kept from before."""
+        """Return the translation, and whether it came from the cache."""
         key = key_of(work, backend.name)
         kept = self._cache.get(key)
         if kept is not None:
@@ -110,7 +110,11 @@ class TransService(Service):
         return done, False
 
     def _those(self, name: str | None) -> list[Backend]:
-        """The backends that may answer, in order; `not_found` where the one that is named has nothing."""
+        """Return the backends that may translate, in order.
+
+        Raises:
+            HearthNetError: `not_found` if there is none, or none with this name.
+        """
         there = [
             backend for backend in self._backends or () if backend.pairs and name in (None, backend.name)
         ]
@@ -121,7 +125,11 @@ class TransService(Service):
         return there
 
     def _choose(self, source: str, target: str, name: str | None) -> Backend:
-        """Who translates that pair; `not_found` with the nearest pairs where nobody does."""
+        """Return the backend for a pair.
+
+        Raises:
+            HearthNetError: `not_found`, with the nearest pairs, if no backend has the pair.
+        """
         there = self._those(name)
         for backend in there:
             if (source, target) in backend.pairs:
@@ -134,7 +142,11 @@ class TransService(Service):
         )
 
     async def _detect(self, wanted: TransInput, name: str | None) -> str:
-        """The language of the text; `bad_request` where it cannot be told."""
+        """Return the language of the text.
+
+        Raises:
+            HearthNetError: `bad_request` if it cannot be detected.
+        """
         expected = {a for backend in self._those(name) for a, b in backend.pairs if b == wanted.to}
         found = await language.detected(wanted.text, expected | {wanted.to})
         if found is not None:
@@ -162,7 +174,7 @@ class TransService(Service):
 
 
 def _standard(node: NodeContext) -> list[Backend]:
-    """What translates, the first first."""
+    """Return the backends in order of preference."""
     return [Apertium(), Argos(), Chat(node.bus)]
 
 

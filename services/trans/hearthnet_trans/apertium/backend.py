@@ -1,4 +1,4 @@
-"""Apertium as a backend: a pipeline for each pair that is asked for, kept while it is used."""
+"""Apertium as a backend: one pipeline for each requested pair, kept while it is used."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hearthnet_trans.backend import Pair, Translation, Work
 
 _log = logging.getLogger(__name__)
 MOST_PIPELINES: Final = 4
-"""At once."""
+"""Pipelines that run at once."""
 IDLE_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 10.0
 _RETRY_MS: Final = 500
 
 
 class Apertium:
-    """A `Backend`."""
+    """Translation by Apertium, as a `Backend`."""
 
     name = "apertium"
     places = 16
@@ -61,7 +61,7 @@ class Apertium:
         self._following = asyncio.create_task(self._follow(changed), name="apertium follow")
 
     async def translate(self, work: Work) -> Translation:
-        """As `Backend.translate`. What its programs moved or lost is translated once more in pieces."""
+        """Translate as `Backend.translate`; if markup is lost, translate again in pieces."""
         encoded = encode(work.text)
         if not encoded.words:
             return Translation(work.text, self._model(work))
@@ -84,7 +84,7 @@ class Apertium:
         return mode.stem if mode is not None else ""
 
     async def _in_pieces(self, work: Work) -> tuple[str, int]:
-        """Each stretch of words alone, with what is kept between them."""
+        """Translate each stretch of words by itself, and keep the text between them."""
         whole, marked = "", 0
         for to_translate, part in parts(work.text):
             if to_translate:
@@ -98,8 +98,10 @@ class Apertium:
         return whole, marked
 
     async def _run(self, work: Work, stream: str) -> str:
-        """The answer of the pair's pipeline. Where that breaks off, once more, and then one text at a time:
-        a text that breaks it takes no other one along twice.
+        """Return the answer of the pair's pipeline.
+
+        After a failure the text is tried once more, this time as the only one of its pair, so that a text
+        that breaks the pipeline fails other texts at most once.
         """
         pair = work.source, work.target
         try:
@@ -113,7 +115,13 @@ class Apertium:
                 raise _failed(work, str(error)) from error
 
     async def _pipeline(self, work: Work) -> Pipeline:
-        """The pair's pipeline, started where it does not run; raises `Broken`, `capacity_exceeded`."""
+        """Return the pair's pipeline, started if necessary.
+
+        Raises:
+            Broken: the programs cannot be started.
+            HearthNetError: `not_found` if the pair is no longer installed; `capacity_exceeded` if too many
+                pipelines are busy.
+        """
         pair = work.source, work.target
         async with self._starting:
             if pair not in self._modes:
@@ -135,7 +143,11 @@ class Apertium:
             return started
 
     async def _make_room(self) -> None:
-        """Ends the pipeline that has been idle for longest, where there are as many as may be."""
+        """End the pipeline that was idle for longest, if the limit is reached.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if none is idle.
+        """
         if len(self._pipelines) < self._most:
             return
         idle = [(one.used_at, pair) for pair, one in self._pipelines.items() if one.idle]
@@ -148,7 +160,7 @@ class Apertium:
         await self._pipelines.pop(min(idle)[1]).close()
 
     async def _follow(self, changed: Callable[[], None]) -> None:
-        """Ends what is idle, and sees what was installed or removed meanwhile."""
+        """End idle pipelines, and detect installed and removed pairs, until cancelled."""
         while True:
             await asyncio.sleep(self._look_every)
             found = await asyncio.to_thread(modes.installed, self._folder)

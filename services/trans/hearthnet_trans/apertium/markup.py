@@ -1,4 +1,4 @@
-"""What of a text is no language, and has to come back as it went in: markup, addresses, code."""
+"""Separation of language from markup, addresses and code, which must stay unchanged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Final, Literal, NamedTuple
 
 Kind = Literal["text", "space", "kept", "break"]
 _LONGEST_WORD: Final = 80
-"""What is longer is no word of any dictionary, and costs its programs much."""
+"""Longer words are in no dictionary, and take Apertium much time."""
 _JOINERS: Final = "\u200c\u200d"
 _NOT_SHOWN: Final = frozenset("{}^\\@<>|~*#_`\u2028\u2029")
-"""Characters that Apertium's programs or the marks in their answers have a use for."""
+"""Characters with a meaning for Apertium's programs or in the marks of their answers."""
 
 _KEPT: Final = re.compile(
     r"""
@@ -36,14 +36,17 @@ _KEPT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """A part of a text: to translate, one space, to be kept, or kept and the end of a sentence."""
+    """A part of a text: to translate, one space, kept, or kept and ending a sentence."""
 
     kind: Kind
     text: str
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The parts of `text`; together they are the whole, with letters written as entities as letters."""
+    """Yield the parts of `text`.
+
+    Together they are the whole text, except that letters written as entities are returned as letters.
+    """
     start = 0
     for match in _KEPT.finditer(text):
         yield from _plain(text[start : match.start()])
@@ -57,7 +60,7 @@ def pieces(text: str) -> Iterator[Piece]:
 
 
 def _plain(text: str) -> Iterator[Piece]:
-    """Words with their punctuation, spaces, and the characters that are not shown to anybody."""
+    """Yield words with their punctuation, spaces, and characters hidden from Apertium."""
     for run in _RUNS.finditer(text):
         part = run[0]
         if part == " ":
@@ -80,7 +83,10 @@ def _shown(word: str) -> Iterator[Piece]:
 
 @lru_cache(maxsize=4096)
 def _is_shown(character: str) -> bool:
-    """Whether Apertium gets to see it: letters, marks, digits and common punctuation of the first plane."""
+    """Return whether Apertium receives `character`.
+
+    It receives letters, marks, digits and common punctuation of the first plane.
+    """
     if character in _NOT_SHOWN or ord(character) > 0xFFFF:
         return False
     category = unicodedata.category(character)

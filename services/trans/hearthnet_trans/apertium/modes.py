@@ -1,4 +1,4 @@
-"""The pairs that Apertium has installed, and the programs that each one runs."""
+"""The installed language pairs of Apertium, and the programs that each one runs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from hearthnet_trans.backend import Pair
 
 _NAME: Final = re.compile(r"([a-z]{2,3})-([a-z]{2,3})\.mode")
 _ENDS_WITH_US: Final = ["setpriv", "--pdeathsig", "KILL", "--"]
-"""Each program is killed when the one that started it dies, however that happens."""
+"""Each program is killed when its parent process dies, in whatever way."""
 _TELL_SECONDS: Final = 10.0
 
 
 class ModeError(Exception):
-    """A pair that cannot be run, and why."""
+    """Raised when a pair's programs cannot be determined."""
 
 
 def folder() -> Path:
-    """Where Apertium keeps its modes."""
+    """Return the folder of Apertium's modes."""
     return Path(os.environ.get("APERTIUM_DATADIR") or "/usr/share/apertium") / "modes"
 
 
 def installed(modes: Path) -> dict[Pair, Path]:
-    """The mode file of each pair; variants of a language (`en_US`) are left out. Blocks."""
+    """Return the mode file of each pair, without variants of a language (`en_US`). Blocks."""
     found: dict[Pair, Path] = {}
     if shutil.which("apertium-wblank-mode") is None:
         return found
@@ -41,9 +41,12 @@ def installed(modes: Path) -> dict[Pair, Path]:
 
 
 def command(mode: Path) -> list[str]:
-    """The pair's pipeline as one program to start: answers each text at its NUL byte. Blocks.
+    """Return the command of the pair's pipeline, which answers each text at its NUL byte.
 
-    Raises `ModeError`.
+    Blocks.
+
+    Raises:
+        ModeError: the mode file cannot be read.
     """
     try:
         told = subprocess.run(
@@ -59,7 +62,10 @@ def command(mode: Path) -> list[str]:
 
 
 def _stages(told: str) -> list[list[str]]:
-    """The programs of a pipeline with their arguments; `$1` asks for marks at unknown words."""
+    """Return the programs of a pipeline; the placeholder `$1` becomes `-g`.
+
+    With that option unknown words are marked.
+    """
     lexer = shlex.shlex(told.strip(), posix=True, punctuation_chars="|")
     lexer.whitespace_split = True
     lexer.commenters = ""

@@ -1,7 +1,7 @@
-"""One pair's programs, kept running: texts go in and come out in order, each ended by a NUL byte.
+"""One pair's programs, kept running; texts are answered in order, each with a final NUL.
 
-Several texts are under way at once, so that the programs of the pipeline work side by side; nobody waits for
-others to come. What comes out bears the number of what went in: a pipeline that loses count is not believed.
+Several texts are under way at once, so that the programs of the pipeline work in parallel. Each text carries
+a number that must come back with its answer; a pipeline that returns another number is killed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections import deque
 from typing import Final
 
 UNDER_WAY: Final = 8
-"""So many texts at once; the others wait."""
+"""Texts in the pipeline at once; others wait."""
 HANGS_SECONDS: Final = 10.0
-"""Nothing takes so long that is not stuck."""
+"""Time after which a pipeline without an answer counts as stuck."""
 _END_SECONDS: Final = 2.0
 _CHUNK: Final = 1 << 16
 _LONGEST_ANSWER: Final = 1 << 20
@@ -24,7 +24,7 @@ _END: Final = b"\0"
 
 
 class Broken(Exception):
-    """The pipeline died, hangs or lost count; nothing was learned of the text."""
+    """Raised when the pipeline died, hangs or miscounts; the text itself need not be at fault."""
 
 
 class Pipeline:
@@ -44,7 +44,11 @@ class Pipeline:
 
     @classmethod
     async def start(cls, command: list[str], *, hangs_seconds: float = HANGS_SECONDS) -> Pipeline:
-        """Starts the programs, in a process group of their own; raises `Broken` where that cannot be."""
+        """Start the programs in a process group of their own.
+
+        Raises:
+            Broken: they cannot be started.
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -65,16 +69,20 @@ class Pipeline:
 
     @property
     def alive(self) -> bool:
-        """Whether texts may be given to it."""
+        """True while the pipeline accepts texts."""
         return not self._killed and not self._reader.done()
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for it."""
+        """True if no text is under way."""
         return self._users == 0
 
     async def run(self, stream: str) -> str:
-        """What the programs make of `stream`, which is in Apertium's own format; raises `Broken`."""
+        """Return the programs' answer to `stream`, which is in Apertium's stream format.
+
+        Raises:
+            Broken: the pipeline failed.
+        """
         self._users += 1
         try:
             async with self._places:
@@ -84,7 +92,7 @@ class Pipeline:
             self.used_at = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
-        """Ends the programs, all of them: they end with their input, or are killed."""
+        """End all programs by closing their input, or kill them."""
         self._pipe.close()
         try:
             async with asyncio.timeout(_END_SECONDS):
@@ -92,7 +100,7 @@ class Pipeline:
         except TimeoutError:
             self._kill()
             await self._process.wait()
-        # The end of their output lets go of the pipes.
+        # Reading their output to its end closes the pipes.
         await asyncio.wait({self._reader}, timeout=_END_SECONDS)
         self._kill()
         self._reader.cancel()
@@ -126,7 +134,7 @@ class Pipeline:
         return self._process.stdin
 
     async def _read(self) -> None:
-        """Hands out answers until the programs end, then lets everybody know."""
+        """Distribute answers until the programs end, then fail the texts that remain."""
         said = b""
         try:
             while self._process.stdout is not None and (chunk := await self._process.stdout.read(_CHUNK)):
@@ -138,7 +146,7 @@ class Pipeline:
             self._give_up()
 
     def _hand_out(self, said: bytes) -> bool:
-        """Whether `said` is the answer to the text that has waited longest, which gets it."""
+        """Give `said` to the oldest text; return False if it is not the answer to that text."""
         if not self._waiting:
             return False
         number, answer = self._waiting.popleft()
@@ -155,7 +163,7 @@ class Pipeline:
             _fail(self._waiting.popleft()[1], "it died")
 
     def _kill(self) -> None:
-        """Once: later the number of the group may be somebody else's."""
+        """Kill the process group, once only: later its number may belong to other processes."""
         if self._killed:
             return
         self._killed = True
@@ -166,4 +174,4 @@ class Pipeline:
 def _fail(answer: asyncio.Future[str], why: str) -> None:
     if not answer.done():
         answer.set_exception(Broken(why))
-        answer.exception()  # nobody may be there any more to hear it
+        answer.exception()  # marked as retrieved, since its caller may have been cancelled

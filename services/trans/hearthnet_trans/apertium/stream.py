@@ -1,8 +1,8 @@
-"""Text to Apertium's stream format and back (docs/decisions/0122).
+"""Conversion of text to Apertium's stream format and back (docs/decisions/0122).
 
-What is to be kept stands in the stream as a numbered blank (`[0]`), so that no program sees it; the numbers
-have to come back complete and in order, else `Lost` is raised and nothing is guessed. Of the marks that the
-programs put before words, `*`, `@` and `#`, none can come from the text: those characters are kept as well.
+Text to keep is replaced by numbered blanks (`[0]`), so that no program changes it. The numbers must come back
+complete and in order; otherwise `Lost` is raised instead of guessing. The programs mark words with `*`, `@`
+and `#`; none of these comes from the text, because those characters are kept as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from hearthnet_trans.apertium.markup import Piece, pieces
 
 _SENTENCE_ENDS: Final = ".[]"
-"""As Apertium's own tools end a sentence where a paragraph ends without a full stop."""
+"""Ends a sentence where a paragraph ends without a full stop, as Apertium's own tools do."""
 _SPECIAL: Final = re.compile(r"([\[\]{}^$/\\@<>])")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _ANSWER: Final = re.compile(
@@ -29,11 +29,11 @@ _LEFT_BEHIND: Final = re.compile(r"(?<= ) +|(?<=\A[\"“«(¿¡]) +")
 
 
 class Lost(Exception):
-    """What was to be kept did not come back whole."""
+    """Raised when kept text did not come back complete and in order."""
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A text in stream format, what its numbered blanks stand for, and how many words it has."""
+    """A text in stream format, the texts of its numbered blanks, and its number of words."""
 
     stream: str
     kept: tuple[str, ...]
@@ -41,14 +41,14 @@ class Encoded(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """The text that came back, and how many of its words bore a mark: not known, or not translated."""
+    """The text that came back, and how many words were marked as unknown or not translated."""
 
     text: str
     marked: int
 
 
 def encode(text: str) -> Encoded:
-    """`text` as Apertium's programs take it."""
+    """Return `text` in stream format."""
     stream: list[str] = []
     kept: list[str] = []
     words, open_sentence = 0, False
@@ -71,7 +71,11 @@ def encode(text: str) -> Encoded:
 
 
 def decode(said: str, kept: tuple[str, ...]) -> Decoded:
-    """The text in an answer of Apertium's programs; raises `Lost`."""
+    """Return the text in an answer of Apertium's programs.
+
+    Raises:
+        Lost: kept text is missing or has changed places.
+    """
     text: list[str] = []
     numbers: list[int] = []
     words, start, marked = "", 0, 0
@@ -92,14 +96,22 @@ def decode(said: str, kept: tuple[str, ...]) -> Decoded:
 
 
 def _spaced(words: str) -> str:
-    """Words between two blanks without the spaces that words which the programs left out, such as an English
-    pronoun, leave behind: what went in has single spaces, and none at its ends.
+    """Remove spaces left behind by words that the programs dropped.
+
+    `words` is the text between two blanks. An English pronoun is such a word. The input had single spaces,
+    and none at its ends.
     """
     return _LEFT_BEHIND.sub("", words.strip(" "))
 
 
 def _check(numbers: list[int], kept: tuple[str, ...]) -> None:
-    """Raises `Lost` unless all came back once, and in order; a space or line break may go with its words."""
+    """Raise unless all blanks came back once and in order.
+
+    Spaces and single line breaks may change places together with their words.
+
+    Raises:
+        Lost: blanks are missing, doubled or in another order.
+    """
     if sorted(numbers) != list(range(len(kept))):
         raise Lost(f"{len(kept)} blanks went in, and came back as {numbers[:20]}")
     markup = [number for number in numbers if not kept[number].isspace() or kept[number].count("\n") > 1]
@@ -108,13 +120,13 @@ def _check(numbers: list[int], kept: tuple[str, ...]) -> None:
 
 
 def parts(text: str) -> Iterator[tuple[bool, str]]:
-    """`text` in pieces, each with whether it is to be translated: where the whole came back damaged."""
+    """Yield the stretches of `text`, each with whether it is to be translated."""
     for run in _runs(pieces(text)):
         yield run[0].kind == "text", "".join(piece.text for piece in run)
 
 
 def _runs(found: Iterator[Piece]) -> Iterator[list[Piece]]:
-    """Neighbours that are alike together: text, or what is kept with the white space around it."""
+    """Group adjacent pieces: text, or kept pieces with the white space around them."""
     run: list[Piece] = []
     for piece in found:
         if run and (run[-1].kind == "text") is not (piece.kind == "text"):
@@ -126,7 +138,7 @@ def _runs(found: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 def _ended(stream: str, open_sentence: bool) -> str:
-    """With the last sentence ended before the blanks that follow it."""
+    """Return `stream` with its last sentence ended before the blanks that follow it."""
     if not open_sentence:
         return stream
     body = re.sub(r"(?:\[\d+\]| )+\Z", "", stream)
