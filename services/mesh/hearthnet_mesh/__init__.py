@@ -1,4 +1,4 @@
-"""What there is in the mesh: searched, described, related and queried by SQL, as the caller may see it."""
+"""Search, description, relations and SQL queries of the mesh, as the caller may see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mesh.describe`: everything known of one thing. Pure."""
+"""`mesh.describe`: all information about one thing. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Health = Mapping[tuple[str, str], tuple[float, float]]
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """What a name stands for: the offers it is of, what is called for it, or the member."""
+    """The target of a name: a member, or a set of offers with the contract of calls to it."""
 
     kind: Kind
     name: str
@@ -44,9 +44,12 @@ class Thing(msgspec.Struct, frozen=True):
 
 
 def find(snapshot: Snapshot, viewer: Viewer, name: str) -> Thing:
-    """The thing called `name`; `not_found` where there is none that `viewer` may see.
+    """Return the thing called `name`.
 
-    Tried in this order: capability, node, tool, corpus, model, pair of languages.
+    The kinds are tried in this order: capability, node, tool, corpus, model, pair of languages.
+
+    Raises:
+        HearthNetError: `not_found` if no such thing is visible to `viewer`.
     """
     views = snapshot.visible(viewer)
     thing = (
@@ -67,7 +70,7 @@ def find(snapshot: Snapshot, viewer: Viewer, name: str) -> Thing:
 def describe(
     snapshot: Snapshot, viewer: Viewer, thing: Thing, health: Health, relations: int
 ) -> dict[str, Any]:
-    """The output of `mesh.describe`."""
+    """Return the output of `mesh.describe`."""
     why_not = _why_not(viewer, thing)
     return {
         "kind": thing.kind,
@@ -111,7 +114,7 @@ def _tool(views: list[OfferView], name: str) -> Thing | None:
 
 
 def _named(views: list[OfferView], name: str) -> Thing | None:
-    """What stands in the params of offers."""
+    """Find a thing named in the params of offers."""
     corpora = tuple(view for view in views if corpus_of(view) == name)
     if corpora:
         return Thing("corpus", name, corpora, contract_of(corpora[0]))
@@ -123,7 +126,7 @@ def _named(views: list[OfferView], name: str) -> Thing | None:
 
 
 def _why_not(viewer: Viewer, thing: Thing) -> str:
-    """Why the caller may not call it: of several offers, where it may call none of them."""
+    """Return the reason that the caller may not call any offer of the thing, or ""."""
     if thing.kind == "node":
         return "" if thing.offers else "it offers nothing now"
     contract = thing.contract

@@ -1,4 +1,4 @@
-"""What the five capabilities take (contracts/mesh.*@1.0.json)."""
+"""Inputs of the five capabilities (contracts/mesh.*@1.0.json)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Kind = Literal["capability", "node", "corpus", "model", "language_pair", "tool"]
 
 
 class NoParams(msgspec.Struct, frozen=True):
-    """There are none."""
+    """Empty params."""
 
 
 class SearchInput(msgspec.Struct, frozen=True):
-    """`mesh.search`: at most `limit` things, of one kind or all, that share words with `query`."""
+    """Input of `mesh.search`: at most `limit` things, of one kind or all, found by words."""
 
     query: str
     limit: int
@@ -22,20 +22,20 @@ class SearchInput(msgspec.Struct, frozen=True):
 
 
 class DescribeInput(msgspec.Struct, frozen=True):
-    """`mesh.describe`: the thing called so."""
+    """Input of `mesh.describe`: the name of a thing."""
 
     name: str
 
 
 class RelationsInput(msgspec.Struct, frozen=True):
-    """`mesh.relations`: what is tied to the thing called so, up to `depth` steps away."""
+    """Input of `mesh.relations`: the name of a thing, and the largest distance in steps."""
 
     name: str
     depth: int
 
 
 class QueryInput(msgspec.Struct, frozen=True):
-    """`mesh.query`: one SELECT, the values of its `:names`, and how many rows to return at most."""
+    """Input of `mesh.query`: one SELECT, the values of its `:names`, and the limit of rows."""
 
     sql: str
     limit: int
@@ -43,6 +43,6 @@ class QueryInput(msgspec.Struct, frozen=True):
 
 
 class NeighboursInput(msgspec.Struct, frozen=True):
-    """`mesh.neighbours`: all members, or those who are here now."""
+    """Input of `mesh.neighbours`: all members, or those online."""
 
     online_only: bool

@@ -1,4 +1,4 @@
-"""What there is, as a list of things that can be searched: the mesh's inventory. Pure."""
+"""The mesh's inventory, as a list of searchable things. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST_SUMMARY: Final = 300
 _MOST_WORDS: Final = 32
 _STEM: Final = 4
-"""From so many letters on the beginning of a word stands for it."""
+"""Letters from which on the beginning of a word matches the word."""
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One thing. `node` has it, None where it is of no node."""
+    """One thing; `node` is the node that has it, or None."""
 
     kind: Kind
     name: str
@@ -33,7 +33,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def items(snapshot: Snapshot, viewer: Viewer) -> list[Item]:
-    """Everything that `viewer` may know of, each once for each node that has it."""
+    """Return everything that `viewer` may see, once for each node that has it."""
     views = snapshot.visible(viewer)
     found = dict.fromkeys(item for view in views for item in _of(view, viewer))
     nodes = [
@@ -50,12 +50,15 @@ def items(snapshot: Snapshot, viewer: Viewer) -> list[Item]:
 
 @cache
 def known_tools() -> tuple[ToolDefinition, ...]:
-    """The tools that HearthNet brings."""
+    """Return the built-in tools."""
     return tuple(builtin_tools(builtin_names()))
 
 
 def search(found: Iterable[Item], query: str, kind: Kind | None, limit: int) -> dict[str, Any]:
-    """The output of `mesh.search`: what shares words with `query`, best first, always in the same order."""
+    """Return the output of `mesh.search`: things that share words with `query`, best first.
+
+    The order is deterministic.
+    """
     words = list(dict.fromkeys(_words(query)))[:_MOST_WORDS]
     rated = [(_score(item, query, words), item) for item in found if kind in (None, item.kind)]
     rated = [(score, item) for score, item in rated if score > 0]
@@ -65,7 +68,7 @@ def search(found: Iterable[Item], query: str, kind: Kind | None, limit: int) -> 
 
 
 def _of(view: OfferView, viewer: Viewer) -> Iterator[Item]:
-    """What one offer says there is."""
+    """Yield the things that one offer provides."""
     contract = contract_of(view)
     about = "" if contract is None else contract.summary
     yield Item("capability", str(view.capability), view.node, about)
@@ -91,7 +94,7 @@ def _words(text: str) -> list[str]:
 
 
 def _score(item: Item, query: str, words: list[str]) -> float:
-    """1 for the thing's own name, else how much of the query stands in its name and summary."""
+    """Return 1 for the thing's own name, else the share of the query in its name and summary."""
     name = item.name.casefold()
     if query.strip().casefold() in (name, name.partition("@")[0]):
         return 1.0
@@ -102,7 +105,7 @@ def _score(item: Item, query: str, words: list[str]) -> float:
 
 
 def _fit(word: str, words: set[str]) -> float:
-    """1 where `word` is there, a bit less where another form of it is."""
+    """Return 1 if `words` has `word`, 0.8 if it has another form of it, else 0."""
     if word in words:
         return 1.0
     alike = (one for one in words if min(len(one), len(word)) >= _STEM)

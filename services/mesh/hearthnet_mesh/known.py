@@ -1,6 +1,6 @@
-"""What the node knows of the mesh at one moment. Pure: it is asked for in `sources.py`.
+"""Snapshot of the mesh as known to this node. Pure; `sources.py` obtains the data.
 
-What peers say of themselves is cut to a size here, once, and put in an order.
+Texts of peers are cut to a maximal size and brought into an order here, once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hearthnet_mesh.sight import Viewer
 
 MOST_OFFERS: Final = 5_000
 MOST_NODES: Final = 500
-"""Nodes that one answer of `mesh.neighbours` lists."""
+"""Nodes in one reply of `mesh.neighbours`."""
 LONGEST: Final = 200
-"""Characters of a name that a peer gave."""
+"""Characters of a name given by a peer."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """`offers` that answered just now; when each node last answered (Unix ms); the roster; this node."""
+    """State of the mesh: offers, last answer of each node (Unix ms), roster, and this node."""
 
     own: str
     roster: Roster
@@ -33,7 +33,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     seen: dict[str, int] = {}
 
     def visible(self, viewer: Viewer) -> list[OfferView]:
-        """The offers of members that `viewer` may see, by capability, node and params."""
+        """Return the offers of members visible to `viewer`, by capability, node and params."""
         found = [
             view
             for view in self.offers
@@ -42,15 +42,18 @@ class Snapshot(msgspec.Struct, frozen=True):
         return sorted(found, key=lambda view: (str(view.capability), *view.key))[:MOST_OFFERS]
 
     def online(self) -> frozenset[str]:
-        """The nodes that answered just now, and this one."""
+        """Return the nodes that have offers now, and this one."""
         return frozenset({view.node for view in self.offers} | {self.own})
 
     def members(self) -> list[Member]:
-        """The members by name."""
+        """Return the members by name."""
         return sorted(self.roster.members, key=lambda one: (one.display_name.casefold(), one.node_id))
 
     def manifest(self, member: Member) -> dict[str, Any]:
-        """What is known of one member. No node says yet what kind of computer it is."""
+        """Return the known data of one member.
+
+        `profile` is None, because nodes do not announce yet which kind of computer they are.
+        """
         seen = self.seen.get(member.node_id)
         return {
             "node_id": member.node_id,
@@ -63,7 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         }
 
     def neighbours(self, viewer: Viewer, *, online_only: bool) -> dict[str, Any]:
-        """The output of `mesh.neighbours`."""
+        """Return the output of `mesh.neighbours`."""
         offered: dict[str, set[str]] = {}
         for view in self.visible(viewer):
             offered.setdefault(view.node, set()).add(str(view.capability))
@@ -76,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return {"nodes": nodes[:MOST_NODES], "truncated": len(nodes) > MOST_NODES}
 
     def find_node(self, name: str) -> Member | None:
-        """The member with this id, or the only one with this display name."""
+        """Return the member with this id, or the only one with this display name."""
         member = self.roster.member(name)
         if member is not None:
             return member
@@ -85,7 +88,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def trust_of(view: OfferView) -> str:
-    """What a call of this offer demands: what it says itself, else what its contract says."""
+    """Return the trust that a call of this offer requires, by the offer or its contract."""
     if view.offer.trust:
         return view.offer.trust
     contract = contract_of(view)
@@ -93,12 +96,12 @@ def trust_of(view: OfferView) -> str:
 
 
 def contract_of(view: OfferView) -> Contract | None:
-    """The contract of an offer, None for a capability that this installation does not know."""
+    """Return the contract of an offer, or None if it is not known to this installation."""
     return find_contract(str(view.capability))
 
 
 def find_contract(name: str) -> Contract | None:
-    """The contract that `name` or `name@major.minor` stands for, None where there is none."""
+    """Return the contract of `name` or `name@major.minor`, or None."""
     try:
         return contracts().find(*split_name(name))
     except HearthNetError:
@@ -106,26 +109,26 @@ def find_contract(name: str) -> Contract | None:
 
 
 def short(text: str, longest: int = LONGEST) -> str:
-    """A text of a peer, at most so long, on one line."""
+    """Return a text of a peer on one line of at most `longest` characters."""
     line = " ".join(text[: longest * 2].split())
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def corpus_of(view: OfferView) -> str | None:
-    """The corpus that an offer searches."""
+    """Return the corpus that an offer searches, or None."""
     name = view.params.get("corpus")
     return name if view.capability.name == "rag.query" and isinstance(name, str) else None
 
 
 def models_of(view: OfferView) -> list[str]:
-    """The names of models that an offer answers to."""
+    """Return the names of models under which an offer can be called."""
     others = view.params.get("models")
     names = [view.params.get("model"), *(others if isinstance(others, list) else ())]
     return list(dict.fromkeys(short(name) for name in names if isinstance(name, str) and name))[:50]
 
 
 def pairs_of(view: OfferView) -> list[tuple[str, str]]:
-    """The pairs of languages that an offer translates between."""
+    """Return the pairs of languages that an offer translates."""
     said = view.params.get("languages_pairs")
     pairs = [
         (short(pair[0], 16), short(pair[1], 16))

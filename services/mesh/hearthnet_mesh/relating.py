@@ -1,12 +1,10 @@
-"""`mesh.relations`: what is tied to one thing, step by step. Pure.
+"""`mesh.relations`: relations of one thing, step by step. Pure.
 
-node        --offers-->         capability
-node        --calls-->          capability     calls that the asking node made itself
-capability  --calls-->          capability     within this node, shown to the node alone
-capability  --requires-->       level          more than any member has, or its own node
-capability  --bound_by_tool-->  tool
-node        --trusts-->         node           promoted it to trusted or anchor, by the roster
-node        --issued_token_to-> node           tokens of the asking node that it used itself
+node        --offers-->         capability node        --calls-->          capability     calls that the
+calling node made itself capability  --calls-->          capability     within this node, shown to this node
+only capability  --requires-->       level          more than any member has, or only its own node capability
+--bound_by_tool-->  tool node        --trusts-->         node           promoted it to trusted or anchor, by
+the roster node        --issued_token_to-> node           tokens of the calling node that it used itself
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Edge(NamedTuple):
 def edges(
     snapshot: Snapshot, viewer: Viewer, calls: Iterable[Seen], chains: Iterable[tuple[str, str]]
 ) -> list[Edge]:
-    """Every relation that `viewer` may see, in order."""
+    """Return every relation visible to `viewer`, in order."""
     found = {Edge(one.caller, "calls", one.capability) for one in calls}
     found |= {Edge(above, "calls", below) for above, below in chains}
     found |= set(_offers(snapshot, viewer)) | set(_tools()) | set(_trusts(snapshot)) | set(_lent(viewer))
@@ -43,7 +41,10 @@ def edges(
 
 
 def around(every: list[Edge], thing: Thing, depth: int) -> dict[str, Any]:
-    """The output of `mesh.relations`: the relations up to `depth` steps from `thing`, nearest first."""
+    """Return the output of `mesh.relations`: relations up to `depth` steps away.
+
+    The nearest come first.
+    """
     reached, frontier = {thing.name}, _starts(thing)
     found: dict[Edge, None] = {}
     for _ in range(depth):
@@ -59,7 +60,7 @@ def around(every: list[Edge], thing: Thing, depth: int) -> dict[str, Any]:
 
 
 def _starts(thing: Thing) -> set[str]:
-    """Where to begin: what is known by its offers begins at the capabilities that they are of."""
+    """Return the first names of the walk: the thing itself, or the capabilities of its offers."""
     if thing.kind in ("capability", "node", "tool"):
         return {thing.name}
     return {str(view.capability) for view in thing.offers}
@@ -88,6 +89,6 @@ def _trusts(snapshot: Snapshot) -> Iterator[Edge]:
 
 
 def _lent(viewer: Viewer) -> Iterator[Edge]:
-    """The token that this call itself carries: of no other does anybody but its issuer know."""
+    """Yield the relation of this call's token; others are known only to issuer and holder."""
     if viewer.claims is not None and viewer.claims.iss != viewer.caller:
         yield Edge(viewer.claims.iss, "issued_token_to", viewer.caller)

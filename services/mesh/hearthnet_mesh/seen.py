@@ -1,4 +1,4 @@
-"""The calls that this node's processes saw (`node.trace.list`), as the one who asks may see them. Pure."""
+"""Calls recorded by this node's processes (`node.trace.list`), as seen by one viewer. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 from hearthnet_mesh.sight import Viewer
 
 RECENT: Final = 100
-"""Calls of one offer that its health is judged by."""
+"""Number of an offer's last calls from which its health is computed."""
 _WORKED: Final = "ok"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step as its process tells it; of a call at most one step of each side."""
+    """One recorded step; a call has at most one step of each side."""
 
     at: int
     side: str
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, order=True):
-    """One call. `at` is in microseconds since 1970; `code` is ok, cancelled, or a wire code."""
+    """One call; `at` is in microseconds since 1970, `code` is ok, cancelled or a wire code."""
 
     at: int
     id: str
@@ -50,7 +50,7 @@ class Seen(msgspec.Struct, frozen=True, order=True):
 
 
 def calls(steps: Iterable[Step], viewer: Viewer) -> list[Seen]:
-    """The calls that `viewer` made itself, oldest first: nobody is shown what others call."""
+    """Return the calls that `viewer` made itself, oldest first; calls of others are not shown."""
     if not viewer.is_node:
         return []
     found: dict[str, Seen] = {}
@@ -58,13 +58,16 @@ def calls(steps: Iterable[Step], viewer: Viewer) -> list[Seen]:
         if step.side == "provider" and step.peer == viewer.caller:
             found.setdefault(step.call or f"{step.trace} {step.at}", _seen(step, step.peer, viewer.own))
         elif step.side == "caller" and viewer.is_self and step.peer:
-            # Its own word goes before the provider's: it has waited for all of it.
+            # The caller's record takes precedence: it includes the whole time of the call.
             found[step.call or f"{step.trace} {step.at}"] = _seen(step, viewer.own, step.peer)
     return sorted(found.values())
 
 
 def chains(steps: Iterable[Step], viewer: Viewer) -> set[tuple[str, str]]:
-    """Which capabilities of this node called which others to answer; shown to the node alone."""
+    """Return pairs of this node's capabilities in which one called the other.
+
+    Only this node itself may see them.
+    """
     if not viewer.is_self:
         return set()
     every = list(steps)
@@ -77,7 +80,10 @@ def chains(steps: Iterable[Step], viewer: Viewer) -> set[tuple[str, str]]:
 
 
 def health(known: Iterable[Seen]) -> dict[tuple[str, str], tuple[float, float]]:
-    """Of each (node, capability): the share of the last calls that worked, and their median time in ms."""
+    """Return the share of successful calls and their median time in ms, by (node, capability).
+
+    Only the last `RECENT` calls of each count.
+    """
     by: dict[tuple[str, str], list[Seen]] = {}
     for one in known:
         by.setdefault((one.provider, one.capability), []).append(one)
@@ -91,7 +97,7 @@ def health(known: Iterable[Seen]) -> dict[tuple[str, str], tuple[float, float]]:
 
 
 def runs(known: Iterable[Seen]) -> list[dict[str, Any]]:
-    """The runs of the tool loop that these calls belong to, by their first call."""
+    """Return the runs of the tool loop to which these calls belong, by their first call."""
     by: dict[str, list[Seen]] = {}
     for one in known:
         if one.run:

@@ -1,4 +1,4 @@
-"""The mesh service: what there is, as the one who asks may see it.
+"""The mesh service: information about the mesh, limited to what the caller may see.
 
 See: docs/mesh.md.
 """
@@ -25,12 +25,12 @@ from hearthnet_mesh.sources import Gathered, Sources
 
 _VERBS: Final = ("search", "describe", "relations", "query", "neighbours")
 _AT_ONCE: Final = 2
-"""Queries that run at the same time: each may take as much memory as there is for all."""
+"""Queries that run at once; each of them may use all memory reserved for queries."""
 _OF_CALLS: Final = frozenset({"calls", "runs"})
 
 
 class MeshService(Service):
-    """What there is in the mesh: searched, described, related, and queried by SQL."""
+    """Search, description, relations and SQL queries of the mesh."""
 
     name: ClassVar[str] = "mesh"
 
@@ -42,24 +42,24 @@ class MeshService(Service):
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def start(self, node: NodeContext) -> None:
-        """Asks nothing yet: what is known is asked for when somebody wants to know."""
+        """Prepare the sources; data is fetched when a call needs it."""
         self._node = node
         self._sources = Sources(node.bus, node.home)
 
     def offers(self) -> list[Offer]:
-        """All five capabilities."""
+        """Offer all five capabilities."""
         return [Offer(capability=f"mesh.{verb}@1.0") for verb in _VERBS]
 
     @capability("mesh.search@1.0")
     async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
-        """What shares words with the query."""
+        """Return things that share words with the query."""
         wanted = call.input
         found = inventory.items(await self._sources.snapshot.get(), self._viewer(call))
         return Reply(inventory.search(found, wanted.query, wanted.kind, wanted.limit))
 
     @capability("mesh.describe@1.0")
     async def describe(self, call: Call[NoParams, DescribeInput]) -> Reply:
-        """Everything known of one thing."""
+        """Return all information about one thing."""
         snapshot, viewer = await self._sources.snapshot.get(), self._viewer(call)
         await self._node.bus.learn_all(
             [view for view in snapshot.visible(viewer) if view.is_called(call.input.name)]
@@ -71,7 +71,7 @@ class MeshService(Service):
 
     @capability("mesh.relations@1.0")
     async def relations(self, call: Call[NoParams, RelationsInput]) -> Reply:
-        """What is tied to one thing."""
+        """Return the relations of one thing."""
         viewer = self._viewer(call)
         thing = describing.find(await self._sources.snapshot.get(), viewer, call.input.name)
         _, every = await self._relations(viewer)
@@ -79,7 +79,7 @@ class MeshService(Service):
 
     @capability("mesh.query@1.0")
     async def query(self, call: Call[NoParams, QueryInput]) -> Reply:
-        """One SELECT: through the gates, then behind the wall, over what the caller may see."""
+        """Run one checked SELECT in an isolated database of the rows visible to the caller."""
         wanted = call.input
         checked = await asyncio.to_thread(gates.check, wanted.sql, wanted.bindings)
         world = await self._world(self._viewer(call), checked.views)
@@ -97,7 +97,7 @@ class MeshService(Service):
 
     @capability("mesh.neighbours@1.0")
     async def neighbours(self, call: Call[NoParams, NeighboursInput]) -> Reply:
-        """Who is in the community and here now."""
+        """Return the members, and which of them are online."""
         snapshot = await self._sources.snapshot.get()
         return Reply(snapshot.neighbours(self._viewer(call), online_only=call.input.online_only))
 
@@ -107,14 +107,14 @@ class MeshService(Service):
         return Viewer(call.caller, call.principal, level, peer.node_id, call.claims)
 
     async def _relations(self, viewer: Viewer) -> tuple[list[seen.Seen], list[relating.Edge]]:
-        """The calls that the viewer made, and every relation that it may see."""
+        """Return the calls that the viewer made, and every relation that it may see."""
         snapshot = await self._sources.snapshot.get()
         steps = await self._sources.steps.get() if viewer.is_node else []
         known = seen.calls(steps, viewer)
         return known, relating.edges(snapshot, viewer, known, seen.chains(steps, viewer))
 
     async def _world(self, viewer: Viewer, wanted: frozenset[str]) -> views.World:
-        """What the views of a query are made of, asked for where the caller may know it."""
+        """Fetch the data of the views of a query that the caller may see."""
         sources = self._sources
         steps = await sources.steps.get() if viewer.is_node and wanted & _OF_CALLS else []
         return views.World(
@@ -140,7 +140,10 @@ class MeshService(Service):
 
 
 def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
-    """The rows of corpora that `viewer` may search: `personal` is its node's alone, a token names corpora."""
+    """Return the rows of corpora that `viewer` may search.
+
+    The corpus `personal` is visible to its own node only; a token restricts the corpora further.
+    """
     query = parse_capability("rag.query@1.0")
     rows = tuple(
         (node, row)
@@ -151,7 +154,10 @@ def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
 
 
 def _refused(viewer: Viewer, name: str, what: str) -> Gathered | None:
-    """Nothing, and why, where the caller's token does not cover what `what` is listed by."""
+    """Return an empty result with the reason if the caller's token does not permit the data.
+
+    Permission to read the data is permission to call `name`, which lists it.
+    """
     if viewer.may_call(parse_capability(name)):
         return None
     return Gathered((), (f"{what}: the token does not cover {name}",))

@@ -1,10 +1,12 @@
-"""Who asks, and what they may see: every answer of this service goes through here.
+"""Visibility rules, by caller, for all replies of this service.
 
-- Members, their levels and what they offer: whoever may call the service at all (contracts: `member`).
-- An offer for its own node alone (`personal`): that node, and nobody in its name.
-- Posts, corpora and documents: whoever may call what lists them. A token shows what it covers and no more.
-- Calls and runs: those that the asking node made itself. A guest, or whoever holds the token of another, sees
-  none: the trace names nodes and not guests.
+- Members, their levels and their offers: visible to every permitted caller of the service (contracts:
+  `member`).
+- An offer for its own node only (`personal`): visible to that node when it calls for itself.
+- Posts, corpora and documents: visible to every permitted caller of the capability that lists them. With a
+  token only the covered part is visible.
+- Calls and runs: visible to the node that made them. A guest, or the holder of another node's token, sees
+  none, because the trace names nodes and no guests.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ _BODY: Final[dict[str, Any]] = {"params": {}, "input": {}}
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """Who asks: the node that calls, on whose behalf, its level, its token's claims; `own` is this node."""
+    """The caller of a reply: its node, its principal, its level and its token's claims.
+
+    `own` is the id of this node.
+    """
 
     caller: str
     principal: str
@@ -33,28 +38,28 @@ class Viewer(msgspec.Struct, frozen=True):
 
     @property
     def is_self(self) -> bool:
-        """Whether this node asks for itself."""
+        """True if this node calls for itself."""
         return self.caller == self.principal == self.own
 
     @property
     def is_node(self) -> bool:
-        """Whether a node asks for itself, and neither for a guest nor under another's token."""
+        """True if a node calls for itself, without a guest or a token of another node."""
         return self.caller == self.principal
 
     def may_call(self, capability: Capability, params: dict[str, Any] | None = None) -> bool:
-        """Whether the token, if there is one, covers this call."""
+        """Return whether the token, if there is one, covers this call."""
         if self.claims is None:
             return True
         scope = self.claims.scope
         return scope.covers(capability) and scope.constraints.violated({"params": params or {}}) is None
 
     def may_see(self, trust: str) -> bool:
-        """Whether an offer with that demand (empty: its contract's) is shown."""
+        """Return whether an offer that requires `trust` (empty: as its contract) is visible."""
         return trust != SELF or self.is_self
 
     def why_not(self, capability: Capability, trust: str, node: str, *, side_effects: bool = False) -> str:
-        """Why a call of `capability` at `node` would be refused; empty where it would not."""
-        # A token that is bound to values says nothing of a call whose values are not known yet.
+        """Return the reason that `node` would refuse a call of `capability`, or ""."""
+        # Constraints on params are dropped, because the params of a future call are not known yet.
         claims = self.claims
         free = claims and msgspec.structs.replace(
             claims, scope=msgspec.structs.replace(claims.scope, params_constraints={})

@@ -1,7 +1,7 @@
-"""Where the service gets what it knows: from the bus, asked for when somebody asks.
+"""Sources of the service's data: calls over the bus, made when a request needs them.
 
-What was asked for is kept for a moment, so that a model that looks around ten times in a row asks the mesh
-once. Who may see what is decided afterwards (`sight.py`), since what is kept is what this node may see.
+Results are kept for a moment, so that ten requests of a model in a row cause one round of calls. They contain
+all that this node may see; `sight.py` filters them for each caller.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from hearthnet_mesh.seen import Step
 
 KEPT_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
-"""What does not answer in this time is left out, and that is said."""
+"""Time after which a source is left out; the reply names it."""
 MOST_STEPS: Final = 1_000
 MOST_POSTS: Final = 500
 MOST_ASKED: Final = 32
-"""Nodes that one question about corpora or documents goes to."""
+"""Nodes called for one request about corpora or documents."""
 T = TypeVar("T")
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """Rows, each with the node that gave it, and what could not be asked."""
+    """Rows, each with the node that returned it, and a line for each source without a reply."""
 
     rows: tuple[tuple[str, dict[str, Any]], ...]
     missing: tuple[str, ...] = ()
 
 
 class Kept(Generic[T]):
-    """What `ask` said last, for a moment; who asks meanwhile waits for the same answer."""
+    """The last result of `ask`, kept for `seconds`; concurrent requests share one call."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float | None = None) -> None:
         self._ask = ask
@@ -49,7 +49,7 @@ class Kept(Generic[T]):
         self._last: list[T] = []
 
     async def get(self) -> T:
-        """The last answer, or a new one; raises what asking raises, and keeps nothing then."""
+        """Return the last result or a new one; errors of `ask` are raised and not kept."""
         async with self._asking:
             clock = asyncio.get_running_loop().time
             if not self._last or clock() >= self._until:
@@ -59,7 +59,7 @@ class Kept(Generic[T]):
 
 
 class Sources:
-    """The mesh as this node sees it."""
+    """The mesh as visible to this node."""
 
     def __init__(self, bus: Bus, home: Home) -> None:
         self._bus = bus
@@ -80,7 +80,10 @@ class Sources:
         return Snapshot(peer.node_id, peer.roster, tuple(offers), dict(self._seen))
 
     async def _steps(self) -> list[Step]:
-        """The newest steps of this node's processes; one that ends, or does not answer, has none."""
+        """Return the newest steps of this node's processes.
+
+        A process that ends or does not reply is left out.
+        """
         living = [
             path.name for path in presence.everybody(self._home) if presence.lives(self._home, path.name)
         ]
@@ -96,7 +99,7 @@ class Sources:
         return msgspec.convert(output["steps"], list[Step])
 
     async def _posts(self) -> Gathered:
-        """The posts of one market, as any caller of it gets them: the own one where there is one."""
+        """Return the posts of one market, preferably that of this node, as any caller gets them."""
         body = {"params": {}, "input": {"limit": MOST_POSTS}}
         try:
             output = await self._ask("market.list@1.0", body)
@@ -121,13 +124,13 @@ class Sources:
         return Gathered(found.rows, (*listed.missing, *found.missing))
 
     async def _who(self, name: str) -> list[str]:
-        """The nodes that offer a capability, this one first."""
+        """Return the nodes that offer a capability, this one first."""
         snapshot = await self.snapshot.get()
         nodes = {view.node for view in snapshot.offers if view.capability.name == name}
         return sorted(nodes, key=lambda node: (node != snapshot.own, node))
 
     async def _each(self, asked: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
-        """What each says under `key`; at most so many are asked."""
+        """Return the rows that each call returns under `key`, for at most `MOST_ASKED` calls."""
         later = asked[MOST_ASKED:]
         answers = await asyncio.gather(
             *(self._ask(capability, body, node) for capability, node, body in asked[:MOST_ASKED]),

@@ -1,1 +1,4 @@
-"""`mesh.query`: the views, the gates before the database, and the wall around it (docs/decisions/0071)."""
+"""`mesh.query`: its views, its checks of a query, and its isolated database.
+
+See: docs/decisions/0071.
+"""

@@ -1,21 +1,22 @@
-"""The gates before the database: what a query has to be, each refused with its own words.
+"""Checks of a query before it reaches the database ("gates"), each with its own message.
 
-     1  length         no longer than 4,000 characters
-     2  characters     no control characters
-     3  parses         a parser of SQL makes sense of it
-     4  one_statement  it is one statement
-     5  select_only    a SELECT, or several put together by UNION, INTERSECT, EXCEPT
-     6  parts          made of what is known here (grammar.py)
-     7  functions      calls functions of the list only
-     8  recursion      no part of WITH refers to itself
-     9  views          reads the views, and nothing of another database
-    10  columns        names columns of these views, or what the query itself names
-    11  size           reads so many tables, with what WITH multiplies
-    12  literals       texts are bound, so that nobody's words become SQL
-    13  bindings       each :name has its value, a plain one
-    14  limit          no LIMIT below nothing
+     1  length         has at most 4,000 characters
+     2  characters     has no control characters
+     3  parses         is accepted by an SQL parser
+     4  one_statement  is one statement
+     5  select_only    is a SELECT, or several combined by UNION, INTERSECT, EXCEPT
+     6  parts          consists of known syntax only (grammar.py)
+     7  functions      calls only functions of the list
+     8  recursion      has no part of WITH that refers to itself
+     9  views          reads only the views, and nothing of another database
+    10  columns        names columns of these views, or names defined in the query
+    11  size           reads a limited number of tables, with multiplication by WITH
+    12  literals       binds its texts, so that no foreign text becomes SQL
+    13  bindings       has a plain value for each :name
+    14  limit          has no negative LIMIT
 
-Behind them (wall.py): time, steps, memory, rows and bytes, and an authorizer that needs none of them.
+After them wall.py limits time, steps, memory, rows and bytes, and sets an authorizer that does not rely on
+these checks.
 """
 
 from __future__ import annotations
@@ -40,14 +41,18 @@ _BOUND: Final = 'write :name in its place and give {"name": ...} in bindings'
 
 
 class Checked(NamedTuple):
-    """A query that passed: the views it reads, and the values that it names."""
+    """A query that passed: the views that it reads, and the values of its names."""
 
     views: frozenset[str]
     values: dict[str, Any]
 
 
 def check(sql: str, bindings: Mapping[str, Any]) -> Checked:
-    """Lets `sql` through all gates, or raises `bad_request` by the first that refuses it."""
+    """Apply all checks to `sql`.
+
+    Raises:
+        HearthNetError: `bad_request` that names the first check that failed.
+    """
     _text(sql)
     tree = _parsed(sql)
     _select_only(tree)
@@ -73,7 +78,7 @@ def _text(sql: str) -> None:
 
 
 def _parsed(sql: str) -> exp.Expr:
-    # Half the memory of the process, for a capability that many nodes never answer.
+    # Imported late: the parser takes half the memory of the process, and many nodes get no query at all.
     import sqlglot
     from sqlglot.errors import SqlglotError
 
@@ -105,7 +110,7 @@ def _select_only(tree: exp.Expr) -> None:
 
 
 def _part(node: exp.Expr) -> None:
-    """Gates 6 and 7."""
+    """Apply checks 6 and 7."""
     from sqlglot import exp
 
     kind = type(node).__name__
@@ -129,7 +134,7 @@ def _part(node: exp.Expr) -> None:
 
 
 def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
-    """What the query's own WITH makes."""
+    """Return the tables that the query defines by WITH."""
     from sqlglot import exp
 
     made: dict[str, exp.CTE] = {}
@@ -176,7 +181,10 @@ def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
 
 
 def _columns(nodes: list[exp.Expr], made: dict[str, exp.CTE], views: frozenset[str]) -> None:
-    """Names alone: which view a column is of, SQLite finds out, whose tables have these columns only."""
+    """Check the names of columns.
+
+    SQLite finds the view of each column; its tables have these columns only.
+    """
     from sqlglot import exp
 
     known = {column for view in views for column in VIEWS[view]}

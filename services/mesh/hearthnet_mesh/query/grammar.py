@@ -1,6 +1,6 @@
-"""What a query may be made of: the kinds of nodes of sqlglot's trees, and the functions.
+"""Allowed syntax of a query: the kinds of nodes in sqlglot's trees, and the functions.
 
-An allowlist: what SQLite or sqlglot learns tomorrow is refused until somebody has looked at it.
+This is an allowlist: syntax that SQLite or sqlglot add later is refused until it has been reviewed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PARTS: Final = frozenset({
     "BitwiseOr", "BitwiseNot", "Case", "If", "Cast", "DataType", "Collate", "Var", "Window", "WindowSpec",
     "Filter", "JSONPath", "JSONPathKey", "JSONPathRoot", "JSONPathSubscript",
 })  # fmt: skip
-"""Kinds of nodes that are no call of a function; several of them count as functions for sqlglot."""
+"""Kinds of nodes other than calls of functions; sqlglot counts several of them as functions."""
 
 FUNCTIONS: Final[dict[str, str]] = {
     "Abs": "abs", "Avg": "avg", "Coalesce": "coalesce", "Count": "count", "Date": "date",
@@ -26,7 +26,7 @@ FUNCTIONS: Final[dict[str, str]] = {
     "RowNumber": "row_number", "Substring": "substr", "Sum": "sum", "TimeToStr": "strftime",
     "TsOrDsToTimestamp": "datetime", "Upper": "upper",
 }  # fmt: skip
-"""Functions that sqlglot has a kind of node for, with their names in SQLite."""
+"""Functions with a kind of node of their own in sqlglot, and their names in SQLite."""
 
 NAMED: Final = frozenset(
     {
@@ -42,18 +42,18 @@ NAMED: Final = frozenset(
         "unixepoch",
     }
 )
-"""Functions that it knows by their name alone."""
+"""Functions that sqlglot knows only by name."""
 
 OF_TIME: Final = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})
-"""Functions whose texts are formats and steps of time, and no data of anybody."""
+"""Functions whose text arguments are formats and time modifiers instead of data."""
 
 OPERATORS: Final = frozenset({"like", "glob", "->", "->>", "substring", "likely", "unlikely"})
-"""What SQLite calls functions beside them."""
+"""Operators that SQLite reports to the authorizer as functions."""
 
 AT_THE_WALL: Final = frozenset(FUNCTIONS.values()) | NAMED | OPERATORS
 
 TYPES: Final = frozenset({"TEXT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR"})
-"""Types to cast to; none of them makes bytes."""
+"""Types allowed in CAST; none of them makes bytes."""
 
 STATEMENTS: Final[dict[str, str]] = {
     "Insert": "INSERT", "Update": "UPDATE", "Delete": "DELETE", "Create": "CREATE", "Drop": "DROP",

@@ -1,4 +1,4 @@
-"""How a gate says no."""
+"""The error of a refused query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from hearthnet.errors import HearthNetError
 
 
 def refused(gate: str, message: str) -> HearthNetError:
-    """`bad_request` that names the gate, and says in `message` what is wrong and what to do."""
+    """Return the `bad_request` of a check; callers raise it.
+
+    `gate` names the check; `message` gives the fault and the remedy.
+    """
     return HearthNetError(
         "bad_request", f"refused by gate {gate!r}: {message}", details={"path": "/input/sql", "gate": gate}
     )

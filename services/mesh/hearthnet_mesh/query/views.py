@@ -1,6 +1,6 @@
-"""What can be asked for by SQL: the views, their columns, and their rows. Pure.
+"""The views that SQL can read, with their columns and rows. Pure.
 
-Each is a table of a database that is made for one query and holds nothing else.
+Each is a table of a database that is created for one query and contains nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_ROWS: Final = 5_000
 LONGEST_TEXT: Final = 4_000
 """Characters of one value."""
 LARGEST: Final = (1 << 53) - 1
-"""The largest number that JSON carries everywhere."""
+"""The largest integer that every JSON reader represents exactly."""
 Value = str | int | float | None
 Row = tuple[Value, ...]
 
@@ -52,11 +52,11 @@ VIEWS: Final[dict[str, tuple[str, ...]]] = {
     "language_pairs": ("source", "target", "node"),
     "tools": ("tool", "capability", "side_effects", "description"),
 }  # fmt: skip
-"""The views and their columns. Whether something holds is 1 or 0; params, tags and location are JSON."""
+"""The views and their columns. Booleans are 1 or 0; `params`, `tags` and `location` are JSON."""
 
 
 class World(msgspec.Struct, frozen=True):
-    """What the rows are made of; what no view of a query needs is left empty."""
+    """The data of the rows; data that no view of a query needs is left empty."""
 
     snapshot: Snapshot
     viewer: Viewer
@@ -67,12 +67,12 @@ class World(msgspec.Struct, frozen=True):
 
 
 def rows(view: str, world: World) -> list[Row]:
-    """The rows of one view, as many as are kept, in an order that does not change."""
+    """Return up to `MOST_ROWS` rows of one view in a deterministic order."""
     return sorted(map(_fitting, _ROWS[view](world)), key=_order)[:MOST_ROWS]
 
 
 def _fitting(row: Row) -> Row:
-    """Values that a column can hold: texts cut to their size, numbers that every reader can read."""
+    """Convert a row to storable values: texts are cut, too large numbers become None."""
     return tuple(_value(value) for value in row)
 
 
@@ -85,7 +85,7 @@ def _value(value: Any) -> Value:
 
 
 def _order(row: Row) -> tuple[tuple[bool, str, float], ...]:
-    """Rows of values of several types, side by side."""
+    """Return a sort key for rows with values of several types."""
     return tuple(
         (value is not None, value, 0.0) if isinstance(value, str) else (value is not None, "", value or 0.0)
         for value in row
@@ -199,5 +199,5 @@ def _json(value: Any) -> str:
 
 
 def _moment(microseconds: int) -> str:
-    """In UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return rfc3339(microseconds // 1000)

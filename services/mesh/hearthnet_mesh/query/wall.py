@@ -1,10 +1,12 @@
-"""The wall: a database in memory that can do nothing but answer, whatever the gates let through.
+"""The isolated database of a query: in memory, read-only, and limited ("wall").
 
-- It is made for one query, holds the rows that the asker may see, and nothing is attached to it.
+It is safe independently of the checks in gates.py:
+
+- It is created for one query, holds the rows that the caller may see, and has nothing attached.
 - An authorizer allows reading the views' columns and calling functions of the list; all else is denied:
   writing, PRAGMA, ATTACH, the schema, recursion, virtual tables. `query_only` forbids writing once more.
-- Limits of SQLite on lengths, columns, depth, arguments, patterns and the size of the program.
-- Bounds on time, steps, memory, rows and bytes.
+- SQLite limits lengths, columns, depth, arguments, patterns and the size of the program.
+- Time, steps, memory, rows and bytes are bounded.
 
 Everything here blocks; callers run it in a thread.
 """
@@ -23,15 +25,15 @@ from hearthnet_mesh.query.views import LARGEST, VIEWS, Row, Value
 
 SECONDS: Final = 1.0
 MOST_STEPS: Final = 20_000_000
-"""Instructions of SQLite's machine."""
+"""Instructions of SQLite's virtual machine."""
 MOST_BYTES: Final = 262_144
-"""Of all rows together, as UTF-8."""
+"""Size of all rows together, as UTF-8."""
 HEAP_BYTES: Final = 67_108_864
-"""Of all databases of this process: it has no other."""
+"""Memory of all databases of this process, which has no others."""
 MOST_LOOKS: Final = 20_000
-"""Questions to the authorizer: a query that asks more is made of copies of itself."""
+"""Calls of the authorizer; a query that causes more multiplies itself by WITH."""
 _EVERY: Final = 100
-"""Instructions between two looks at the clock."""
+"""Instructions between two checks of the clock."""
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LENGTH: 65_536,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 16_384,
@@ -50,7 +52,7 @@ _OF_A_READER: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sql
 
 
 class Result(NamedTuple):
-    """The names of the columns, the rows, and whether there were more."""
+    """The names of the columns, the rows, and whether rows were cut off."""
 
     columns: list[str]
     rows: list[list[Value]]
@@ -58,7 +60,7 @@ class Result(NamedTuple):
 
 
 class _Guard:
-    """What SQLite asks while it prepares and runs one query; remembers why it was stopped."""
+    """SQLite's callbacks during one query; records why the query was stopped."""
 
     def __init__(self, seconds: float, steps: int) -> None:
         self._until = time.monotonic() + seconds
@@ -68,7 +70,7 @@ class _Guard:
         self.denied = ""
 
     def authorize(self, action: int, first: str | None, second: str | None, *where: str | None) -> int:
-        """The authorizer: OK for reading the views, DENY for all else."""
+        """Return OK for reading the views, DENY for all else (SQLite's authorizer)."""
         self._looks += 1
         if self._looks > MOST_LOOKS:
             self.denied = "so much at once"
@@ -80,12 +82,12 @@ class _Guard:
 
     def _may(self, action: int, first: str, second: str) -> bool:
         if action == sqlite3.SQLITE_READ:
-            # Without a column for count(*); without a table's columns for what a subquery makes.
+            # The column is empty for count(*), and unknown for the result of a subquery.
             return first not in _FOREIGN and (second == "" or first not in VIEWS or second in VIEWS[first])
         return action == sqlite3.SQLITE_SELECT or second in grammar.AT_THE_WALL
 
     def tick(self) -> int:
-        """The progress handler: anything but 0 stops the query."""
+        """Return True to stop the query (SQLite's progress handler)."""
         self._steps -= _EVERY
         if self._steps <= 0:
             self.stopped = "steps"
@@ -108,9 +110,12 @@ def run(
     seconds: float | None = None,
     steps: int = MOST_STEPS,
 ) -> Result:
-    """What `sql` answers over `tables`, at most `limit` rows; `bad_request` where the wall refuses it.
+    """Execute `sql` over `tables` and return at most `limit` rows.
 
-    It may take `seconds`, one where they are not given.
+    `seconds` bounds the time; the default is `SECONDS`.
+
+    Raises:
+        HearthNetError: `bad_request` if SQLite, the authorizer or a limit refuses the query.
     """
     database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
@@ -123,7 +128,7 @@ def run(
 
 
 def _fill(database: sqlite3.Connection, tables: Mapping[str, list[Row]]) -> None:
-    """Makes every view, empty where no rows are given."""
+    """Create every view, empty if it has no rows."""
     database.execute("BEGIN")
     for view, columns in VIEWS.items():
         database.execute(f"CREATE TABLE {view} ({', '.join(columns)})")
@@ -133,7 +138,7 @@ def _fill(database: sqlite3.Connection, tables: Mapping[str, list[Row]]) -> None
 
 
 def _close_in(database: sqlite3.Connection, guard: _Guard) -> None:
-    """From here on nothing can be changed, not by us either: the authorizer comes last."""
+    """Set all limits; the authorizer comes last, since nothing can be changed after it."""
     for pragma in (
         "trusted_schema = OFF", "temp_store = MEMORY", f"hard_heap_limit = {HEAP_BYTES}", "query_only = ON",
     ):  # fmt: skip
@@ -160,7 +165,7 @@ def _answer(
 
 
 def _take(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:
-    """Up to `limit` rows of up to so many bytes, and whether that was not all."""
+    """Return up to `limit` rows of up to `MOST_BYTES` bytes, and whether rows were cut off."""
     rows: list[list[Value]] = []
     left = MOST_BYTES
     for row in cursor:
@@ -173,7 +178,7 @@ def _take(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:
 
 
 def _shown(value: Any) -> Value:
-    """A value as JSON carries it: too large a number as text, bytes in hexadecimal, infinity as null."""
+    """Return a value for JSON: large integers as text, bytes in hexadecimal, infinity as None."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, int) and abs(value) > LARGEST:
