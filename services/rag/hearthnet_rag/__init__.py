@@ -1,4 +1,4 @@
-"""HearthNet's search in the documents of the household: SQLite FTS5, and a starter corpus to begin with."""
+"""Search in the household's documents: SQLite FTS5, vectors, and a starter corpus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RagService"]
 
 
 def __getattr__(name: str) -> Any:
-    """The service when it is asked for: the processes that only read documents do without."""
+    """Import the service on first access; processes that only read documents never need it."""
     if name == "RagService":
         from hearthnet_rag.service import RagService
 

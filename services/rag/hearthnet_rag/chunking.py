@@ -1,9 +1,9 @@
-"""Cutting a body into passages of about 1000 tokens that share up to 200 with their predecessor.
+"""Division of a body into passages of about 1000 tokens with an overlap of up to 200.
 
-A body is first taken apart into units of at most the overlap: paragraphs, and where those are longer,
-sentences, words, and at last characters. Units are packed until the next one would not fit; the cut is then
-made in the second half of the passage, at a heading if there is one, else at the end of a paragraph, else
-where it is full. After a cut at a heading there is no overlap: a section begins there. Pure functions.
+A body is first divided into units no longer than the overlap: paragraphs, or if these are longer, sentences,
+words, and finally runs of characters. Units are packed until the next one would not fit. The cut is then made
+in the second half of the passage: at a heading if there is one, else at the end of a paragraph, else at the
+last unit. After a cut at a heading there is no overlap, because a section begins there. Pure functions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _WORD: Final = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """`body[start:end]`; `fresh` is where its text begins that no earlier passage had.
+    """The passage `body[start:end]`; the text from `fresh` on is in no earlier passage.
 
-    `path` holds the headings above `fresh` from the outermost on; `headings` all that stand in the passage.
+    `path` has the headings above `fresh` from the outermost on; `headings` has all headings inside the
+    passage.
     """
 
     start: int
@@ -44,16 +45,19 @@ class _Unit:
     start: int
     end: int
     tokens: int
-    rank: int  # what begins here: 2 a heading, 1 a paragraph, 0 neither
+    rank: int  # 2: a heading begins here, 1: a paragraph begins here, 0: neither
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a language model would see in `text`: one for four bytes, rounded up."""
+    """Estimate the tokens of `text` for a language model: one for four bytes, rounded up."""
     return -(-len(text.encode("utf-8")) // _BYTES_PER_TOKEN)
 
 
 def cut(body: str, headings: Sequence[Heading] = ()) -> list[Passage]:
-    """The passages of `body` in order. Together they hold all of it; each begins after the one before it."""
+    """Return the passages of `body` in order.
+
+    Together they contain the whole body; each begins after the beginning of the one before it.
+    """
     units = list(_units(body, {heading.start for heading in headings}))
     passages: list[Passage] = []
     begin = fresh = 0
@@ -82,7 +86,7 @@ def _path(headings: Sequence[Heading], offset: int) -> tuple[str, ...]:
 
 
 def _end(units: Sequence[_Unit], begin: int) -> int:
-    """The index after the last unit of the passage that begins with unit `begin`."""
+    """Return the index after the last unit of the passage that begins with unit `begin`."""
     total, best, best_rank = 0, begin, -1
     for index in range(begin, len(units)):
         if total >= PASSAGE_TOKENS // 2 and units[index].rank >= best_rank:
@@ -94,7 +98,7 @@ def _end(units: Sequence[_Unit], begin: int) -> int:
 
 
 def _overlap(units: Sequence[_Unit], end: int) -> int:
-    """Where the passage after unit `end` begins: as far back as the overlap allows."""
+    """Return the first unit of the passage after unit `end`, as early as the overlap allows."""
     if end >= len(units) or units[end].rank == 2:
         return end
     total, index = 0, end
@@ -117,7 +121,10 @@ def _units(body: str, heading_starts: set[int]) -> Iterator[_Unit]:
 def _split(
     body: str, start: int, end: int, boundaries: tuple[re.Pattern[str], ...]
 ) -> Iterator[tuple[int, int]]:
-    """Spans of at most the overlap that make up `body[start:end]`, cut at the coarsest boundary that does."""
+    """Yield spans no longer than the overlap that make up `body[start:end]`.
+
+    They are cut at the coarsest boundary that suffices.
+    """
     if estimate_tokens(body[start:end]) <= OVERLAP_TOKENS:
         yield start, end
         return
@@ -131,7 +138,7 @@ def _split(
 
 
 def _joined(body: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring spans between `edges` drawn together for as long as they fit the overlap."""
+    """Yield adjacent spans between `edges`, merged as long as they fit the overlap."""
     start = previous = edges[0]
     for edge in edges[1:]:
         if previous > start and estimate_tokens(body[start:edge]) > OVERLAP_TOKENS:

@@ -1,8 +1,8 @@
-"""Taking compounds apart by nothing but the words that a corpus has.
+"""Division of compound words, based only on the words of a corpus.
 
-A word is a compound where it can be cut into words that stand in the corpus by themselves, with an s, es, n
-or en between them or nothing. Of several ways the one with the fewest parts is taken, then the one whose
-rarest part is the most frequent. Pure functions (docs/decisions/0114).
+A word is a compound if it consists of words that occur in the corpus by themselves, joined directly or by s,
+es, n, en or er. Of several divisions the one with the fewest parts is used, then the one whose rarest part is
+the most frequent. Pure functions (docs/decisions/0114).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MOST_PARTS: Final = 3
 _JOINTS: Final = ("", "s", "es", "n", "en", "er")
 
 Frequency = Callable[[str], int]
-"""How often a word stands by itself; 0 where it is not known."""
+"""Returns the number of occurrences of a word by itself, 0 for an unknown word."""
 
 
 def split(word: str, frequency: Frequency) -> list[str]:
-    """The parts of `word` as they are written, without what joins them; none where it is no compound."""
+    """Return the parts of `word` without their joints, or an empty list if it is no compound."""
     if not SHORTEST <= len(word) <= LONGEST or not word.isalpha():
         return []
     found = list(_ways(word, frequency, MOST_PARTS))
@@ -36,7 +36,7 @@ def split(word: str, frequency: Frequency) -> list[str]:
 
 
 def _ways(word: str, frequency: Frequency, parts: int) -> Iterator[tuple[str, ...]]:
-    """The ways to cut `word` into two to `parts` known words."""
+    """Yield the divisions of `word` into two to `parts` known words."""
     for at in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
         last = word[at:]
         if not frequency(last):

@@ -1,15 +1,17 @@
-"""The file of the index: its tables, how it is opened, and what happens to one that is damaged.
+"""The database file of the index: its tables, its opening, and the handling of damage.
 
-    corpora     one row a corpus; its passages are searched in an FTS5 table of its own, `passages_<id>`, so
-                that the rarity of a word is that within the corpus, and no corpus can be felt in another
-    documents   one row a document, unique by (corpus, doc_cid); `name` is where it came
-                from, as its sender wrote it, by which a newer version takes the place of an older one
-    chunks      one row a passage: its heading and text as they are shown, the page it begins on, and in
-                `headings` the words of its title and headings, one a line, as they are written
-    words       one row a stem of a corpus: in how many passages it stands (vocabulary.py)
-    vectors     one row a window of a passage, where there is a model that makes them (vectors.py)
+    corpora     one row for each corpus; its passages are searched in an FTS5 table of its own,
+                `passages_<id>`, so that the rarity of a word is that within the corpus, and the content of
+                one corpus cannot be inferred from another
+    documents   one row for each document, unique by (corpus, doc_cid); `name` is its source as given by its
+                sender, by which a newer version replaces an older one
+    chunks      one row for each passage: its heading and text as displayed, its first page, and in
+                `headings` the words of its title and headings, one a line, as written
+    words       one row for each stem of a corpus: the number of passages that contain it (vocabulary.py)
+    vectors     one row for each window of a passage, if a model makes vectors (vectors.py)
 
-A file that is no index, is torn, or was written by another version is moved aside and never overwritten.
+A file that is not an index, is damaged, or was written by another version is moved aside and never
+overwritten.
 """
 
 from __future__ import annotations
@@ -72,13 +74,17 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class _Damaged(Exception):
-    """The file is no index that this program can use."""
+    """Raised for a file that is not an index usable by this version."""
 
 
 def open_database(folder: Path) -> tuple[sqlite3.Connection, Path | None]:
-    """The index in `folder`, made where there is none, and where a damaged one was moved to, if any.
+    """Open or create the index in `folder`.
 
-    Raises `capacity_exceeded` where the disk is full, `internal_error` where the folder cannot be written.
+    The second result is the path to which a damaged file was moved, or None.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if the disk is full; `internal_error` if the folder cannot be
+            written.
     """
     file = folder / FILE
     try:
@@ -92,7 +98,7 @@ def open_database(folder: Path) -> tuple[sqlite3.Connection, Path | None]:
 
 
 def as_wire_error(error: OSError | sqlite3.DatabaseError, file: Path) -> HearthNetError:
-    """What a failure to read or write `file` is called on the wire."""
+    """Return the wire error for a failure to read or write `file`."""
     code = _code(error)
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
         return HearthNetError("capacity_exceeded", "the disk is full; free some space, then try again")
@@ -108,27 +114,28 @@ def _code(error: Exception) -> int:
 
 
 def stopped() -> HearthNetError:
-    """The error of an ingestion that the end of the process cut short."""
+    """Return the error of an ingestion that was interrupted by the end of the process."""
     return HearthNetError("partition", "the rag service is stopping; the document was not added, try again")
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """A connection that may pass from thread to thread, and begins transactions only when told."""
+    """Return a connection that any thread may use; transactions are begun explicitly."""
     connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
     return connection
 
 
 def passages_table(corpus: int) -> str:
-    """The FTS5 table of a corpus."""
+    """Return the name of a corpus's FTS5 table."""
     return f"passages_{int(corpus)}"
 
 
 def make_passages_table(connection: sqlite3.Connection, corpus: int) -> None:
-    """Makes the FTS5 table of a new corpus. Its text is stems already; SQLite has to split at blanks only.
+    """Create the FTS5 table of a new corpus.
 
-    Beside each passage stands an empty row, with its id below zero: FTS5 takes a word for worthless that half
-    of all rows have; in a book about packages that is "package" (docs/decisions/0133).
+    Its text consists of stems, so SQLite only splits it at blanks. Each passage has an empty companion row
+    with the negated id: FTS5 ranks a word as worthless if half of all rows have it, as the word "package" in
+    a book about packages (docs/decisions/0133).
     """
     table = passages_table(corpus)
     weights = ", ".join(str(weight) for weight in WEIGHTS)
@@ -158,7 +165,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
         space.make_reclaimable(connection)  # before the file has pages
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA foreign_keys = ON")
-    # What a power cut takes from the index is made up for from the journal, which is on the disk first.
+    # Writes that a power failure loses are restored from the journal, which is on disk first.
     connection.execute("PRAGMA synchronous = NORMAL")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version not in {0, VERSION}:

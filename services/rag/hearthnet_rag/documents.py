@@ -1,4 +1,4 @@
-"""A document as text, and what is known of it. Nothing here does I/O.
+"""A document as text with its metadata. Nothing here does I/O.
 
 See: docs/capabilities.md#ragingest10.
 """
@@ -25,7 +25,7 @@ TITLE_LIMIT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of the body: level 1 to 6, its text, and the offset in characters of the line it begins."""
+    """A heading: level 1 to 6, its text, and the offset in characters of its line."""
 
     level: int
     text: str
@@ -33,7 +33,7 @@ class Heading:
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """Pages that follow each other, counted from 1; both ends belong to them."""
+    """A range of pages, counted from 1; both ends are included."""
 
     first: int
     last: int
@@ -41,11 +41,11 @@ class Pages(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document as text. `body` has no front matter, and line ends are `\\n`.
+    """One document as text. `body` has no front matter, and its line ends are LF.
 
-    `pages` holds the offsets in characters at which pages 1, 2, ... begin; empty where there are no pages.
-    `without_text` are pages that show something, and nothing of it is text: they were scanned.
-    `media_type` is what the document turned out to be.
+    `pages` has the offsets in characters at which pages 1, 2, ... begin, and is empty for a document without
+    pages. `without_text` lists pages with images and no text, which were scanned. `media_type` is the
+    detected type.
     """
 
     title: str
@@ -60,12 +60,15 @@ class Document:
 
 
 def file_name(path: str) -> str:
-    """The last part of a path written on any system."""
+    """Return the last part of a path in the notation of any operating system."""
     return PureWindowsPath(PurePosixPath(path).name).name
 
 
 def title_of(named: str | None, *others: str) -> str:
-    """The first of these that says anything, then the name of the file, at most 300 characters of it."""
+    """Return the first of the titles that is not blank, at most 300 characters of it.
+
+    The name of the file in `named` is considered before the last of `others`.
+    """
     stem = PurePosixPath(file_name(named)).stem if named else ""
     found = next(
         (one for one in (one_line(other) for other in (*others[:-1], stem, *others[-1:])) if one), None
@@ -74,11 +77,11 @@ def title_of(named: str | None, *others: str) -> str:
 
 
 def one_line(value: Any) -> str | None:
-    """`value` as one line; None for what is no text, or blank."""
+    """Return `value` as one line, or None if it is blank or not a string."""
     return " ".join(value.split()) or None if isinstance(value, str) else None
 
 
 def refused(name: str | None, reason: str, **details: Any) -> HearthNetError:
-    """The error for a document that cannot be added, and why, in one line."""
+    """Return the error for a document that cannot be added; `reason` is one line."""
     what = name or "the document"
     return HearthNetError("bad_request", f"{what} {reason}", details={"path": "/input/doc_cid", **details})

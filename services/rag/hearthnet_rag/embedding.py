@@ -1,7 +1,8 @@
-"""Vectors from the `embed` service of this very node: for passages in the background, for queries at once.
+"""Vectors of passages and queries from the `embed` service of this node.
 
-No text of a document and no query goes to another node, nor through a model that needs the internet: what a
-household keeps stays in it (docs/decisions/0116). Without such an offer everything is found by words.
+Passages are embedded in the background, queries at once. No document text and no query is sent to another
+node or to a model that needs the internet: a household's documents stay in it (docs/decisions/0116). Without
+such an offer, search uses words alone.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _log = logging.getLogger(__name__)
 CAPABILITY: Final = "embed.text@1.0"
 _PASSAGES: Final = 16
 _BATCHES_A_LOOK: Final = 64
-"""So many batches are made before the offers are looked through again for the model to use."""
+"""Batches between two checks of the offers for the model to use."""
 _QUERY_SECONDS: Final = 2.0
 _LOOK_AGAIN_SECONDS: Final = 30.0
 _QUERY_CHARACTERS: Final = 2_000
 _REFUSED: Final = frozenset({"bad_request", "payload_too_large"})
-"""What lies in a passage itself, and would be the same again."""
+"""Codes that concern the passage itself, so that a retry would fail again."""
 
 
 class Model(msgspec.Struct, frozen=True):
-    """An offer of vectors; `languages` are those its provider vouches for."""
+    """An offer of vectors; `languages` are those that its provider vouches for."""
 
     name: str
     languages: list[str]
@@ -41,16 +42,17 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """The vector of a query, or why passages with vectors are searched by words alone."""
+    """The vector of a query, or a notice that explains why words alone are used."""
 
     asked: Asked | None = None
     notice: str | None = None
 
 
 class Embedding:
-    """The vectors of one index; `run` makes them until it is cancelled, `wake` tells of new documents.
+    """Maintenance of the vectors of one index.
 
-    They are made when `idle` returns: a model beside an ingestion would take the processor from it.
+    `run` makes missing vectors until cancelled; `wake` reports new documents. Vectors are made after `idle`
+    returns, because a model running beside an ingestion would compete with it for the processor.
     """
 
     def __init__(self, index: Index, bus: Bus, node_id: str, idle: Callable[[], Awaitable[None]]) -> None:
@@ -62,11 +64,11 @@ class Embedding:
         self._current: Model | None = None
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Report that documents may have been added."""
         self._news.set()
 
     async def run(self) -> None:
-        """Makes the vectors that are missing, and looks again after news or half a minute."""
+        """Make missing vectors now, after each `wake` and every half minute."""
         while True:
             self._news.clear()
             try:
@@ -80,9 +82,9 @@ class Embedding:
                 continue
 
     async def catch_up(self) -> int:
-        """Makes all vectors that are missing, some passages a transaction; of how many passages.
+        """Make all missing vectors, some passages a transaction; return the number of passages.
 
-        One that the model refuses is found by words, and keeps no other from its vectors.
+        A passage that the model refuses is found by words only, and does not stop the others.
         """
         made, after, name = 0, 0, ""
         while (model := await self._model()) is not None:
@@ -97,14 +99,14 @@ class Embedding:
         return made
 
     async def _of_batch(self, model: Model, found: Sequence[Pending]) -> int:
-        """Makes and keeps the vectors of some passages; of how many of them."""
+        """Make and store the vectors of some passages, and return how many got them."""
         vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
         kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
         await asyncio.to_thread(self._store, model, kept)
         return len(kept)
 
     async def _of_passage(self, model: Model, passage: Pending) -> list[list[float]]:
-        """The vectors of its windows, none where the model does not take them."""
+        """Return the vectors of its windows, empty if the model refuses them."""
         try:
             return await self._embed(model, passage.windows)
         except HearthNetError as error:
@@ -114,7 +116,7 @@ class Embedding:
             return []
 
     async def outlook(self, corpus: str, query: str) -> Outlook:
-        """The vector of `query`, where `corpus` has vectors and their model speaks its language."""
+        """Return the vector of `query` if `corpus` has vectors of a model for its language."""
         models = await asyncio.to_thread(self._models, corpus)
         if not models:
             return Outlook()
@@ -131,7 +133,7 @@ class Embedding:
         return Outlook(Asked(model.name, vector))
 
     async def _model(self) -> Model | None:
-        """The model to use, asked for anew: the first by name of those that are fit for it."""
+        """Choose the model anew: the first by name among the suitable offers."""
         offers = [view for view in await self._bus.offers(CAPABILITY) if view.node == self._node_id]
         models = [_model_of(view.params) for view in offers if not view.params.get("requires_internet")]
         fit = sorted((model for model in models if model.languages), key=lambda model: model.name)

@@ -1,4 +1,4 @@
-"""From the bytes of a document to what the index takes: its sender's word goes before its own."""
+"""Conversion of a document's bytes into an index entry; data of the sender has priority."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ METADATA_BYTES: Final = 16 * 1024
 
 
 def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> Entry:
-    """The document in `data` as the index takes it. Blocks for as long as the reading takes.
+    """Return the document in `data` as an index entry. Blocks while the document is read.
 
-    `bad_request` where it cannot be read, or it or its metadata are too large.
+    Raises:
+        HearthNetError: `bad_request` if it cannot be read, or if it or its metadata are too large.
     """
     given = record.metadata
     path = given.get("path")

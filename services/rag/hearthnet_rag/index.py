@@ -1,4 +1,4 @@
-"""The index: documents go in, each in one transaction; corpora and what they hold come out.
+"""The index: adds documents, each in one transaction, and lists corpora and contents.
 
 Methods block and may be called from any thread; one thread writes at a time, and readers never wait for it.
 """
@@ -34,7 +34,7 @@ from hearthnet_rag.words import Known, nothing_known
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """What an ingestion made: passages, their estimated tokens, and the id it has for ever."""
+    """Result of an ingestion: number of passages, estimated tokens, and its permanent id."""
 
     doc_cid: str
     chunks: int
@@ -43,7 +43,10 @@ class Ingested(msgspec.Struct, frozen=True):
 
 
 class CorpusInfo(msgspec.Struct, frozen=True):
-    """One corpus in figures; `size_bytes` is that of its text, `language_majority` None where not known."""
+    """Figures of one corpus; `size_bytes` is that of its text.
+
+    `language_majority` is None if no language is known.
+    """
 
     name: str
     docs: int
@@ -65,9 +68,9 @@ class DocumentInfo(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A document and what goes with it into a corpus. `metadata` is shown with each passage.
+    """A document with its data in a corpus; `metadata` is shown with each passage.
 
-    `name` is where it came from; a newer version of a document has the same.
+    `name` is its source; newer versions of a document have the same name.
     """
 
     doc_cid: str
@@ -79,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Index:
-    """The index of one folder. `moved_aside` names a damaged file that was found there instead of one."""
+    """The index of one folder; `moved_aside` is the new path of a damaged file, or None."""
 
     def __init__(self, folder: Path) -> None:
         self._writer, self.moved_aside = open_database(folder)
@@ -90,10 +93,10 @@ class Index:
         self._space = Space()
         self.signs = Signs()
         self.losses = 0
-        """Grows after passages or vectors went, and not where some were only added."""
+        """Grows when passages or vectors are removed, and not when they are only added."""
 
     def close(self) -> None:
-        """Ends what is being written, undone, and closes; a call that still reads may finish."""
+        """Undo a write in progress and close; a running read may finish."""
         self._closing.set()
         with contextlib.suppress(queue.Empty):
             while True:
@@ -108,16 +111,17 @@ class Index:
         self.close()
 
     def find(self, corpus: str, doc_cid: str) -> Ingested | None:
-        """What an earlier ingestion of `doc_cid` into `corpus` made."""
+        """Return the result of an earlier ingestion of `doc_cid` into `corpus`, or None."""
         with self.reading() as connection:
             return _find(connection, corpus, doc_cid)
 
     def add(self, corpus: str, entry: Entry, replaces: Sequence[str] = ()) -> Ingested:
-        """Adds a document to `corpus`, which is made if need be, and forgets those that it `replaces`, in one
-        transaction.
+        """Add a document to `corpus` and remove those it `replaces`, in one transaction.
 
-        A document that is there already stays as it is. `capacity_exceeded` where the disk is full,
-        `partition` where the index is closed meanwhile.
+        The corpus is created if necessary. A document that exists already stays unchanged.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the index is being closed.
         """
         with self._known(corpus) as known:
             rows = list(self._unless_closing(rows_of(entry.document, known)))
@@ -135,11 +139,11 @@ class Index:
             return made
 
     def older(self, corpus: str, entry: Entry) -> list[str]:
-        """The CIDs of other documents in `corpus` under the name of `entry`, else its title."""
+        """Return the CIDs of other documents in `corpus` with the name of `entry`, else its title."""
         return self.others(corpus, entry.doc_cid, entry.name, entry.document.title)
 
     def others(self, corpus: str, doc_cid: str, name: str | None, title: str | None) -> list[str]:
-        """The CIDs of other documents in `corpus` under `name`, else `title`, else that of `doc_cid`."""
+        """Return the CIDs of other documents by `name`, else by `title`, else by that of `doc_cid`."""
         column, value = ("title", title) if name is None else ("name", name)
         with self.reading() as connection:
             rows = connection.execute(
@@ -155,14 +159,15 @@ class Index:
             return [row["doc_cid"] for row in rows]
 
     def remove(self, corpus: str, doc_cids: Sequence[str]) -> int:
-        """Forgets documents of `corpus`, and returns how many passages they had; one that is not there has
-        none.
+        """Remove documents of `corpus` and return the number of their passages.
+
+        A missing document counts as none.
         """
         with self._losing(doc_cids), self.writing() as connection:
             return sum(self._remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
 
     def reclaim(self) -> bool:
-        """Gives back some of the disk space of what was removed; whether there may be more to give."""
+        """Release some disk space of removed documents; return whether more may be left."""
         with self.writing() as connection:
             merging = self._space.merge(connection)
         with self._writing:
@@ -179,7 +184,7 @@ class Index:
         return passages
 
     def keep_vectors(self, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
-        """Keeps the vectors of passages, in one transaction; see `hearthnet_rag.vectors.store`."""
+        """Store the vectors of passages in one transaction; see `hearthnet_rag.vectors.store`."""
         with self.writing() as connection:
             replaced = store(connection, model, made)
         self.losses += replaced
@@ -190,7 +195,7 @@ class Index:
         self.losses += len(gone)
 
     def documents(self, corpus: str) -> list[str]:
-        """The CIDs of the documents in `corpus`."""
+        """Return the CIDs of the documents in `corpus`."""
         with self.reading() as connection:
             rows = connection.execute(
                 """
@@ -202,7 +207,7 @@ class Index:
             return [row["doc_cid"] for row in rows]
 
     def corpora(self) -> list[CorpusInfo]:
-        """What corpora there are, by name."""
+        """Return the corpora by name."""
         with self.reading() as connection:
             rows = connection.execute(
                 """
@@ -216,7 +221,7 @@ class Index:
             return [CorpusInfo(**dict(row)) for row in rows]
 
     def listed(self, corpus: str, limit: int) -> list[DocumentInfo]:
-        """Up to `limit` documents of `corpus`, by title."""
+        """Return up to `limit` documents of `corpus`, by title."""
         with self.reading() as connection:
             rows = connection.execute(
                 """
@@ -233,7 +238,7 @@ class Index:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the index for the time of the block; to read with only."""
+        """Yield a connection that sees one state of the index during the block, for reading only."""
         try:
             connection = self._readers.get_nowait()
         except queue.Empty:
@@ -268,7 +273,11 @@ class Index:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, in a transaction for the time of the block; `partition` once closed."""
+        """Yield the writing connection, in a transaction during the block.
+
+        Raises:
+            HearthNetError: `partition` if the index is closed.
+        """
         with self._writing:
             if self._closing.is_set():
                 raise stopped()
@@ -340,7 +349,7 @@ def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, r
 
 
 def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> tuple[int, int]:
-    """Removes a document; the number of its corpus, and how many passages it had."""
+    """Remove a document; return the number of its corpus and the number of its passages."""
     row = connection.execute(
         """
         SELECT documents.id AS id, corpus, chunks FROM documents JOIN corpora ON corpora.id = corpus

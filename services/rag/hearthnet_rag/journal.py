@@ -1,9 +1,9 @@
-"""What was ingested and removed, one JSON line each: a damaged index is rebuilt from it and the stored blobs.
+"""Journal of ingestions and removals, one JSON line each.
 
-A line is written before its document is added or removed, so no document that was confirmed is ever missing,
-and none that was removed comes back; what is named here but never happened is made up for at the next start,
-as its sender wished. A torn last line, left by a crash, is skipped. Corpus `system` has no lines: it comes
-with the program.
+A damaged index is rebuilt from it and the stored blobs. A line is written before its document is added or
+removed, so no confirmed document is ever missing and no removed one returns. An operation in the journal that
+was not carried out is completed at the next start. A torn last line, left by a crash, is skipped. Corpus
+`system` has no lines, because it is part of the program.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FILE: Final = "documents.jsonl"
 
 
 Key = tuple[str, str]
-"""A corpus and the CID of a document in it."""
+"""A corpus, and the CID of a document in it."""
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An ingestion as it was asked for, and the id that it was given.
+    """A requested ingestion, and the id that it was given.
 
-    `replaces` are the older versions that it took the place of; a `removed` one is the end of a document.
+    `replaces` lists the older versions that it replaces; `removed` marks the end of a document.
     """
 
     corpus: str
@@ -42,14 +42,14 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """What makes it the same document."""
+        """Identity of the document."""
         return self.corpus, self.doc_cid
 
 
 class State(NamedTuple):
-    """What all lines come to: the documents that there are, in order, and those that are gone.
+    """Result of all lines: existing documents in order, and removed ones.
 
-    With each of the latter the document that took its place, or None.
+    Each removed document maps to the document that replaced it, or None.
     """
 
     present: dict[Key, Record]
@@ -64,7 +64,11 @@ class Journal:
         self._writing = threading.Lock()
 
     def append(self, record: Record) -> None:
-        """Adds a line, on the disk when this returns; `capacity_exceeded` where the disk is full."""
+        """Append a line, which is on disk when this returns.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full.
+        """
         try:
             with self._writing:
                 self._append(msgspec.json.encode(record) + b"\n")
@@ -79,7 +83,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def state(self) -> State:
-        """What there should be, and what should not."""
+        """Return the documents that should exist, and those that should not."""
         state = State({}, {})
         for line in self._lines():
             try:

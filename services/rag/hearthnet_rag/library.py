@@ -1,4 +1,4 @@
-"""The documents of one node: index, journal and starter corpus as one. Calls block, from any thread."""
+"""The documents of one node: index, journal and starter corpus. Blocks; thread-safe."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ INDEXING = "indexing"
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What came of an ingestion: the outcome, what the document turned out to be, and whose place it took.
+    """Result of an ingestion with the detected properties of the document.
 
-    `pages` is None where it has none.
+    `replaced` lists the CIDs of replaced documents; `pages` is None for a document without pages.
     """
 
     made: Ingested
@@ -38,7 +38,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class Library:
-    """What is found in `folder`, opened. `moved_aside` names a damaged index that lay there."""
+    """The documents in `folder`; `moved_aside` is the new path of a damaged index, or None."""
 
     def __init__(self, folder: Path) -> None:
         self._index = Index(folder)
@@ -49,25 +49,26 @@ class Library:
 
     @property
     def index(self) -> Index:
-        """What it searches in, for those who make its vectors."""
+        """The index, for the part that makes its vectors."""
         return self._index
 
     def close(self) -> None:
-        """Closes the index; an ingestion under way is undone."""
+        """Close the index; a running ingestion is undone."""
         self._readers.close()
         self._index.close()
 
     def read_starter(self, progress: Callable[[str, int, int], None]) -> None:
-        """Brings corpus `system` to what this program ships."""
+        """Update corpus `system` to the version shipped with this program."""
         bring_up_to_date(self._index, starter_files(), progress)
 
     def find(self, corpus: str, doc_cid: str) -> Ingested | None:
-        """What an earlier ingestion made."""
+        """Return the result of an earlier ingestion, or None."""
         return self._index.find(corpus, doc_cid)
 
     def find_same(self, record: Record, *, update: bool) -> Ingested | None:
-        """What an earlier ingestion of the same document made; with `update`, None where there are others
-        whose place it is to take.
+        """Return the result of an earlier ingestion of the same document, or None.
+
+        With `update`, return None also if the document is to replace others.
         """
         made = self.find(*record.key)
         if made is None or not update:
@@ -83,10 +84,12 @@ class Library:
         *,
         update: bool = False,
     ) -> Added:
-        """Adds the document in `data` as `record` says, and notes it in the journal first.
+        """Record the ingestion in the journal, then add the document in `data`.
 
-        With `update` it takes the place of what came under the same name, or has the same title where it came
-        under none. `bad_request` where it cannot be read or is too large.
+        With `update` it replaces documents of the same name, or of the same title if it has no name.
+
+        Raises:
+            HearthNetError: `bad_request` if it cannot be read or is too large.
         """
         entry = entry_of(self._readers, record, data, told)
         told(INDEXING, 0, 1)
@@ -108,9 +111,12 @@ class Library:
         )
 
     def remove(self, corpus: str, doc_cid: str) -> int:
-        """Forgets a document, notes that in the journal first, and returns how many passages it had.
+        """Record the removal in the journal, then remove the document.
 
-        `not_found` where it is not there.
+        Returns the number of its passages.
+
+        Raises:
+            HearthNetError: `not_found` if there is no such document.
         """
         with self._changing:
             found = self._index.find(corpus, doc_cid)
@@ -124,19 +130,19 @@ class Library:
             return self._index.remove(corpus, [doc_cid])
 
     def lost(self) -> list[Record]:
-        """The journal's documents that the index does not hold: all of them after the index was damaged."""
+        """Return the journal's documents that the index lacks, as after damage of the index."""
         return [record for key, record in self._journal.state().present.items() if not self.find(*key)]
 
     def restore(self, record: Record, data: bytes) -> Ingested:
-        """Adds a document that the journal names already."""
+        """Add a document that the journal has already."""
         return self._index.add(
             record.corpus, entry_of(self._readers, record, data, lambda stage, current, total: None)
         )
 
     def clear(self) -> int:
-        """Forgets what the journal says is gone, and the index still holds; returns how many documents.
+        """Remove documents that the journal marks as gone; return their number.
 
-        What is to be replaced stays for as long as its newer version is not there.
+        A document that is to be replaced stays until its newer version is present.
         """
         state, cleared = self._journal.state(), 0
         for (corpus, doc_cid), successor in state.gone.items():
@@ -146,17 +152,17 @@ class Library:
         return cleared
 
     def reclaim(self) -> bool:
-        """Gives back some of the disk space of what was removed; whether there may be more to give."""
+        """Release some disk space of removed documents; return whether more may be left."""
         return self._index.reclaim()
 
     def search(self, corpus: str, query: str, k: int, wanted: Filter, near: Asked | None = None) -> list[Hit]:
-        """As `hearthnet_rag.search.search`."""
+        """Search as `hearthnet_rag.search.search` does."""
         return search(self._index, corpus, query, k, wanted, near)
 
     def corpora(self) -> list[CorpusInfo]:
-        """What corpora there are, by name."""
+        """Return the corpora by name."""
         return self._index.corpora()
 
     def documents(self, corpus: str, limit: int) -> list[DocumentInfo]:
-        """Up to `limit` documents of `corpus`, by title."""
+        """Return up to `limit` documents of `corpus`, by title."""
         return self._index.listed(corpus, limit)

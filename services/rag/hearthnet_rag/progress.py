@@ -1,4 +1,4 @@
-"""Which ingestions are under way and how far they are, for whoever follows one. For one event loop."""
+"""Progress of running ingestions, for callers that follow one. For one event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FETCHING: Final = "fetching"
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """How far one ingestion is."""
+    """Progress of one ingestion."""
 
     stage: str
     current: int
@@ -24,7 +24,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Ingestions:
-    """The ingestions under way."""
+    """The running ingestions."""
 
     def __init__(self) -> None:
         self._stages: dict[Key, Stage] = {}
@@ -32,7 +32,10 @@ class Ingestions:
 
     @contextlib.contextmanager
     def begin(self, key: Key) -> Iterator[Told]:
-        """An ingestion for the time of the block; what it is told may come from any thread."""
+        """Register an ingestion during the block, and yield the function that takes its progress.
+
+        That function may be called from any thread.
+        """
         loop = asyncio.get_running_loop()
         self._set(key, Stage(FETCHING, 0, 1))
 
@@ -46,18 +49,18 @@ class Ingestions:
             self._wake()
 
     async def idle(self) -> None:
-        """Returns when none is under way."""
+        """Wait until no ingestion is running."""
         while self._stages:
             await self._change()
 
     def stage(self, key: Key) -> Stage | None:
-        """How far it is; None where it is not under way."""
+        """Return the progress of an ingestion, or None if it is not running."""
         return self._stages.get(key)
 
     async def follow(self, key: Key, patience: float) -> AsyncIterator[Stage]:
-        """Each stage that is new when the last one was taken, until the ingestion ends.
+        """Yield the stages of an ingestion until it ends; stages may be skipped.
 
-        One that is not under way yet is waited for, for `patience` seconds.
+        If it is not running yet, wait for it for up to `patience` seconds.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):

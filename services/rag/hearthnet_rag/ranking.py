@@ -1,12 +1,12 @@
-"""In which order passages that were found are shown: by words, headings and meaning. Pure functions.
+"""Ranking of found passages by words, headings and meaning. Pure functions.
 
-Each kind of evidence is brought to 0..1 within the query, then they are added (docs/decisions/0133):
+Each kind of evidence is scaled to 0..1 within the query, then they are added (docs/decisions/0133):
 
-    words      BM25, as a share of the best passage's
-    meaning    the cosine, between that of the 200th nearest passage and that of the nearest
-    heading    how much of a heading the query is, and of it that heading: weighed Dice, to the power 1.5
+    words      BM25, relative to the best passage's
+    meaning    the cosine, scaled between that of the 200th nearest passage and that of the nearest
+    heading    the mutual overlap of query and heading: weighed Dice, to the power 1.5
 
-Meaning counts twice as much as words, and a heading in the query's own words as much as all else together.
+Meaning counts twice as much as words, and a heading in the query's own words as much as both together.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from hearthnet_rag.vectors import Near
 MEANING: Final = 2.0
 _STEEPNESS: Final = 1.5
 _BACKGROUND: Final = 200
-"""So many of the nearest passages span the scale of meaning; further ones mean something else."""
+"""Number of the nearest passages that span the scale of meaning; further ones count as unrelated."""
 _NARROWEST: Final = 0.2
-"""Where all are about equally near, as in a small corpus, what little sets them apart is not stretched."""
+"""Smallest span of the scale of meaning: if all passages are about equally near, as in a small corpus, their
+small differences are not stretched.
+"""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A passage that was found. `score` is its BM25, later from 0 to 1; `heading` is a heading match."""
+    """A found passage; `score` is its BM25, later from 0 to 1; `heading` is its heading match."""
 
     chunk: int
     document: int
@@ -37,7 +39,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def by_words(found: Sequence[Candidate]) -> list[Candidate]:
-    """`found` in order, scores from 0 to 1."""
+    """Return `found` in order, with scores from 0 to 1."""
     shares = _shares(found)
     return _best((one, (shares[one.chunk] + one.heading) / 2) for one in found)
 
@@ -45,10 +47,11 @@ def by_words(found: Sequence[Candidate]) -> list[Candidate]:
 def by_both(
     found: Sequence[Candidate], nearest: Sequence[Near], meanings: Mapping[int, float], seen: Collection[int]
 ) -> list[Candidate]:
-    """What was `found` by words and what is `nearest` in one order, scores from 0 to 1; see `meaning`.
+    """Return passages found by words and by meaning in one order, with scores from 0 to 1.
 
-    Only the passages `seen` have vectors. Of another one, in a language that the model does not know or not
-    come to yet, its words stand for both: it loses nothing to those that have one.
+    `meanings` comes from `meaning`. Only the passages in `seen` have vectors. For any other one, in a
+    language that the model does not know or not embedded yet, its words count for both, so that it is not
+    disadvantaged.
     """
     shares = _shares(found)
     others = [Candidate(near.chunk, near.document, 0.0) for near in nearest if near.chunk not in shares]
@@ -62,7 +65,7 @@ def by_both(
 
 
 def meaning(nearest: Sequence[Near]) -> dict[int, float]:
-    """How near each of `nearest` (the nearest first) is, from 0 to 1."""
+    """Return the nearness, from 0 to 1, of passages in `nearest` (the nearest first)."""
     if not nearest:
         return {}
     highest, lowest = nearest[0].score, nearest[:_BACKGROUND][-1].score
@@ -71,9 +74,9 @@ def meaning(nearest: Sequence[Near]) -> dict[int, float]:
 
 
 def heading_match(asked: Collection[str], heading: Collection[str], weights: Mapping[str, float]) -> float:
-    """How well a heading, as its words, is what is `asked`: from 0 to 1, 1 where they are the same words.
+    """Return the agreement of a heading's words with `asked`, 1 for the same words.
 
-    `weights` says of each word of both what it counts: the more, the rarer it is.
+    `weights` gives the weight of each word of both; rarer words weigh more.
     """
     common = math.fsum(weights[word] for word in heading if word in asked)
     both = math.fsum(weights[word] for word in (*asked, *heading))

@@ -1,4 +1,4 @@
-"""What the capabilities take, as Structs."""
+"""Params and inputs of the capabilities."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hearthnet_rag.search import Filter
 
 
 class CorpusParams(msgspec.Struct, frozen=True):
-    """Which corpus a call is about."""
+    """The corpus of a call."""
 
     corpus: str
 
 
 class QueryInput(msgspec.Struct, frozen=True):
-    """What to look for, and how much of it to return."""
+    """A search: the query, the number of passages, a filter, and whether to return texts."""
 
     query: str
     k: int = 5
@@ -26,7 +26,7 @@ class QueryInput(msgspec.Struct, frozen=True):
 
 
 class IngestInput(msgspec.Struct, frozen=True):
-    """Which stored document to add, and what is known of it beyond its text."""
+    """A stored document to add, with metadata beyond its text."""
 
     doc_cid: str
     title: str | None = None
@@ -37,16 +37,16 @@ class IngestInput(msgspec.Struct, frozen=True):
 
 
 class DocumentsInput(msgspec.Struct, frozen=True):
-    """How many documents to list."""
+    """The largest number of documents to list."""
 
     limit: int = 500
 
 
 class OneDocument(msgspec.Struct, frozen=True):
-    """Which document of the corpus."""
+    """One document of the corpus."""
 
     doc_cid: str
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """No params, no input."""
+    """Empty params or input."""

@@ -1,4 +1,4 @@
-"""A document as the rows of the index: its passages, each with the stems by which it is found."""
+"""A document as rows of the index: its passages, each with its stems."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Columns = tuple[str, str, str, str]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One passage. `tokens` are estimated; `stems` those of title, headings and text, and the written words
-    of title and headings.
+    """One passage; `tokens` are estimated.
+
+    `stems` has the stems of title, headings and text, and the words of title and headings as written.
     """
 
     heading: str | None
@@ -28,14 +29,17 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows_of(document: Document, known: Known) -> Iterator[Row]:
-    """The passages of `document`; `known` tells the words of its corpus."""
+    """Return the passages of `document`; `known` is the vocabulary of its corpus."""
     analyser = _analyser(document, known)
     passages = cut(document.body, document.headings)
     return (_row(document, passage, analyser) for passage in passages)
 
 
 def _analyser(document: Document, known: Known) -> Analyser:
-    """What the document's own words are made stems with; they, too, tell what its compounds are made of."""
+    """Return the analyser for the document, which also knows the document's own words.
+
+    They serve to divide its compounds.
+    """
     language = base_language(document.language)
     own = Counter(stem(word, language) for word in words(document.body) if language in COMPOUNDING)
     return Analyser(language, lambda part: own[part] + known(part))

@@ -1,6 +1,6 @@
-"""Finding passages: words are OR-ed, BM25, headings and meaning rank, and no document crowds out the others.
+"""Search for passages: words are OR-ed; BM25, headings and meaning give the rank.
 
-Of the first k passages at most two come from one document, unless there are not k others.
+Of the first k passages at most two are of one document, unless there are fewer than k others.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from hearthnet_rag.words import DEFAULT, as_written, base_language, query_stems,
 PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
 _FAR: Final = 1_000_000
-"""A year beyond every document; SQLite knows no numbers of more than 64 bits."""
+"""A year beyond every document; SQLite's integers have 64 bits."""
 _CANDIDATES_PER_PASSAGE: Final = 40
 _ENOUGH: Final = 3_000
 _FEWEST: Final = 200
 _MOST_WORDS: Final = 64
 _HEADINGS_READ: Final = 200
 _MOST_LANGUAGES: Final = 8
-# From left to right, as it stands: the passages that match are few, those of a language may be all.
+# CROSS JOIN keeps this order of tables: few passages match, but those of a language may be all of them.
 _WITH_DOCUMENTS: Final = (
     "CROSS JOIN chunks ON chunks.id = {table}.rowid CROSS JOIN documents ON documents.id = chunks.document"
 )
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which documents may answer; a document whose language or year is not known fits no such demand."""
+    """Condition on documents; one of unknown language or year meets no condition on it."""
 
     language: str | None = None
     min_year: int | None = None
@@ -47,7 +47,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A passage that was found; a higher `score` is better, and compares only within one query."""
+    """A found passage; a higher `score` is better, and comparable only within one query."""
 
     score: float
     text: str
@@ -60,10 +60,11 @@ ANY: Final = Filter()
 def search(
     index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY, near: Asked | None = None
 ) -> list[Hit]:
-    """At most `k` passages of `corpus`, best first; by words, and where there is a vector, by meaning, too.
+    """Return at most `k` passages of `corpus`, best first, by words and by the vector `near`.
 
-    `not_found` with the nearest names where there is no such corpus; `bad_request` where the query has no
-    word in it.
+    Raises:
+        HearthNetError: `not_found`, with the nearest names, if there is no such corpus; `bad_request` if the
+            query has no word.
     """
     if not words(query):
         raise HearthNetError(
@@ -88,7 +89,7 @@ def search(
 
 
 def no_such_corpus(corpus: str, known: Sequence[str]) -> HearthNetError:
-    """The error for a corpus that is not here, with the names that come near it."""
+    """Return the error for an unknown corpus, with similar names."""
     near = difflib.get_close_matches(corpus, known, n=3, cutoff=0.5) or list(known)[:3]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return HearthNetError(
@@ -123,7 +124,7 @@ def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Fi
 def _with_headings(
     connection: sqlite3.Connection, found: Sequence[Candidate], query: str, known: Vocabulary
 ) -> list[Candidate]:
-    """The same with how well each passage's headings are what the query says."""
+    """Return `found` with the agreement of each passage's headings with the query."""
     marks = ", ".join("?" for _ in found)
     rows = connection.execute(
         f"SELECT id, headings FROM chunks WHERE id IN ({marks})", [one.chunk for one in found]
@@ -139,7 +140,7 @@ def _with_headings(
 
 
 def _matches(headings: Collection[str], query: str, known: Vocabulary) -> dict[str, float]:
-    """How well each of the headings, as words as they are written, is the query; none has nothing of it."""
+    """Return the agreement with the query of each heading that shares a word with it."""
     asked = set(as_written(query).split())
     telling = {line: of for line in headings if not asked.isdisjoint(of := set(line.split()))}
     all_words = asked.union(*telling.values())
@@ -150,7 +151,7 @@ def _matches(headings: Collection[str], query: str, known: Vocabulary) -> dict[s
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What FTS5 is to look for, empty where no word of it stands in the corpus; each word counts `times`."""
+    """A query of FTS5, empty if the corpus has none of its words; each word counts `times`."""
 
     match: str
     times: int = 1
@@ -167,12 +168,16 @@ def _asked(
     rare = _any_of(rarest[:first])
     if first == len(rarest):
         return _Asked(rare)
-    # Only passages with one of the rare words are ranked, but all words count, and each as much: twice.
+    # Only passages with a rare word are ranked. The second group has the rare words again, so that all words
+    # count twice.
     return _Asked(f"({rare}) AND ({_any_of([*rarest, *rarest[first:]])})", times=2)
 
 
 def _rare(rarest: Sequence[str], passages: Mapping[str, int]) -> int:
-    """How many of the words, the rarest first, a passage must have one of to be looked at."""
+    """Return how many of the words, rarest first, are rare.
+
+    A passage must have one of these to be ranked.
+    """
     together = 0
     for number, stem in enumerate(rarest):
         together += passages[stem]
@@ -186,7 +191,7 @@ def _any_of(stems: Iterable[str]) -> str:
 
 
 def _languages(connection: sqlite3.Connection, corpus: int) -> list[str]:
-    """The languages of the corpus' documents; a step through the index for each."""
+    """Return the languages of the corpus's documents, with one index lookup for each."""
     rows = connection.execute(
         """
         WITH RECURSIVE found (language) AS (
@@ -241,7 +246,7 @@ def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
 
 
 def _spread(candidates: Sequence[Candidate], k: int) -> list[Candidate]:
-    """`k` of the candidates; the third and later ones of a document only where there is nothing else."""
+    """Return `k` candidates, of each document at most two unless there are no others."""
     chosen: list[Candidate] = []
     spared: list[Candidate] = []
     seen: dict[int, int] = {}

@@ -36,11 +36,11 @@ from hearthnet_rag.starter import CORPUS as SYSTEM
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
 AT_ONCE: Final = 8
-"""So many documents are added at the same time: what one waits for on the disk another one can use."""
+"""Documents added concurrently: while one waits for the disk, another can use the processor."""
 REBUILDING: Final = "rebuilding the search index"
 TIDY_SECONDS: Final = 600.0
 PATIENCE_SECONDS: Final = 2.0
-"""So long one who asks how far an ingestion is waits for it to begin."""
+"""Time that `rag.progress` waits for an ingestion to begin."""
 
 
 class RagService(Service):
@@ -61,7 +61,7 @@ class RagService(Service):
         self._adding = ThreadPoolExecutor(AT_ONCE, "ingest")
 
     async def start(self, node: NodeContext) -> None:
-        """Opens the index, brings the starter corpus up to date, and rebuilds what damage has cost."""
+        """Open the index, update the starter corpus, and restore documents lost by damage."""
         self._node = node
         self._library = await asyncio.to_thread(Library, node.data)
         await asyncio.to_thread(self._library.read_starter, node.progress)
@@ -74,7 +74,10 @@ class RagService(Service):
         self._tasks.start(self._tidy(), "give back disk space")
 
     def offers(self) -> list[Offer]:
-        """One to query for each corpus, and the others; `personal` is for this node only."""
+        """Offer a query for each corpus, and the other capabilities.
+
+        `personal` is offered to this node only.
+        """
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
             Offer(capability="rag.ingest@1.0", params=self._ingest_params(), max_concurrent=AT_ONCE),
@@ -85,7 +88,7 @@ class RagService(Service):
         ]
 
     async def stop(self) -> None:
-        """Closes the index; an ingestion under way is undone."""
+        """Close the index; a running ingestion is undone."""
         await self._tasks.close()
         if hasattr(self, "_library"):
             await asyncio.to_thread(self._library.close)
@@ -93,7 +96,7 @@ class RagService(Service):
 
     @capability("rag.query@1.0")
     async def query(self, call: Call[CorpusParams, QueryInput]) -> Reply:
-        """The passages of one corpus that fit the query best."""
+        """Return the passages of one corpus that fit the query best."""
         corpus, wanted = call.params.corpus, call.input
         self._check_seen(call, corpus)
         outlook = await self._embedding.outlook(corpus, wanted.query)
@@ -105,7 +108,7 @@ class RagService(Service):
 
     @capability("rag.ingest@1.0")
     async def ingest(self, call: Call[CorpusParams, IngestInput]) -> Reply:
-        """Adds a stored document to a corpus; what was added before is answered as it was then."""
+        """Add a stored document to a corpus; a repeated call returns the first result."""
         corpus, wanted = call.params.corpus, call.input
         self._check_writable(call, corpus)
         record = _record(corpus, wanted)
@@ -114,7 +117,7 @@ class RagService(Service):
             return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
         with self._ingestions.begin(record.key) as told:
             data = await self._blob(wanted.doc_cid)
-            # In threads of its own: those of the loop are for who searches meanwhile.
+            # A separate pool keeps the loop's default threads free for searches.
             added = await asyncio.get_running_loop().run_in_executor(
                 self._adding, partial(self._library.ingest, record, data, told, update=wanted.update)
             )
@@ -126,7 +129,7 @@ class RagService(Service):
 
     @capability("rag.progress@1.0")
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
-        """How far an ingestion is; as a stream until it has ended."""
+        """Return the progress of an ingestion, or stream it until the ingestion has ended."""
         key = call.params.corpus, call.input.doc_cid
         self._check_own(call, key[0])
         if not stream.unary:
@@ -136,7 +139,7 @@ class RagService(Service):
 
     @capability("rag.remove@1.0")
     async def remove(self, call: Call[CorpusParams, OneDocument]) -> Reply:
-        """Removes a document from a corpus; what it said is found no more."""
+        """Remove a document from a corpus."""
         corpus, doc_cid = call.params.corpus, call.input.doc_cid
         self._check_writable(call, corpus)
         chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid)
@@ -146,21 +149,21 @@ class RagService(Service):
 
     @capability("rag.list_corpora@1.0")
     async def list_corpora(self, call: Call[Nothing, Nothing]) -> Reply:
-        """What corpora this node holds; `personal` is shown to the node itself only."""
+        """Return the corpora of this node; `personal` is shown to the node itself only."""
         corpora = await asyncio.to_thread(self._library.corpora)
         shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._is_self(call)]
         return Reply(output={"corpora": shown})
 
     @capability("rag.list_documents@1.0")
     async def list_documents(self, call: Call[CorpusParams, DocumentsInput]) -> Reply:
-        """What documents a corpus holds."""
+        """Return the documents of a corpus."""
         corpus, limit = call.params.corpus, call.input.limit
         self._check_seen(call, corpus)
         found = await asyncio.to_thread(self._library.documents, corpus, limit + 1)
         return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
 
     async def _how_far(self, key: Key) -> dict[str, Any]:
-        """The state of an ingestion, and its stage while it is under way."""
+        """Return the state of an ingestion, with its stage while it is running."""
         stage = self._ingestions.stage(key)
         if stage is not None:
             return {"state": "running", "stage": stage.stage, "current": stage.current, "total": stage.total}
@@ -172,14 +175,14 @@ class RagService(Service):
         return await store.get_blob(cid)  # checked against its hash there
 
     async def _look(self) -> None:
-        """Learns what corpora there are, and says so where that has changed."""
+        """Read the list of corpora, and renew the offers if it has changed."""
         corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.corpora)]
         if corpora != self._corpora:
             self._corpora = corpora
             self.offers_changed()
 
     async def _tidy(self) -> None:
-        """Gives back the disk space of what was removed, when nothing is added."""
+        """Release the disk space of removed documents while no ingestion is running."""
         while True:
             try:
                 await self._ingestions.idle()
@@ -193,7 +196,7 @@ class RagService(Service):
                     await asyncio.wait_for(self._removed.wait(), TIDY_SECONDS)
 
     async def _restore(self) -> None:
-        """Adds again what the journal names and the index lacks, and notes what came of it."""
+        """Add the documents that the journal has and the index lacks, and set the note."""
         lost = await asyncio.to_thread(self._library.lost)
         missing = 0
         for number, record in enumerate(lost):
@@ -235,12 +238,12 @@ class RagService(Service):
             )  # fmt: skip
 
     def _is_self(self, call: Call[Any, Any]) -> bool:
-        """In its own name and by itself: a token of this node does not open it to another."""
+        """Return whether this node calls in its own name; a token that it issued does not count."""
         return call.caller == call.principal == self._node.identity.node_id
 
 
 def _how(outlook: Outlook) -> dict[str, Any]:
-    """Which way a query was answered."""
+    """Return the metadata that tells how a query was answered."""
     model = outlook.asked.model if outlook.asked is not None else None
     degraded = {"degraded": True, "notice": outlook.notice} if outlook.notice is not None else {}
     return {"embedding_model": model, **degraded}
@@ -275,7 +278,7 @@ def _outcome(made: Ingested) -> dict[str, Any]:
 
 
 def _facts(added: Added) -> dict[str, Any]:
-    """What the document turned out to be."""
+    """Return the detected properties of the document."""
     return {
         "title": added.title,
         "language": added.language,

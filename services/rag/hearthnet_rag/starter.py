@@ -1,4 +1,7 @@
-"""The starter corpus `system`: documents that come with the program, read-only, the same on every node."""
+"""The starter corpus `system`: documents shipped with the program, read-only.
+
+It is the same on every node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ STAGE: Final = "reading the starter corpus"
 
 
 class StarterFile(NamedTuple):
-    """One document as it was shipped."""
+    """One document as shipped."""
 
     name: str
     doc_cid: str
@@ -26,7 +29,7 @@ class StarterFile(NamedTuple):
 
 
 def starter_files() -> list[StarterFile]:
-    """The starter documents by name."""
+    """Return the starter documents by name."""
     folder = files("hearthnet_rag") / "starter"
     found = sorted(
         (item for item in folder.iterdir() if item.name.endswith(".md")), key=lambda item: item.name
@@ -37,10 +40,10 @@ def starter_files() -> list[StarterFile]:
 def bring_up_to_date(
     index: Index, shipped: list[StarterFile], progress: Callable[[str, int, int], None]
 ) -> int:
-    """Makes corpus `system` hold exactly the documents `shipped`; returns how many had to be read.
+    """Make corpus `system` contain exactly the documents `shipped`; return how many were read.
 
-    What is there unchanged is skipped. The old version of a document goes after the new one is in, so that
-    a crash in between leaves one too many rather than one too few, and the next start mends it.
+    Unchanged documents are skipped. The old version of a document is removed after the new one is added, so
+    that a crash in between leaves one too many instead of one too few, which the next start repairs.
     """
     present = set(index.documents(CORPUS))
     missing = [file for file in shipped if file.doc_cid not in present]
@@ -55,7 +58,7 @@ def bring_up_to_date(
 
 
 def year_of(date: str | None) -> int | None:
-    """The year in a date such as 2026-11-21, 21.11.2026 or 2026."""
+    """Return the year in a date such as 2026-11-21, 21.11.2026 or 2026, or None."""
     found = re.search(r"(?<!\d)[12]\d{3}(?!\d)", date or "")
     return int(found[0]) if found else None
 

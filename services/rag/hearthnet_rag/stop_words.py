@@ -1,6 +1,6 @@
-"""Words that tell nothing of what a question is about, by language.
+"""Words that carry no information about the topic of a question, by language.
 
-English ones were chosen for questions (docs/decisions/0030); those of other languages are the library's.
+The English ones were chosen for questions (docs/decisions/0030); those of other languages are the library's.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ _QUESTIONS: Final = {
         "mache", "macht",
     )
 }  # fmt: skip
-"""What questions have and books have not."""
+"""Words that are frequent in questions and not in books."""
 
 
 @functools.cache
 def stop_words(language: str) -> frozenset[str]:
-    """Those of `language` as `words` would find them, however their umlauts are spelt; none where unknown."""
+    """Return the stop words of `language` in the spellings that `words` returns.
+
+    The result is empty for an unknown language.
+    """
     if language == "en":
         return ENGLISH
     from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words

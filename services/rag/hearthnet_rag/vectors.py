@@ -1,10 +1,11 @@
-"""Vectors of passages: which are still to be made, how they are kept, and the passages nearest to one.
+"""Vectors of passages: missing ones, storage, and search for the nearest.
 
-    vectors   one row a window of a passage: its model, and the vector of length one in a byte a number
+    vectors   one row for each window of a passage: its model, and the vector of length one in a byte a number
 
-A model reads no more than its beginning of a long text, so a passage is cut into windows, and is as near as
-its nearest window. Search looks at the signs of all vectors, one bit a number, and then at those that
-differ in the fewest, as they are (docs/decisions/0116). A corpus of 100,000 windows takes 5 MB of memory so.
+A model reads only the beginning of a long text, so a passage is divided into windows; its nearness is that of
+its nearest window. Search compares the signs of all vectors, one bit a number, and then the full vectors of
+those with the fewest differing signs (docs/decisions/0116). With this, a corpus of 100,000 windows takes 5 MB
+of memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _CORPORA_KEPT: Final = 8
 
 
 class Pending(NamedTuple):
-    """A passage without vectors of the model, and the windows to make them of."""
+    """A passage without vectors of the model, and its windows."""
 
     chunk: int
     corpus: int
@@ -44,14 +45,14 @@ class Pending(NamedTuple):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The vector of a query, by the model that made it."""
+    """The vector of a query, and the model that made it."""
 
     model: str
     vector: list[float]
 
 
 class Near(msgspec.Struct, frozen=True):
-    """A passage and how near it is: the cosine of its nearest window."""
+    """A passage and its nearness: the cosine of its nearest window."""
 
     chunk: int
     document: int
@@ -59,7 +60,7 @@ class Near(msgspec.Struct, frozen=True):
 
 
 def windows(title: str, heading: str | None, text: str, max_tokens: int | None) -> list[str]:
-    """`text` in pieces that a model of `max_tokens` reads whole, each below the title and headings."""
+    """Return `text` in pieces that fit a model of `max_tokens`, each below title and headings."""
     above = " / ".join(filter(None, (title, heading)))[:300]
     size = min(_LONGEST, (max_tokens or _LONGEST) * _CHARACTERS_PER_TOKEN) - len(above) - 1
     pieces: list[str] = []
@@ -81,8 +82,9 @@ def pending(
     most: int,
     after: int = 0,
 ) -> list[Pending]:
-    """Up to `most` passages of documents in `languages` that have no vector of `model`, those that follow the
-    passage `after`, in order.
+    """Return up to `most` passages without a vector of `model`, in order.
+
+    They are of documents in `languages`, and follow the passage `after`.
     """
     marks = ", ".join("?" for _ in languages)
     rows = connection.execute(
@@ -102,9 +104,9 @@ def pending(
 
 
 def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pending, Any]]) -> int:
-    """Keeps the vectors of passages, instead of those of another model; a passage that is gone gets none.
+    """Store the vectors of passages and replace those of another model.
 
-    Returns how many vectors others took the place of.
+    Passages that were removed since are skipped. Returns the number of replaced vectors.
     """
     replaced = 0
     for passage, vectors in made:
@@ -126,7 +128,7 @@ def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pendi
 
 
 def packed(vector: Sequence[float]) -> bytes:
-    """A vector in a byte a number, whatever length it had."""
+    """Return a vector, scaled to length one, in a byte a number."""
     import numpy as np
 
     found = np.asarray(vector, dtype=np.float32)
@@ -136,14 +138,14 @@ def packed(vector: Sequence[float]) -> bytes:
 
 
 def with_vectors(connection: sqlite3.Connection, model: str, chunks: Sequence[int]) -> set[int]:
-    """Those of `chunks` that have vectors of `model`."""
+    """Return those of `chunks` that have vectors of `model`."""
     marks = ", ".join("?" for _ in chunks)
     sql = f"SELECT DISTINCT chunk FROM vectors WHERE model = ? AND chunk IN ({marks})"
     return {row["chunk"] for row in connection.execute(sql, (model, *chunks))}
 
 
 def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
-    """The models that passages of `corpus` have vectors of; one, but while they are made anew."""
+    """Return the models of the vectors of `corpus`: one, or several during a replacement."""
     rows = connection.execute(
         """
         SELECT DISTINCT model FROM vectors JOIN corpora ON corpora.id = corpus WHERE corpora.name = ?
@@ -155,10 +157,10 @@ def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
 
 
 class Signs:
-    """The signs of the vectors of corpora that were asked last.
+    """The signs of the vectors of recently searched corpora.
 
-    Of vectors that are new those alone are read, and all of them only after some went: the numbers of their
-    rows may be others' then (docs/decisions/0135).
+    Of new vectors only those are read. After a loss all are read again, because row numbers may have been
+    reused (docs/decisions/0135).
     """
 
     def __init__(self) -> None:
@@ -166,9 +168,9 @@ class Signs:
         self._reading = threading.Lock()
 
     def nearest(self, connection: sqlite3.Connection, losses: int, corpus: int, asked: Asked) -> list[Near]:
-        """The passages of `corpus` that are nearest, up to 400, the nearest first.
+        """Return up to 400 nearest passages of `corpus`, the nearest first.
 
-        `losses` are those of the index before `connection` began to read.
+        `losses` is the index's counter from before `connection` began to read.
         """
         import numpy as np
 
@@ -198,7 +200,7 @@ class Signs:
 def _with_new(
     rowids: Any, signs: Any, connection: sqlite3.Connection, corpus: int, model: str
 ) -> tuple[Any, Any]:
-    """What was read before and what came after it."""
+    """Return the known rows together with those added since."""
     import numpy as np
 
     more, their_signs = _read_signs(connection, corpus, model, int(rowids[-1]) if len(rowids) else 0)
@@ -231,7 +233,7 @@ def _words(numbers: int) -> int:
 
 
 def _signs_of(vectors: Any) -> Any:
-    """A bit a number, in words of 64."""
+    """Return one bit for each number, in words of 64 bits."""
     import numpy as np
 
     bits = np.packbits(vectors > 0, axis=1)

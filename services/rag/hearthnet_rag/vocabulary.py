@@ -1,7 +1,7 @@
-"""The stems of a corpus and in how many passages each stands.
+"""The stems of a corpus, with the number of passages that contain each.
 
-By it compounds are taken apart, a query is begun at its rarest words, and those of headings are weighed. It
-is written in the transaction that writes the passages, so it never says anything else than they do.
+It serves to divide compounds, to begin a query at its rarest words, and to weigh words of headings. It is
+written in the transaction that writes the passages, so it always agrees with them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS words (
 
 
 def learn(connection: sqlite3.Connection, corpus: int, passages: Iterable[tuple[str, ...]]) -> None:
-    """Counts passages that were added, each given as its columns of stems."""
+    """Count added passages, each given as its columns of stems."""
     connection.executemany(
         """
         INSERT INTO words (corpus, stem, passages) VALUES (?, ?, ?)
@@ -34,7 +34,7 @@ def learn(connection: sqlite3.Connection, corpus: int, passages: Iterable[tuple[
 
 
 def forget(connection: sqlite3.Connection, corpus: int, passages: Iterable[tuple[str, ...]]) -> None:
-    """Undoes `learn` for passages that go; a word that stands nowhere any more is gone with them."""
+    """Subtract removed passages; a stem that is in none is deleted."""
     stems = sorted(_counted(passages).items())
     connection.executemany(
         "UPDATE words SET passages = passages - ? WHERE corpus = ? AND stem = ?",
@@ -47,9 +47,9 @@ def forget(connection: sqlite3.Connection, corpus: int, passages: Iterable[tuple
 
 
 class Vocabulary:
-    """In how many passages of a corpus a stem stands; each is looked up once.
+    """Number of passages of a corpus that contain a stem; each stem is looked up once.
 
-    The empty one stands for every passage.
+    The empty stem counts all passages.
     """
 
     def __init__(self, connection: sqlite3.Connection, corpus: int) -> None:
@@ -58,13 +58,13 @@ class Vocabulary:
         self._seen: dict[str, int] = {}
 
     def __call__(self, stem: str) -> int:
-        """A stem that is nowhere stands in none."""
+        """Return the number of passages with `stem`, 0 for an unknown stem."""
         if stem not in self._seen:
             self.look_up([stem])
         return self._seen[stem]
 
     def look_up(self, stems: Collection[str]) -> None:
-        """Looks all of them up at once, for those who will ask for them."""
+        """Look up several stems at once, for later calls."""
         missing = [stem for stem in stems if stem not in self._seen]
         self._seen.update(dict.fromkeys(missing, 0))
         rows = self._connection.execute(

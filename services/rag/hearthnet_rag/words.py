@@ -1,8 +1,9 @@
-"""Words as the index knows them: folded, reduced to their stem, German compounds with their parts beside.
+"""Words in the form of the index: folded, reduced to stems, with the parts of compounds.
 
-A document is read in its own language, a query in all languages of the corpus it goes to, both by the same
-functions, so that they cannot drift apart. What reaches SQLite is letters and digits only: no text of a
-document or a query can be FTS syntax. ä, ö, ü and ß meet ae, oe, ue and ss; other accents do not count.
+Only German compounds are divided. A document is analysed in its own language, a query in all languages of the
+corpus, both by the same functions, so that they cannot diverge. SQLite receives only letters and digits: no
+text of a document or a query can be FTS syntax. ä, ö, ü and ß equal ae, oe, ue and ss; other accents are
+ignored.
 """
 
 from __future__ import annotations
@@ -25,42 +26,48 @@ ALGORITHMS: Final = {
     "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
     "sr": "serbian", "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
 }  # fmt: skip
-"""The Snowball stemmer of each language that has one; texts in others keep their words as they are."""
+"""The Snowball stemmer of each language that has one; words of other languages stay unchanged."""
 COMPOUNDING: Final = frozenset({"de"})
-"""Languages whose compounds are taken apart; German alone has been measured."""
+"""Languages whose compounds are divided; only German was measured."""
 DEFAULT: Final = "en"
-"""How a text is read whose language nobody knows."""
+"""The language assumed for a text of unknown language."""
 _COMMON: Final = ("en", "de", "fr", "es", "it", "nl", "pl", "pt", "tr")
 
 Known = Callable[[str], int]
-"""In how many passages a stem stands."""
+"""Returns the number of passages that contain a stem."""
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
 _LONGEST: Final = 64
-"""Longer words (keys, sums, addresses) are cut here; no stemmer has anything to say of them."""
+"""Longer words (keys, sums, addresses) are cut here; stemmers have no rules for them."""
 
 
 def nothing_known(stem: str) -> int:
-    """The vocabulary of a corpus that is empty."""
+    """Return 0: the vocabulary of an empty corpus."""
     return 0
 
 
 def base_language(code: str | None) -> str:
-    """`de` for `de-DE`, `de_AT` and `DE`; what is read as English where there is none."""
+    """Return `de` for `de-DE`, `de_AT` and `DE`, and the default for None."""
     return re.split(r"[-_]", (code or DEFAULT).lower(), maxsplit=1)[0] or DEFAULT
 
 
 def words(text: str) -> list[str]:
-    """The words of `text` in order: case-folded, no punctuation but inner apostrophes, 64 characters each."""
+    """Return the words of `text` in order: case-folded, with at most 64 characters each.
+
+    Inner apostrophes are the only punctuation that is kept.
+    """
     plain = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
     composed = unicodedata.normalize("NFC", plain)
     return [word[:_LONGEST] for word in _WORD.findall(_NOT_ASCII.sub(_unless_accent, composed))]
 
 
 class Analyser:
-    """Makes stems of texts of one language, by what the corpus knows; to be used by one thread."""
+    """Conversion of texts of one language to stems, by the corpus's vocabulary.
+
+    An instance is for one thread.
+    """
 
     def __init__(self, language: str | None = None, known: Known = nothing_known) -> None:
         self._language = base_language(language)
@@ -68,11 +75,11 @@ class Analyser:
         self._seen: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """`text` as the index stores it: stems, and those of their parts, with one blank between them."""
+        """Return `text` as the index stores it: stems and stems of parts, separated by blanks."""
         return " ".join(filter(None, map(self.word, words(text))))
 
     def word(self, word: str) -> str:
-        """The stems of one word that `words` found."""
+        """Return the stems of one word that `words` returned."""
         found = self._seen.get(word)
         if found is None:
             found = self._seen[word] = " ".join(self._stems(word))
@@ -87,10 +94,10 @@ class Analyser:
 
 
 def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known = nothing_known) -> list[str]:
-    """The distinct stems to look for, in order, without stop words; with them where nothing else is left.
+    """Return the distinct stems of a query, in order, without stop words.
 
-    `languages` are those of the documents. Whose stop words count is told by the query itself: the words of
-    the language that it has most of.
+    If nothing else is left, stop words are kept. `languages` are those of the documents. Stop words are those
+    of the languages of which the query itself has the most.
     """
     found = words(query)
     empty = _stop_words_for(found, {*languages, DEFAULT})
@@ -101,7 +108,7 @@ def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known 
 
 
 def could_be_in(query: str, languages: Collection[str]) -> bool:
-    """Whether the function words of `query` allow for one of `languages`; without any they always do."""
+    """Return whether the query's stop words permit one of `languages`; without any they do."""
     found = words(query)
     counts = {name: sum(word in stop_words(name) for word in found) for name in {*languages, *_COMMON}}
     return any(counts[language] == max(counts.values()) for language in languages)
@@ -114,12 +121,15 @@ def _stop_words_for(found: Sequence[str], languages: set[str]) -> frozenset[str]
 
 
 def as_written(text: str) -> str:
-    """The words of `text` themselves, as the index keeps those of headings: who asks in them means these."""
+    """Return the words of `text` unstemmed, in the index's form for words of headings.
+
+    A query in exactly these words matches the heading.
+    """
     return " ".join(map(_written, words(text)))
 
 
 def _written(word: str) -> str:
-    """A word that is no stem: none but that of a number begins so."""
+    """Return an unstemmed word with a prefix that no stem but that of a number has."""
     return "0" + _without_accents(word.replace("'", ""))
 
 
@@ -135,7 +145,7 @@ def _without_accents(word: str) -> str:
 
 @functools.lru_cache(maxsize=100_000)
 def stem(word: str, language: str) -> str:
-    """The stem of a word that `words` found, in letters without accents and digits."""
+    """Return the stem of a word that `words` returned, as letters without accents and digits."""
     plain = _without_accents(word) if language == "en" and not word.isascii() else word
     algorithm = ALGORITHMS.get(language)
     if algorithm is not None:
@@ -151,4 +161,4 @@ def _stemmer(algorithm: str) -> Any:
     return snowballstemmer.stemmer(algorithm)
 
 
-_lock: Final = threading.Lock()  # a stemmer keeps the word it works on in itself
+_lock: Final = threading.Lock()  # a stemmer stores the current word in itself

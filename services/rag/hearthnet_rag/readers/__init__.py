@@ -1,4 +1,7 @@
-"""One reader a format: bytes in, a `Document` out. What is no text is read in another process (pool.py)."""
+"""One reader for each format: bytes to a `Document`.
+
+Formats other than text are read in another process (pool.py).
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,22 @@ from hearthnet_rag.readers import markdown, plain
 from hearthnet_rag.readers.kinds import Kind, kind_of
 
 Told = Callable[[str, int, int], None]
-"""Takes a stage, how much of it is done, and how much there is."""
+"""Receives the name of a stage, the amount done, and the total amount."""
 
 
 def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = None) -> Document:
-    """The document in `data`, read here and now; the file name it came from is the last resort for its title.
+    """Read the document in `data` in this process.
 
-    `bad_request` with one line that says why, where it cannot be read.
+    `name`, the name of its file, is used as a title if there is no other.
+
+    Raises:
+        HearthNetError: `bad_request`, with the reason in one line, if it cannot be read.
     """
     return read_as(kind_of(data, media_type, name), data, name, _nobody)
 
 
 def read_as(kind: Kind, data: bytes, name: str | None, told: Told) -> Document:
-    """The document in `data`, which is of that kind."""
+    """Read the document in `data`, which is of the given kind."""
     if kind == "markdown":
         return markdown.read(data, name)
     if kind == "plain":
@@ -40,4 +46,4 @@ def read_as(kind: Kind, data: bytes, name: str | None, told: Told) -> Document:
 
 
 def _nobody(stage: str, current: int, total: int) -> None:
-    """Nobody is told."""
+    """Ignore progress."""

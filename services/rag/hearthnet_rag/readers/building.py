@@ -1,4 +1,4 @@
-"""Text put together block by block, with its headings where they stand; bounded in length."""
+"""Assembly of a text block by block, with its headings; bounded in length."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from hearthnet_rag.documents import Document, Heading, refused, title_of
 from hearthnet_rag.readers.plain import first_line
 
 LARGEST_TEXT: Final = 32 * 1024 * 1024
-"""Characters of text that one document may have in it, whatever it is packed in."""
+"""Characters of text in one document, in any format."""
 _MOST_HEADINGS: Final = 100_000
 
 
 class Builder:
-    """The text of one document. An empty line stands between blocks; headings are written as in Markdown."""
+    """The text of one document.
+
+    Blocks are separated by empty lines; headings are written as in Markdown.
+    """
 
     def __init__(self, name: str | None) -> None:
         self._name = name
@@ -22,7 +25,7 @@ class Builder:
         self.headings: list[Heading] = []
 
     def heading(self, level: int, text: str) -> None:
-        """A heading of level 1 or deeper; one without text is none."""
+        """Add a heading of level 1 or deeper; a blank one is ignored."""
         plain = " ".join(text.split())
         if not plain:
             return
@@ -33,7 +36,7 @@ class Builder:
         self.block(f"{'#' * depth} {plain}")
 
     def block(self, text: str) -> None:
-        """A paragraph, or anything else that stands by itself; a blank one is none."""
+        """Add a paragraph or other block; a blank one is ignored."""
         if not text.strip():
             return
         self._length += len(text) + 2
@@ -49,9 +52,10 @@ class Builder:
         language: str | None = None,
         date: str | None = None,
     ) -> Document:
-        """The document. Its title is the first of `titles` that says anything, else its first heading.
+        """Return the document, titled with the first usable one of `titles` or its first heading.
 
-        `bad_request` where no block was added.
+        Raises:
+            HearthNetError: `bad_request` if no block was added.
         """
         body = "\n\n".join(self._parts)
         if not body:

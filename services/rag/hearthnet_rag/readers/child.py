@@ -1,7 +1,7 @@
-"""The process that reads documents that are not text: bounded in memory and processor time, and expendable.
+"""The reader process for formats other than text: expendable and bounded.
 
-`python -m hearthnet_rag.readers.child` takes jobs on its standard input until that ends, or nothing comes for
-a while.
+Its memory and processor time are limited. `python -m hearthnet_rag.readers.child` takes jobs on its standard
+input until that is closed, or until no job comes for a while.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _EVERY_SECONDS: Final = 0.1
 
 
 def main() -> None:
-    """Reads for whoever holds the other end of standard input and output."""
+    """Serve the process at the other end of standard input and output."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(nothing, 1)  # what a library prints is no message
+    os.dup2(nothing, 1)  # output printed by a library must not mix with messages
     _bound(resource.RLIMIT_AS, MEMORY_BYTES)
     while select.select([incoming], [], [], IDLE_SECONDS)[0] and serve(incoming, outgoing):
         pass
 
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO) -> bool:
-    """Takes one job and answers it; False where none came."""
+    """Process one job; return False if there was none."""
     data = receive(incoming, _MOST_BYTES)
     if data is None:
         return False
@@ -69,7 +69,7 @@ def _answer(job: Job, told: Told) -> Answer:
         )
     except (
         Exception
-    ) as error:  # a parser met what it was not made for: a document is to blame, not the service
+    ) as error:  # a parser failed on unexpected input: the fault is the document's, not the service's
         return _refused(refused(job.name, f"is broken: reading it ended with {type(error).__name__}"))
 
 
@@ -78,7 +78,10 @@ def _refused(error: HearthNetError) -> Refused:
 
 
 def _telling(outgoing: BinaryIO) -> Told:
-    """Passes progress on, ten times a second at most, and each stage when it is done."""
+    """Return a function that sends progress at most ten times a second.
+
+    The end of each stage is always sent.
+    """
     last = 0.0
 
     def told(stage: str, current: int, total: int) -> None:
@@ -92,7 +95,7 @@ def _telling(outgoing: BinaryIO) -> Told:
 
 
 def _bound(what: int, limit: int) -> None:
-    """The limit, where the system knows it; never above what was set before."""
+    """Set a resource limit if the system knows it; never raise a hard limit."""
     with contextlib.suppress(OSError, ValueError):
         _, hard = resource.getrlimit(what)
         resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -1,4 +1,4 @@
-"""DOCX: paragraphs, lists and tables in order, with headings by their style or outline level."""
+"""DOCX: paragraphs, lists and tables in order, with headings by style or outline level."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 _DEEPEST: Final = 9
 _NESTED: Final = 8
-"""So deep tables in tables are read."""
+"""Depth to which tables in tables are read."""
 
 
 def read(archive: Archive, data: bytes, name: str | None) -> Document:
-    """The document in `data`; `bad_request` in one line where it is broken or has no text."""
+    """Read the document in `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, in one line, if it is broken or has no text.
+    """
     for path in sorted(archive.names):
         if path.endswith((".xml", ".rels")):
             marked.check(archive.read(path), name, path)
@@ -46,7 +50,7 @@ def _opened(data: bytes, name: str | None) -> Docx:
 
     try:
         return docx.Document(io.BytesIO(data))
-    except Exception as error:  # the library has no error of its own for what is broken
+    except Exception as error:  # the library raises many types for a broken file
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise refused(name, f"is broken, or no DOCX document ({why}); save it anew") from error
 
@@ -55,7 +59,7 @@ Level = Callable[["Paragraph"], int]
 
 
 def _levels(file: Docx) -> Level:
-    """Tells the level of a paragraph as a heading, 0 where it is none; each style is looked at once."""
+    """Return a function from a paragraph to its heading level, or 0; each style is read once."""
     known: dict[str, int] = {}
 
     def level(paragraph: Paragraph) -> int:
@@ -118,7 +122,7 @@ def _add(built: Builder, item: Paragraph | Table, level: Level) -> None:
 
 
 def _rows(table: Table, depth: int = 0) -> Iterator[str]:
-    """Each row of a table as one line; a cell that spans several is shown once."""
+    """Yield each row of a table as one line; a cell that spans several columns appears once."""
     for row in table.rows:
         cells = {id(cell._tc): cell for cell in row.cells}.values()
         shown = [" ".join(_cell(cell, depth).split()) for cell in cells]

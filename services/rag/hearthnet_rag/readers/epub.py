@@ -1,4 +1,4 @@
-"""EPUB: the chapters in their reading order, each read as HTML."""
+"""EPUB: the chapters in reading order, each read as HTML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
 def read(archive: Archive, name: str | None, told: Told) -> Document:
-    """The book in `archive`; `bad_request` in one line where it is broken, locked or empty."""
+    """Read the book in `archive`.
+
+    Raises:
+        HearthNetError: `bad_request`, in one line, if it is broken, locked or empty.
+    """
     container = marked.parse(archive.read(CONTAINER), name, CONTAINER)
     found = container.find(".//{*}rootfile")
     path = found.get("full-path") if found is not None else None
@@ -49,7 +53,7 @@ def read(archive: Archive, name: str | None, told: Told) -> Document:
 
 
 def _chapters(package: Element, folder: str) -> list[str]:
-    """The paths of the pages in reading order; pages of navigation are no chapters."""
+    """Return the paths of the pages in reading order, without pages of navigation."""
     paths: dict[str, str] = {}
     for item in package.iterfind(".//{*}manifest/{*}item"):
         pages = (item.get("media-type") or "").lower() in _PAGES and "nav" not in (
@@ -62,7 +66,11 @@ def _chapters(package: Element, folder: str) -> list[str]:
 
 
 def _check_open(archive: Archive, chapters: list[str], name: str | None) -> None:
-    """`bad_request` where chapters are locked; fonts that are scrambled lock nothing."""
+    """Raise if chapters are encrypted; obfuscated fonts are no obstacle.
+
+    Raises:
+        HearthNetError: `bad_request` if a chapter is encrypted.
+    """
     if _ENCRYPTION not in archive.names:
         return
     root = marked.parse(archive.read(_ENCRYPTION), name, _ENCRYPTION)

@@ -1,7 +1,7 @@
-"""HTML: the text of a page with its headings, without navigation, menus, scripts and what else frames it.
+"""HTML: the text of a page with its headings, without navigation, menus and scripts.
 
-Parsed as browsers do (Lexbor), so that broken mark-up is read too, and entities and external references mean
-nothing. The tree is walked without recursion: how deeply it is nested does not matter.
+It is parsed as in browsers (Lexbor), so that broken markup is read too, and entities and external references
+have no effect. The tree is walked without recursion, so its depth is not limited.
 """
 
 from __future__ import annotations
@@ -136,7 +136,11 @@ _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
 def read(data: bytes, name: str | None) -> Document:
-    """The document in `data`; `bad_request` with one line that says why, where it has no text."""
+    """Read the document in `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, with the reason in one line, if it has no text.
+    """
     tree = parse(decoded(data, name))
     built = Builder(name)
     add_page(built, tree)
@@ -147,7 +151,7 @@ def read(data: bytes, name: str | None) -> Document:
 
 
 def decoded(data: bytes, name: str | None) -> str:
-    """`data` as text: by its byte order mark, by what it declares, else by what it looks like."""
+    """Return `data` as text: by its byte order mark, its declaration, else by detection."""
     declared = _CHARSET.search(data[:_HEAD])
     if declared and not data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
@@ -160,19 +164,19 @@ def decoded(data: bytes, name: str | None) -> str:
 
 
 def _opened(found: re.Match[str]) -> str:
-    """What XHTML writes as `<title/>` opens a title for HTML, and the rest of the page would be in it."""
+    """Replace an XHTML tag such as `<title/>`, which HTML would read as an open title."""
     return found[0] if found[1].lower() in _VOID else f"<{found[1]}{found[2]}></{found[1]}>"
 
 
 def parse(text: str) -> LexborHTMLParser:
-    """The tree of a page."""
+    """Return the tree of a page."""
     from selectolax.lexbor import LexborHTMLParser
 
     return LexborHTMLParser(_CLOSED.sub(_opened, text) if _XHTML.search(text[:_HEAD]) else text)
 
 
 def language_of(tree: LexborHTMLParser) -> str | None:
-    """The language that the page says it is in."""
+    """Return the language that the page declares, or None."""
     root = tree.css_first("html")
     said = (root.attributes.get("lang") or root.attributes.get("xml:lang") or "") if root is not None else ""
     found = _LANGUAGE.match(said)
@@ -180,9 +184,9 @@ def language_of(tree: LexborHTMLParser) -> str | None:
 
 
 def add_page(built: Builder, tree: LexborHTMLParser) -> None:
-    """Adds what the page says to `built`.
+    """Add the content of a page to `built`.
 
-    Where all of it seems to be frame, the frame is what it says.
+    If nearly all of the page looks like navigation, that is added as its content.
     """
     body = tree.body
     if body is None:
@@ -201,7 +205,7 @@ def add_page(built: Builder, tree: LexborHTMLParser) -> None:
 
 
 class Blocks:
-    """The blocks of a page: (level, text) of each, level 0 for what is no heading."""
+    """The blocks of a page as (level, text); level 0 is not a heading."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str]] = []
@@ -210,7 +214,7 @@ class Blocks:
         self._lists: list[int | None] = []
 
     def walk(self, root: LexborNode, *, strict: bool) -> None:
-        """Takes in all below `root`; where `strict`, without what frames it."""
+        """Collect all blocks below `root`, without navigation if `strict`."""
         for node, enters in _steps(root, strict):
             tag = node.tag or ""
             if tag == "-text":
@@ -263,7 +267,7 @@ class Blocks:
             self._separate()
 
     def _separate(self) -> None:
-        """One block ends; in a table row and in a heading it is only a gap."""
+        """End a block; in a table row or heading add a space only."""
         if self._rows or self._level:
             self._buffer.append(" ")
         elif "".join(self._buffer).strip(" -") not in {"", "."}:
@@ -287,7 +291,7 @@ class Blocks:
 
 
 def _steps(root: LexborNode, strict: bool) -> Iterator[tuple[LexborNode, bool]]:
-    """Each node below `root` when it begins, and each element also when it ends."""
+    """Yield each node below `root` at its beginning, and each element also at its end."""
     open_nodes: list[LexborNode] = []
     node = root.child
     while node is not None or open_nodes:
@@ -326,13 +330,13 @@ def _left_out(node: LexborNode, tag: str, strict: bool) -> bool:
 
 
 def _on_top(node: LexborNode) -> bool:
-    """Whether it belongs to the page and not to a part of it."""
+    """Return whether `node` belongs to the page itself instead of a part of it."""
     above = node.parent
     return above is None or above.tag == "body" or (above.tag == "div" and _on_top(above))
 
 
 def _main(tree: LexborHTMLParser) -> LexborNode | None:
-    """The one part that says of itself that it is what the page is about."""
+    """Return the only element marked as the page's main content, or None."""
     for selector in ("main", "[role=main]", "article"):
         found = tree.css(selector)
         if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a document is, by its first bytes, whatever its sender takes it for."""
+"""Detection of a document's format by its first bytes, independently of its declared type."""
 
 from __future__ import annotations
 
@@ -45,9 +45,12 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def kind_of(data: bytes, media_type: str, name: str | None) -> Kind:
-    """What `data` is. What its sender says decides only between Markdown, HTML without a beginning, and text.
+    """Return the format of `data`.
 
-    `bad_request` with one line that says what it is instead, where it is nothing that can be read.
+    `media_type` decides only between Markdown, HTML without a typical beginning, and plain text.
+
+    Raises:
+        HearthNetError: `bad_request`, with the actual format in one line, if it cannot be read.
     """
     if not data.strip():
         raise refused(name, "is empty")
@@ -70,7 +73,7 @@ def _begins_as_html(data: bytes) -> bool:
 
 
 def _other(data: bytes) -> str | None:
-    """What else it is; None for what may be text."""
+    """Return the name of an unreadable format, or None if the data may be text."""
     if data.startswith(_OLD_OFFICE) and _ENCRYPTED in data:
         return "an Office document with a password: save it without one"
     if data.startswith(_OLD_OFFICE):
@@ -84,6 +87,9 @@ def _other(data: bytes) -> str | None:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether the first bytes are UTF-8 without control characters: a text may begin with `BM` or `MZ`."""
+    """Return whether the first bytes are text: UTF-8 without control characters.
+
+    A text may begin with the signature of another format, such as `BM` or `MZ`.
+    """
     head = data[:_HEAD].decode("utf-8", "replace").rstrip("\ufffd")
     return "\ufffd" not in head and not _CONTROL.search(head)

@@ -1,7 +1,7 @@
-"""Markdown: front matter, headings and the text as it stands.
+"""Markdown: front matter, headings, and the text unchanged.
 
-A file may begin with front matter: TOML between `+++` lines, or YAML between `---` lines of which only the
-`title`, `date` and `language` lines are read. Everything else is the body.
+A file may begin with front matter: TOML between `+++` lines, or YAML between `---` lines, of which only the
+lines `title`, `date` and `language` are read. Everything else is the body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ _YAML_LINE: Final = re.compile(r"(title|date|language)[ \t]*:[ \t]*(.+)", re.IGN
 
 
 def read(data: bytes, name: str | None) -> Document:
-    """The document in `data`; `bad_request` with one line that says why, where it is none."""
+    """Read the document in `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, with the reason in one line, if it has no text or broken front matter.
+    """
     facts, text = _split_front_matter(decode(data, name), name)
     headings = tuple(find_headings(text))
     if not text.strip():
@@ -39,7 +43,7 @@ def read(data: bytes, name: str | None) -> Document:
 
 
 def find_headings(text: str) -> list[Heading]:
-    """The headings of Markdown `text` in order, both kinds (`## so` and underlined); none in fenced code."""
+    """Return the headings of Markdown `text` in order, of both notations; none in fenced code."""
     found: list[Heading] = []
     fence: str | None = None
     start, previous, previous_start = 0, "", 0
@@ -60,7 +64,7 @@ def find_headings(text: str) -> list[Heading]:
 
 
 def _marked_heading(line: str, start: int) -> Heading | None:
-    """The heading of a line such as `## Text ##`."""
+    """Return the heading of a line such as `## Text ##`, or None."""
     bare = line.lstrip(" ")
     level = len(bare) - len(bare.lstrip("#"))
     rest = bare[level:]

@@ -1,4 +1,4 @@
-"""XML inside documents: parsed without entities, definitions of types, or anything from outside."""
+"""XML inside documents, parsed without entities, type definitions or external resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _DEFINES = (b"<!ENTITY", b"<!DOCTYPE")
 
 
 def parse(data: bytes, name: str | None, what: str) -> Element:
-    """The root of the XML in `data`, called `what` in the line of the `bad_request` where it is none."""
+    """Return the root of the XML in `data`, which error messages call `what`.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not XML, or defines entities.
+    """
     from lxml import etree
 
     check(data, name, what, _DEFINES[:1])
@@ -26,7 +30,11 @@ def parse(data: bytes, name: str | None, what: str) -> Element:
 
 
 def check(data: bytes, name: str | None, what: str, forbidden: tuple[bytes, ...] = _DEFINES) -> None:
-    """`bad_request` where the XML in `data`, in whatever encoding, defines entities or a type."""
+    """Raise if the XML in `data`, in any encoding, defines entities or a document type.
+
+    Raises:
+        HearthNetError: `bad_request` if it does.
+    """
     plain = data.replace(b"\0", b"").upper()
     if any(mark in plain for mark in forbidden):
         raise refused(name, f"has XML that defines entities of its own ({what[:200]}), as no document needs")

@@ -1,4 +1,4 @@
-"""What the service and the process that reads for it say: four bytes of length, then MessagePack."""
+"""Messages between service and reader process: four bytes of length, then MessagePack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LENGTH: Final = 4
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A document to read, and the seconds of processor time that it may take."""
+    """A document to read, and its limit of processor time in seconds."""
 
     kind: Kind
     data: bytes
@@ -22,11 +22,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Took(msgspec.Struct, frozen=True, tag=True):
-    """The job has arrived whole."""
+    """Confirmation that the whole job has arrived."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """How far the reading is."""
+    """Progress of the reading."""
 
     stage: str
     current: int
@@ -34,13 +34,13 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Read(msgspec.Struct, frozen=True, tag=True):
-    """The document."""
+    """The document that was read."""
 
     document: Document
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """Why it is none."""
+    """The error of a document that cannot be read."""
 
     code: str
     message: str
@@ -54,7 +54,7 @@ answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
 
 
 def send(pipe: BinaryIO, message: Job | Answer) -> None:
-    """Writes one message."""
+    """Write one message."""
     data = _encoder.encode(message)
     pipe.write(len(data).to_bytes(_LENGTH, "big"))
     pipe.write(data)
@@ -62,7 +62,10 @@ def send(pipe: BinaryIO, message: Job | Answer) -> None:
 
 
 def receive(pipe: BinaryIO, most: int) -> bytes | None:
-    """The next message; None where there is none any more, or it is cut off or longer than `most` bytes."""
+    """Return the next message, or None at the end.
+
+    A truncated message and one longer than `most` bytes count as the end.
+    """
     head = pipe.read(_LENGTH)
     length = int.from_bytes(head, "big")
     if len(head) < _LENGTH or length > most:

@@ -1,4 +1,4 @@
-"""Documents that are ZIP archives: which format, and how much may come out of one."""
+"""Documents in ZIP archives: detection of their format, and limits of unpacking."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ENTRIES: Final = 10_000
 MOST_UNPACKED: Final = 256 * 1024 * 1024
 MOST_RATIO: Final = 200
 _RATIO_FROM: Final = 4 * 1024 * 1024
-"""Below this a high ratio is a document with empty pages, and harmless."""
+"""Size below which a high ratio is harmless: a document with empty pages has one."""
 _ENCRYPTED: Final = 0x1
 _KINDS: Final = {
     "xl/workbook.xml": "a spreadsheet (XLSX): save it as PDF or CSV",
@@ -28,7 +28,7 @@ _KINDS: Final = {
 
 
 class Archive:
-    """A ZIP archive in memory. Nothing is written to the disk, so names in it lead nowhere."""
+    """A ZIP archive in memory. Nothing is written to disk, so the paths in it are harmless."""
 
     def __init__(self, data: bytes, name: str | None) -> None:
         self._name = name
@@ -54,7 +54,11 @@ class Archive:
                 raise refused(self._name, f"is packed more than {MOST_RATIO} to 1, as no document is")
 
     def read(self, path: str) -> bytes:
-        """What is packed under `path`; `bad_request` where it is not there, broken or encrypted."""
+        """Return the content of `path`.
+
+        Raises:
+            HearthNetError: `bad_request` if it is missing, broken, encrypted or too large.
+        """
         try:
             entry = self._zip.getinfo(path)
             if entry.flag_bits & _ENCRYPTED:
@@ -71,13 +75,17 @@ class Archive:
         return data
 
     def broken(self, error: Exception) -> HearthNetError:
-        """The error for an archive that cannot be unpacked."""
+        """Return the error for an archive that cannot be unpacked."""
         why = " ".join(str(error).split())[:200] or type(error).__name__
         return refused(self._name, f"is broken, or was cut off ({why}); copy it anew")
 
 
 def read(data: bytes, name: str | None, told: Told) -> Document:
-    """The document in the archive `data`; `bad_request` with one line that says why, where it is none."""
+    """Read the document in the archive `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, with the reason in one line, if it cannot be read.
+    """
     archive = Archive(data, name)
     if "word/document.xml" in archive.names:
         from hearthnet_rag.readers import docx
@@ -94,6 +102,6 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
 
 
 def joined(folder: str, href: str) -> str:
-    """The path in an archive that `href` names, seen from `folder`."""
+    """Return the path in an archive to which `href` leads from `folder`."""
     path = unquote(href.partition("#")[0])
     return posixpath.normpath(posixpath.join(folder, path)).lstrip("/")

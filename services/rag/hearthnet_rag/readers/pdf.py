@@ -1,4 +1,4 @@
-"""PDF: the text page by page, with the document's own outline as headings (PDFium)."""
+"""PDF: the text page by page, with the document's outline as headings (PDFium)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STAGE: Final = "reading pages"
 _PASSWORD: Final = 4
 _SECURITY: Final = 5
 _LEAST: Final = 3
-"""Letters and digits that a page has on average, or else it is a picture of one."""
+"""Average letters and digits of a page, below which it counts as scanned."""
 _HYPHEN: Final = re.compile("[\ufffe\x02\xad]\n?([^\\W\\d_]?)")
-"""How PDFium marks a hyphen at the end of a line, and the letter after it."""
+"""PDFium's marks of a hyphen at the end of a line, and the letter after it."""
 _NOT_TEXT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _LETTER: Final = re.compile(r"\w")
 _DIGITS: Final = re.compile(r"\d+")
@@ -37,7 +37,11 @@ _UNTITLED: Final = re.compile(
 
 
 def read(data: bytes, name: str | None, told: Told) -> Document:
-    """The document in `data`; `bad_request` in one line where it is broken, locked or scanned."""
+    """Read the document in `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, in one line, if it is broken, locked or scanned.
+    """
     file = _opened(data, name)
     count = len(file)
     if count > MOST_PAGES:
@@ -103,7 +107,7 @@ def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
             if filled := forms.text(page):
                 text = f"{text}\n\n{filled}"
             page.close()
-        except pypdfium2.PdfiumError:  # one page that is broken does not cost the others
+        except pypdfium2.PdfiumError:  # a broken page is left out, and the others are read
             text = ""
         texts.append(_cleaned(text))
         length += len(texts[-1])
@@ -116,20 +120,22 @@ def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
 
 
 def _cleaned(text: str) -> str:
-    """A page's text with words whole that were broken at the end of a line."""
+    """Return a page's text with words rejoined that were hyphenated at the end of a line."""
     joined = _HYPHEN.sub(_joined, text.replace("\r\n", "\n").replace("\r", "\n"))
     plain = _NOT_TEXT.sub("", joined)
     return "\n".join(line.rstrip() for line in plain.split("\n")).strip()
 
 
 def _joined(found: re.Match[str]) -> str:
-    """A capital after the hyphen means that it belongs to the word."""
+    """Remove a hyphen before a small letter; before any other the hyphen is part of the word."""
     return found[1] if found[1].islower() else f"-{found[1]}"
 
 
 def _without_repeated(texts: list[str]) -> list[str]:
-    """The pages without the first and the last lines that most of them share, numbers aside;
-    as they are where nothing else stands there."""
+    """Remove first and last lines that most pages share, numbers aside.
+
+    The pages stay unchanged if nothing else would be left.
+    """
     if len(texts) < _REPEATED_PAGES:
         return texts
     counted = Counter(key for text in texts for key in _edges(text))
@@ -164,7 +170,7 @@ def _laid_out(texts: list[str]) -> tuple[list[int], str]:
 
 
 def _outline(file: PdfDocument) -> Iterator[tuple[int, str, int]]:
-    """(level, title, number of the page from 0) of each entry that leads to a page."""
+    """Yield (level, title, page number from 0) of each outline entry that leads to a page."""
     for entry in islice(file.get_toc(), _MOST_HEADINGS):
         title, target = one_line(_NOT_TEXT.sub("", entry.get_title() or "")), entry.get_dest()
         number = target.get_index() if target is not None else None
@@ -173,7 +179,7 @@ def _outline(file: PdfDocument) -> Iterator[tuple[int, str, int]]:
 
 
 def _headings(outline: Iterator[tuple[int, str, int]], texts: list[str], starts: list[int]) -> list[Heading]:
-    """The outline in the text: where the title stands on its page, else at the beginning of the page."""
+    """Place the outline in the text: at the title on its page, else at the page's beginning."""
     found = [
         Heading(level, title, starts[page] + _place(texts[page], title)) for level, title, page in outline
     ]
@@ -198,7 +204,7 @@ def _without_text(file: PdfDocument, count: int) -> str:
 
 
 def _runs(numbers: Iterable[int]) -> tuple[Pages, ...]:
-    """Page numbers from 0, in order, as runs; the first hundred of these."""
+    """Return page numbers from 0, in order, as ranges; at most a hundred ranges."""
     runs: list[Pages] = []
     for page in (number + 1 for number in numbers):
         if runs and runs[-1].last == page - 1:

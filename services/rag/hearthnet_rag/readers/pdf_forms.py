@@ -1,4 +1,4 @@
-"""What was filled into the forms of a PDF, and typed over its pages: no part of a page's own text."""
+"""Texts filled into the forms of a PDF or typed over its pages, beside the pages' text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
 _MOST: Final = 5_000
-"""So many annotations of a page are looked at."""
+"""Annotations read of one page."""
 _MOST_STEPS: Final = 200_000
-"""So many annotations and options of a file are looked at: pages may share them, its size is no bound."""
+"""Annotations and options read of one file: pages may share them, so the file's size is no bound."""
 _MOST_OPTIONS: Final = 200
 _SEVERAL: Final = 1 << 21
 _PASSWORD: Final = 1 << 13
@@ -23,7 +23,7 @@ _NO_VALUES: Final = frozenset({"OFF", "NO"})
 
 
 class Forms:
-    """The forms of one file; made before its pages are opened."""
+    """The forms of one file; create it before its pages are opened."""
 
     def __init__(self, file: PdfDocument) -> None:
         import pypdfium2
@@ -32,13 +32,13 @@ class Forms:
         self._form: Any = None
         self._steps = 0
         self.read = 0
-        """Characters read so far, those that are shown once and stand there often included."""
-        with contextlib.suppress(pypdfium2.PdfiumError):  # a broken form does not cost the text
+        """Characters read so far; repeated texts, shown once, count each time."""
+        with contextlib.suppress(pypdfium2.PdfiumError):  # a broken form is ignored, and the text is read
             file.init_forms()
             self._form = None if file.formenv is None else file.formenv.raw
 
     def text(self, page: PdfPage) -> str:
-        """A line for each field of `page` that is filled in, `label: value`, and each text over it."""
+        """Return a line `label: value` for each filled field of `page`, and each text over it."""
         lines = dict.fromkeys(line for line in self._lines(page) if line)
         return "\n".join(lines)
 
@@ -100,7 +100,7 @@ class Forms:
         return self._said("Value", annotation)
 
     def _chosen(self, annotation: Any) -> str:
-        """What is chosen in a list that takes several, of which PDFium gives the first one as its value."""
+        """Return all chosen options of a list, of which PDFium's value has only the first."""
         raw, form = self._raw, self._form
         chosen: list[str] = []
         for option in range(min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MOST_OPTIONS)):
@@ -120,8 +120,9 @@ class Forms:
         return self._string(lambda *room: function(self._form, annotation, *room))
 
     def _string(self, read: Callable[..., int]) -> str:
-        """A string that PDFium gives as UTF-16 with a zero at its end, into room of the size that it asks
-        for.
+        """Return a string of PDFium, which is UTF-16 with a final zero.
+
+        `read` fills a buffer, and returns the size that it needs.
         """
         size = read(None, 0)
         if size <= 2:

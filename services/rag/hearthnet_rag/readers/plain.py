@@ -1,4 +1,7 @@
-"""Plain text, and how bytes become text for all readers: its mark, UTF-8, else what the bytes look like."""
+"""Plain text, and the decoding of bytes for all readers.
+
+The encoding is that of the byte order mark, UTF-8, or else guessed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _ENOUGH: Final = 32
-"""So many bytes beyond ASCII it takes to tell one old encoding from another."""
+"""Bytes beyond ASCII needed to tell one legacy encoding from another."""
 _SEEN: Final = 65_536
 _MOST_NOISE: Final = 0.1
 _MOST_BEYOND: Final = 0.25
@@ -32,12 +35,16 @@ _LETTER: Final = re.compile("[A-Za-z]")
 _BEYOND: Final = re.compile(r"\S*[^\x00-\x7f]\S*")
 _EDGES: Final = re.compile(r"^[\W\d_]+|[\W\d_]+$")
 _LOW: Final = "\u201a\u201e"
-"""Marks that begin a quotation, and are letters (é, ä) in the encodings of DOS."""
+"""Characters that open a quotation, and are letters (é, ä) in DOS encodings."""
 _WITHIN: Final = "\u2019\u00b7\u2013\u2014/\xad"
 
 
 def read(data: bytes, name: str | None) -> Document:
-    """The document in `data`; `bad_request` with one line that says why, where it is none."""
+    """Read the document in `data`.
+
+    Raises:
+        HearthNetError: `bad_request`, with the reason in one line, if it is not text.
+    """
     text = decode(data, name)
     if not text.strip():
         raise refused(name, "has no text in it")
@@ -45,9 +52,10 @@ def read(data: bytes, name: str | None) -> Document:
 
 
 def decode(data: bytes, name: str | None) -> str:
-    """`data` as text with `\\n` at the end of lines.
+    """Return `data` as text with LF at the end of lines.
 
-    `bad_request` where it is empty, has NUL bytes, or is in an encoding that cannot be told for sure.
+    Raises:
+        HearthNetError: `bad_request` if it is empty, has NUL bytes, or has an encoding that is not certain.
     """
     if not data.strip():
         raise refused(name, "is empty")
@@ -57,7 +65,7 @@ def decode(data: bytes, name: str | None) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of `text` that is not blank, which there has to be."""
+    """Return the first line of `text` that is not blank; there must be one."""
     return next(line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -85,7 +93,7 @@ def _unmarked(data: bytes, name: str | None) -> str:
 
 
 def _guessed(data: bytes) -> str | None:
-    """`data` in the one old encoding that gives sensible words; None where that is not sure."""
+    """Return `data` decoded from a legacy encoding, or None if that is not certain."""
     if sum(byte >= 0x80 for byte in data[:_SEEN]) < _ENOUGH:
         return _few(data)
     from charset_normalizer import from_bytes
@@ -100,8 +108,10 @@ def _guessed(data: bytes) -> str | None:
 
 
 def _few(data: bytes) -> str | None:
-    """`data` with a few letters beyond ASCII: in the old Windows encoding of its language, where these make
-    words with the ASCII letters beside them; None where they do not.
+    """Decode `data` with few letters beyond ASCII in the Windows encoding of its language.
+
+    Returns None if the result is implausible: these letters must form words with the ASCII letters beside
+    them.
     """
     try:
         text = data.decode(_windows(data))
@@ -119,9 +129,10 @@ def _windows(data: bytes) -> str:
 
 
 def _is_mixed(word: str) -> bool:
-    """Whether a letter beyond ASCII stands as in no word, such as `GrŸn`, `20 øC` or `œ5`.
+    """Return whether a letter beyond ASCII is in an implausible position, as in `GrŸn`.
 
-    It would be another one in the encoding of DOS or of old Macs.
+    Other examples are `20 øC` and `œ5`. Such text is in an encoding of DOS or of old Macs, in which the byte
+    is another character.
     """
     if len(word) > 1 and word[0] > "\x7f" and word[0].isalpha() and word[1].isdigit():
         return True
@@ -134,7 +145,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def _fits(word: str) -> bool:
-    """Whether letters in `word` are mostly ASCII, or it is no word but signs at the edge of one."""
+    """Return whether letters in `word` are mostly ASCII, or it has only signs at its edges."""
     core = _EDGES.sub("", word)
     if any(not (letter.isalpha() or letter in _WITHIN) for letter in core if letter > "\x7f"):
         return False

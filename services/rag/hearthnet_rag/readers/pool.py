@@ -1,7 +1,7 @@
-"""Reading in processes of their own, so that no document takes the service with it.
+"""Reading of documents in separate processes, so that no document can crash the service.
 
-At most one process for each processor, and at least two, at a time; one that is idle waits for the next
-document, and ends by itself when none comes. Calls block, and may come from any thread.
+At most one process for each processor, and at least two, run at a time. An idle process waits for the next
+document and ends by itself if none comes. Calls block, and may come from any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hearthnet_rag.readers.kinds import kind_of
 from hearthnet_rag.readers.messages import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
 
 SECONDS: Final = 120.0
-"""What one document may take, by the clock as well as by the processor."""
+"""Limit for one document, of elapsed time as well as of processor time."""
 _MOST_BYTES: Final = 512 * 1024 * 1024
 _TRIES: Final = 5
 _IN_TEXT: Final = frozenset({"markdown", "plain"})
@@ -30,7 +30,7 @@ _PRIVATE: Final = re.compile("HEARTHNET|KEY|TOKEN|SECRET|PASSWORD", re.IGNORECAS
 
 
 class Readers:
-    """The processes that read for one service. A document may take `seconds`."""
+    """The reader processes of one service; a document may take `seconds`."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
@@ -41,10 +41,12 @@ class Readers:
         self._closing = False
 
     def read(self, data: bytes, media_type: str, name: str | None, told: Told) -> Document:
-        """The document in `data`; text is read here.
+        """Read the document in `data`; text formats are read in this process.
 
-        `bad_request` with one line that says why, where it cannot be read or takes too much time or memory;
-        `partition` where the service is stopping.
+        Raises:
+            HearthNetError: `bad_request`, with the reason in one line, if it cannot be read or takes too much
+                time or memory; `partition` if the service is stopping; `internal_error` if no process can be
+                started.
         """
         kind = kind_of(data, media_type, name)
         if kind in _IN_TEXT:
@@ -57,7 +59,7 @@ class Readers:
             child = self._take()
             try:
                 document = child.read(job, self._seconds, told)
-            except _Gone:  # it had been idle for so long that it ended
+            except _Gone:  # the process had ended after its idle time
                 self._forget(child)
             except HearthNetError:
                 self._put_back(child)
@@ -70,7 +72,7 @@ class Readers:
         )
 
     def close(self) -> None:
-        """Ends all processes; what they read is not read."""
+        """Kill all processes; reads in progress fail."""
         with self._changing:
             self._closing = True
             for child in self._all:
@@ -103,11 +105,11 @@ class Readers:
 
 
 class _Gone(Exception):
-    """The process had ended before it took the job."""
+    """Raised when the process ended before it took the job."""
 
 
 class _Child:
-    """One process."""
+    """One reader process."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "hearthnet_rag.readers.child"]
@@ -123,13 +125,18 @@ class _Child:
         self._late = False
 
     def read(self, job: Job, seconds: float, told: Told) -> Document:
-        """The document of `job`; `bad_request` where it is none, or the process does not live through it."""
+        """Read the document of `job`.
+
+        Raises:
+            HearthNetError: `bad_request` if it cannot be read or the process dies of it.
+            _Gone: the process had ended before.
+        """
         timer = threading.Timer(seconds, self._time_is_up)
         timer.daemon = True
         timer.start()
         try:
             return self._read(job, told)
-        except (OSError, ValueError) as error:  # its end of the pipe is closed
+        except (OSError, ValueError) as error:  # the process has closed its end of the pipe
             raise _Gone from error
         finally:
             timer.cancel()
@@ -155,7 +162,7 @@ class _Child:
         raise self._ended(job)
 
     def _ended(self, job: Job) -> HearthNetError:
-        """Why a process that took a job gave no answer."""
+        """Return the error for a process that took a job and returned nothing."""
         if self._late:
             return refused(job.name, f"takes more than {job.seconds - 1} seconds to read; split it")
         return refused(job.name, "is broken, or takes too much to read: the reader gave up on it")
@@ -165,7 +172,7 @@ class _Child:
         self._process.kill()
 
     def kill(self) -> None:
-        """Ends it, whatever it does."""
+        """Kill the process and close its pipes."""
         self.alive = False
         self._process.kill()
         self._process.wait()
@@ -178,4 +185,4 @@ class _Child:
             if pipe is not None:
                 pipe.close()
         except OSError:
-            pass  # what was still to be written is for nobody
+            pass  # unsent data of a dead process
