@@ -27,7 +27,7 @@ holds the returned event already, it is the answer to a repeated call.
 
 
 class Chain:
-    """Appends events to the community's log and to the roster of this process."""
+    """Writer of this node's events to the community's log and to the roster of this process."""
 
     def __init__(self, peer: Peer, log: CommunityLog) -> None:
         self._peer = peer

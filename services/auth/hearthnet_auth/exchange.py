@@ -51,7 +51,7 @@ _MOST_PAGES: Final = 40
 
 
 class Exchange:
-    """Keeps the events and revocations of this node level with those of other nodes."""
+    """Exchange of events and revocations with other nodes."""
 
     def __init__(self, bus: Bus, log: CommunityLog) -> None:
         self._bus = bus

@@ -30,7 +30,7 @@ MOST_WAITING: Final = 131_072
 WINDOW_SECONDS: Final = 0.001
 """Time that a batch waits for calls that arrive at nearly the same moment."""
 _TOKENS_A_SECOND: Final = 4_000.0
-"""Converts the tokens of a call into its delay; also the assumed pace before one was measured."""
+"""Pace by which the tokens of a call become its delay; also assumed before a pace is measured."""
 _LEAST_WAIT_MS: Final = 50
 Run = Callable[[list[Sequence[int]]], Sequence[Any]]
 

@@ -35,7 +35,7 @@ _PRESSED, _EASED = 0.8, 0.7
 
 
 class Sweeper:
-    """Keeps the stored content within the quota and the free space of the disk."""
+    """Enforcement of the quota and of the disk's free space."""
 
     def __init__(self, blobs: Blobs, catalogue: Catalogue, settings: FileConfig) -> None:
         self._blobs = blobs

@@ -54,7 +54,7 @@ def output_schema(raw: Any) -> dict[str, Any] | None:
 
 
 class _Inliner:
-    """Copies a schema with its references replaced by their targets."""
+    """Copy of a schema with its references replaced by their targets."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root

@@ -1,4 +1,7 @@
-"""Calls recorded by this node's processes (`node.trace.list`), as seen by one viewer. Pure."""
+"""Calls recorded by this node's processes (`node.trace.list`), as one viewer sees them.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from hearthnet.errors import HearthNetError
 
 
 def refused(gate: str, message: str) -> HearthNetError:
-    """Return the `bad_request` of a check; callers raise it.
+    """Return the error of a check, for its caller to raise.
 
-    `gate` names the check; `message` gives the fault and the remedy.
+    Its code is bad_request. `gate` names the check; `message` gives the fault and the remedy.
     """
     return HearthNetError(
         "bad_request", f"refused by gate {gate!r}: {message}", details={"path": "/input/sql", "gate": gate}
