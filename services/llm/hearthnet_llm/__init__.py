@@ -1,4 +1,4 @@
-"""HearthNet's llm service: a model in the box, and any model behind an OpenAI-compatible URL."""
+"""The llm service: a built-in model, and models behind URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is promised of a model behind a URL: by the config, else as learned or told, else by its kind."""
+"""The profile of a model behind a URL, from its config, its server and its kind.
+
+The config has priority, then knowledge learned by testing, then the server's data, then the kind's defaults.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from hearthnet_llm.profile import Profile
 from hearthnet_llm.vendors.catalog import Listed
 
 FEW: Final = 4
-"""Answers at once of a server nearby, which mostly runs on the hardware of one computer."""
+"""Concurrent answers of a nearby server, which mostly runs on the hardware of one computer."""
 MANY: Final = 64
-"""Of a vendor, or a server that is made for many."""
+"""Concurrent answers of a vendor, or of a server program made for many."""
 _BATCHING: Final = ("vllm",)
 
 
 def profile_of(config: ModelConfig, told: Listed) -> Profile:
-    """The profile of the model; `told` is what its server says, refined by what was learned by asking."""
+    """Return the profile of the model; `told` has its server's data and learned abilities."""
     kind = KINDS[config.kind]
     tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)
     vision = _first(config.vision, told.vision, kinds.sees(config))
@@ -41,5 +44,5 @@ def profile_of(config: ModelConfig, told: Listed) -> Profile:
 
 
 def _first(*values: bool | None) -> bool:
-    """The first that says something."""
+    """Return the first value other than None, or False."""
     return next((value for value in values if value is not None), False)

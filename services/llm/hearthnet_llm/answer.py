@@ -1,6 +1,4 @@
-"""The frames of one answer, added up for a caller that wants one reply, and for the record of every
-answer.
-"""
+"""Accumulation of the frames of one answer, for a single reply and for the record."""
 
 from __future__ import annotations
 
@@ -28,13 +26,15 @@ EMPTY: Final = "answer_empty"
 
 
 class Answer:
-    """Feed it each frame in order. `calls` False: of a text that is only continued, without tools.
-    `expected`: a model that says nothing has not done what it was asked.
+    """One answer; feed it each frame in order.
+
+    `calls` is False for the continuation of a text without tools. `expected` tells that an empty answer is a
+    fault.
     """
 
     def __init__(self, profile: Profile, *, calls: bool = True, expected: bool = False) -> None:
         self.profile = profile
-        """The model's whose answer it is."""
+        """Profile of the model that answers."""
         self._with_calls = calls
         self._expected = expected
         self._texts: list[str] = []
@@ -48,11 +48,11 @@ class Answer:
         self.thread_length: int | None = None
 
     def by(self, profile: Profile) -> None:
-        """Whose answer it is from now on; nothing has been said yet."""
+        """Set the profile of the answering model, before its first frame."""
         self.profile = profile
 
     def feed(self, frame: Frame) -> None:
-        """Adds one frame."""
+        """Add one frame."""
         self._spoken.feed(frame)
         match frame:
             case Token(text):
@@ -74,7 +74,7 @@ class Answer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the answer has come to its end."""
+        """True if the answer is complete."""
         return self._done is not None
 
     @property
@@ -84,7 +84,7 @@ class Answer:
 
     @property
     def empty(self) -> Notice | None:
-        """A notice, where the model ended, or was cut off, before it said or called anything."""
+        """A notice if the model ended, or was cut off, without any text or call; else None."""
         done = self._done
         if done is None or self.text.strip() or self._calls or self._served:
             return None
@@ -106,24 +106,24 @@ class Answer:
 
     @property
     def tool_path(self) -> ToolPath:
-        """How calls were obtained from the model."""
+        """The way in which calls were obtained from the model."""
         return self._done.tool_path if self._done is not None else "none"
 
     @property
     def message(self) -> Message:
-        """What stands for the answer in a transcript."""
+        """The answer as a message of the transcript."""
         return self._spoken.message
 
     @property
     def output(self) -> dict[str, Any]:
-        """What llm.chat answers with in one piece: the message and the calls so far."""
+        """The output of llm.chat as a single reply: the message and the calls so far."""
         beside = {"thinking": self._thoughts, "citations": self._citations, "served": self._served}
         kept = {name: value for name, value in beside.items() if value}
         message = {"role": "assistant", "content": self.text, **kept}
         return {"message": message, **({"tool_calls": self._calls} if self._calls else {})}
 
     def meta(self) -> dict[str, Any]:
-        """What the last frame says; before it has come, that the answer was cancelled."""
+        """Return the metadata of the last frame; before it, those of a cancelled answer."""
         done = self._done or Done("cancelled", 0, len(self._texts))
         path = {"tool_path": done.tool_path} if self._with_calls else {}
         parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
@@ -140,7 +140,9 @@ class Answer:
 
 
 def is_expected(messages: Sequence[Message]) -> bool:
-    """Whether something must be said to `messages`: not to results of tools, which may be all there is to do,
-    with or without the note of a limit behind them, and not where an answer is continued.
+    """Return whether an empty answer to `messages` would be a fault.
+
+    It is none after results of tools, even if a note about a limit follows them, because the work may be
+    done; nor for a continued answer.
     """
     return messages[-1].role == "user" and not any(message.role == "tool" for message in messages[-2:])

@@ -1,7 +1,7 @@
 """Signatures of Amazon (Signature Version 4), made by `botocore`, the extra `bedrock`.
 
-The keys are read from AWS's own environment variables at each request and kept nowhere. A key of Bedrock
-itself needs no signature: it is named in the config and goes in a header as other vendors' keys do.
+The keys are read from AWS's own environment variables at each request and stored nowhere. An API key of
+Bedrock needs no signature: it is named in the config and sent in a header, as keys of other vendors are.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ _MISSING: Final = "requests to Amazon Bedrock are signed with botocore; install 
 
 
 def is_bedrock(host: str) -> bool:
-    """Whether Amazon Bedrock is met at a host."""
+    """Return whether a host is one of Amazon Bedrock."""
     return bool(_HOST.match(host)) and host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
 def region(name: str, url: str) -> str:
-    """The region that a URL names, else the one of the environment; `bad_request` where there is none."""
+    """Return the region in a URL, or else that of the environment.
+
+    Raises:
+        HearthNetError: `bad_request` if neither names one.
+    """
     named = _HOST.match(urlsplit(url).hostname or "")
     found = (
         named["region"] if named else next((os.environ[one] for one in _REGIONS if os.environ.get(one)), "")
@@ -44,9 +48,12 @@ def region(name: str, url: str) -> str:
 
 
 def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
-    """The headers of `request` that sign it with `body` for the next minutes. `name` is for messages.
+    """Return the headers that sign `request` with `body`; they are valid for minutes.
 
-    Raises `unauthorized` where the keys are missing, `not_implemented` where `botocore` is.
+    `name` is used in messages.
+
+    Raises:
+        HearthNetError: `unauthorized` if the keys are missing; `not_implemented` if `botocore` is.
     """
     key, secret = (os.environ.get(one, "").strip() for one in (_ID, _SECRET))
     if not key or not secret:
@@ -68,16 +75,16 @@ def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
 
 
 class Signatures:
-    """The signatures of one backend, called `name` in messages."""
+    """Signatures of one backend, called `name` in messages."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
-        """As `signed`."""
+        """Return the headers that sign `request`, as `signed` does."""
         return signed(self._name, request, body)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must be in no error and no log."""
+        """The texts that must not appear in an error or a log."""
         return tuple(os.environ[one].strip() for one in (_SECRET, _SESSION) if os.environ.get(one))

@@ -1,4 +1,4 @@
-"""The port that every model stands behind.
+"""The interface of all models.
 
 See: docs/models.md.
 """
@@ -18,23 +18,23 @@ FrameStream = AsyncGenerator[Frame, None]
 class Backend(Protocol):
     """One model.
 
-    Both methods give frames up to exactly one `Done`, or raise `HearthNetError`. Closing the generator
-    stops the work and frees what it held within 200 ms (docs/protocol/streams.md#cancel).
+    `stream` and `complete` yield frames up to exactly one `Done`, or raise `HearthNetError`. Closing the
+    generator stops the work and frees its resources within 200 ms (docs/protocol/streams.md#cancel).
     """
 
     @property
     def profile(self) -> Profile:
-        """What the model can do."""
+        """Abilities of the model."""
         ...
 
     def stream(self, request: ChatRequest) -> FrameStream:
-        """Continues a conversation whose order has been checked (`conversation.check`)."""
+        """Continue a conversation whose order was checked (`conversation.check`)."""
         ...
 
     def complete(self, request: CompleteRequest) -> FrameStream:
-        """Continues one text; gives no tool frames."""
+        """Continue one text; yields no frames of tools."""
         ...
 
     async def close(self) -> None:
-        """Lets go of everything; calls still running end with an error."""
+        """Release all resources; running calls end with an error."""
         ...

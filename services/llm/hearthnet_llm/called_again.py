@@ -1,11 +1,11 @@
-"""A model whose only call never became whole is asked once more, with the reason.
+"""One retry for an answer whose only call stayed incomplete, with the reason.
 
-    nothing but a broken call           asked again; what it has cost is counted with the answer
-    thoughts, or parts that the vendor  the error stands: two attempts in one message would not be taken back
-    wants back
-    broken once more                    the error stands
+    answer with nothing but a broken call          retried; its tokens are counted with the second answer
+    thoughts, or parts that the vendor requires    the error is raised: the vendor would not accept two
+    in later requests                              attempts in one message
+    second answer broken too                       the error is raised
 
-What it said before its call is not shown twice: of the words of the second attempt, those beside a call go.
+Text before the call is not shown twice: if the second attempt has a call, its own text is dropped.
 
 See: docs/tools.md#models-without-tool-calls.
 """
@@ -27,14 +27,18 @@ TOLD: Final = (
     "[Your call was not carried out: its arguments are no complete JSON object. Make the whole call again, "
     "or answer in words.]"
 )
-"""What the model is told with the second request; it stands in no transcript."""
+"""Message added to the second request; it is in no transcript."""
 _WANTED_BACK: Final = (Cited, Served, Thought)
 
 
 async def stream(
     request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
 ) -> AsyncGenerator[Frame, None]:
-    """The frames of an answer to `request`. Raises what `ask` raises."""
+    """Yield the frames of an answer to `request`.
+
+    Raises:
+        HearthNetError: any error of `ask`.
+    """
     spoken = wanted_back = False
     try:
         async with aclosing(ask(request)) as frames:
@@ -55,7 +59,7 @@ async def stream(
 
 
 async def _second(frames: FrameStream, spent: Done, *, hold: bool) -> AsyncGenerator[Frame, None]:
-    """The second attempt; with `hold` its words come at the end, and only where it has called nothing."""
+    """Yield the second attempt; with `hold` its text comes last, and only if it has no call."""
     held: list[Frame] = []
     called = False
     async with aclosing(frames) as source:

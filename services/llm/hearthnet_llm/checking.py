@@ -1,6 +1,6 @@
-"""Whether a server can be used for models: which it has, and what one of them makes of a tool call.
+"""Check of a server for models: its list of models, and a test of one with a tool call.
 
-It happens in the service, so with the node's own environment: a key that is found here is found later.
+It runs in the service, so in the node's own environment: a key that is found here is found later too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hearthnet_llm.request import ChatRequest, Message, Named, Tool, ToolChoice
 from hearthnet_llm.vendors.catalog import Listed
 
 _TOKENS: Final = 8192
-"""Of a model that thinks before it calls, too."""
+"""Enough for a model that thinks before it calls."""
 _TOOL: Final = Tool(
     "take_note",
     "Takes a note.",
@@ -56,7 +56,7 @@ _WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolMode]]] = {
     False: (),
     "text": ("text",),
 }
-"""How a model is tried, by what the config says of it."""
+"""The tool modes to try, by the config's statement."""
 _GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_tokens=_TOKENS, temperature=0)
 _UNSAID: Final = "?"
 
@@ -76,7 +76,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Tested(msgspec.Struct, frozen=True):
-    """What one model made of a tool call, and how; `problem` where it made none."""
+    """Result of the test of one model: its tool mode, or the `problem` that prevented a call."""
 
     model: str
     tool_call: bool
@@ -91,7 +91,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """The output of llm.models.check: the config as it works, the models there, and the test of one."""
+    """The output of llm.models.check: a working config, the models, and the test of one."""
 
     kind: ModelKind
     url: str
@@ -101,10 +101,12 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 async def check(wish: Wish, memory: Memory) -> Checked:
-    """Finds the server, lists its models, and has the one that is named call a tool.
+    """Find the server, list its models, and test the named one with a tool call.
 
-    Raises what the server, or the lack of one, comes to as a wire code; a model that talks and calls no tool
-    is no failure. What is learned of tools is kept in `memory`.
+    A model that answers without calling the tool is no failure. The learned tool mode is stored in `memory`.
+
+    Raises:
+        HearthNetError: the server's error, or that of its absence.
     """
     config, models = await _found(_config(wish))
     if wish.model is None:
@@ -121,7 +123,11 @@ def _checked(config: ModelConfig, models: list[Listed], tested: Tested | None) -
 
 
 def _config(wish: Wish) -> ModelConfig:
-    """The wish with what its kind says by default; `bad_request` where there is no address."""
+    """Return the wish with the defaults of its kind.
+
+    Raises:
+        HearthNetError: `bad_request` if there is no address or an invalid one.
+    """
     kind = wish.kind or (kinds.at(wish.url) if wish.url else None) or "openai"
     known = KINDS[kind]
     url = wish.url or known.url
@@ -146,9 +152,9 @@ def _config(wish: Wish) -> ModelConfig:
 
 
 async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
-    """The config with the address at which there is a list of models, and the list.
+    """Return the config with the address of a list of models, and the list.
 
-    A server that answers and has no list is taken at its word if a model is named.
+    A server that answers without having a list is accepted if a model is named.
     """
     problems: list[HearthNetError] = []
     for tried in _addresses(config):
@@ -168,14 +174,17 @@ async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
 
 
 def _nobody(config: ModelConfig, error: HearthNetError) -> HearthNetError:
-    """Why there is no list where no model was named yet, so that none can be said to be away."""
+    """Return the error for a server without an answer, before a model was named.
+
+    The usual error would blame the model.
+    """
     host = urlsplit(config.url).netloc.rpartition("@")[2]
     message = f"the server cannot be reached at {host}; start it, or check the address"
     return HearthNetError(error.code, message, details={"host": host})
 
 
 def _addresses(config: ModelConfig) -> list[ModelConfig]:
-    """Where its list may be: as written, and below /v1, which people leave out."""
+    """Return possible addresses of the list: as written, and below /v1, which users omit."""
     if config.kind != "openai" or addresses.base(config.url).endswith("/v1"):
         return [config]
     below = addresses.base(config.url) + "/v1"
@@ -191,7 +200,7 @@ async def _listed(config: ModelConfig) -> list[Listed]:
 
 
 async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
-    """The config by Ollama's own name, where that is who answers: it tells more than others."""
+    """Return the config with kind `ollama` if the server is one: it reports more than others."""
     if config.kind != "openai" or kinds.at(config.url) or not addresses.is_near(config.url):
         return None
     root = addresses.base(config.url).removesuffix("/v1")
@@ -240,8 +249,9 @@ async def _tested(config: ModelConfig, told: Listed, memory: Memory) -> Tested:
 
 
 async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
-    """How it calls a tool: natively, else in its text, unless the config has said which; if not at all, why,
-    and whether it says anything.
+    """Return the tool mode, the problem without one, and whether the model answers at all.
+
+    Native calls are tried first, then calls in text, unless the config names the mode.
     """
     problem = "switched off"
     ways = _WAYS[config.tools]
@@ -262,7 +272,10 @@ async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
 
 
 async def _calls(remote: Remote, way: ToolMode) -> tuple[bool, str]:
-    """Whether it calls the tool, demanded by name or, where that is refused, left to it; if not, why."""
+    """Return whether the model calls the tool, and else the reason.
+
+    The tool is demanded by name; if that is refused, the choice is left to the model.
+    """
     problem = "it answered in words instead of calling the tool"
     for choice in _CHOICES[way]:
         asked = msgspec.structs.replace(_ASKED, tool_choice=choice)
@@ -280,7 +293,11 @@ async def _calls(remote: Remote, way: ToolMode) -> tuple[bool, str]:
 
 
 async def _answers(remote: Remote) -> bool:
-    """Whether it says anything; raises where it fails at that, too."""
+    """Return whether the model answers with any text.
+
+    Raises:
+        HearthNetError: the model's error.
+    """
     said = False
     async with aclosing(remote.stream(_GREETED)) as frames:
         async for frame in frames:

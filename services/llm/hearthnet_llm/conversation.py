@@ -1,13 +1,12 @@
-"""Whether a conversation can be asked at all: order, calls and their results, tool choice.
+"""Validity of a conversation: order, calls and their results, tool choice.
 
-Rules, in the order in which they are checked; the first that is broken is named with its path:
+Rules, in the order in which they are checked; the error names the path of the first one broken:
 
-1. There is a user's message or a result (decisions/0051), and none is an image where the model has no eyes.
-2. `system` comes first or not at all.
-3. Only an assistant calls tools, and their ids differ.
-4. A tool message answers a call that is still open; each call is answered before anyone else speaks.
-5. The last message leaves something to say: it is a user's or a tool's, or the beginning of the answer where
-   the model takes one.
+1. There is a user message or a result (decisions/0051), and no image if the model has no vision. 2. `system`
+messages come first. 3. Only an assistant calls tools, and the ids of its calls differ. 4. A tool message
+answers an open call; each call is answered before any other message. 5. The last message can be answered: it
+is a user's or a tool's, or the beginning of the answer if the model
+   supports that.
 6. The tools are few enough, their names differ, and a demanded tool is among them.
 
 See: docs/capabilities.md#llmchat20.
@@ -24,8 +23,10 @@ from hearthnet_llm.request import ChatRequest, Message, Named
 
 
 def check(request: ChatRequest, profile: Profile) -> None:
-    """`bad_request` for the first rule that `request` breaks; `not_found` where the model cannot see its
-    images.
+    """Raise for the first rule that `request` breaks.
+
+    Raises:
+        HearthNetError: `not_found` if the model cannot see its images; `bad_request` for all other rules.
     """
     for rule in _RULES:
         rule(request, profile)

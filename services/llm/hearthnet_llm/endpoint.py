@@ -1,4 +1,4 @@
-"""The server of models behind a URL, apart from any single one: which it has, and whether it is there."""
+"""A server of models behind a URL: its list of models, and its availability."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hearthnet_llm.vendors.catalog import Listed
 from hearthnet_llm.vendors.wire import HttpRequest
 
 LOOK_SECONDS: Final = 5.0
-"""To list models, and to be seen to be there, takes no longer."""
+"""Limit for listing models and for probing."""
 _OLLAMA: Final = "/api/version"
 _GONE_CODES: Final = ("partition", "timeout", "capacity_exceeded")
 _GONE_STATUS: Final = (502, 503, 504)
-"""What a proxy says whose server is gone, and a server that is still loading."""
+"""Status of a proxy whose server is gone, and of a server that is still loading."""
 
 
 def connect(config: ModelConfig) -> Connection:
-    """The way to the server of `config`."""
+    """Return a connection to the server of `config`."""
     _, login = addresses.without_login(config.url)
     signed = KINDS[config.kind].signed and not config.api_key_env
     sign = aws.Signatures(config.name) if signed else None
@@ -35,7 +35,7 @@ def connect(config: ModelConfig) -> Connection:
 
 
 def is_gone(error: HearthNetError) -> bool:
-    """Whether the failure means that nobody can be served there now."""
+    """Return whether the failure means that the server cannot serve any call now."""
     return error.code in _GONE_CODES or error.details.get("status") in _GONE_STATUS
 
 
@@ -49,12 +49,14 @@ class Endpoint:
         self._connection = connect(config)
 
     async def close(self) -> None:
-        """Hangs up."""
+        """Close the connection."""
         await self._connection.close()
 
     async def reach(self) -> None:
-        """Asks for the list and reads none of it; raises what the server answers, or that it does not. Of one
-        that has no list, any answer will do.
+        """Probe the server by requesting its list; of a server without one, any answer suffices.
+
+        Raises:
+            HearthNetError: the server's error, or that of its absence.
         """
         try:
             async with self._asked("GET", self._listing.path):
@@ -64,8 +66,11 @@ class Endpoint:
                 raise
 
     async def models(self) -> list[Listed]:
-        """The models it has. `not_found` where the address is not that of a list of models, `internal_error`
-        where what comes is none; both say what to do.
+        """Return the models of the server.
+
+        Raises:
+            HearthNetError: with a remedy, `not_found` if the address has no list of models; `internal_error`
+                if the response is none.
         """
         if not self._listing.path:
             await self.reach()
@@ -81,7 +86,7 @@ class Endpoint:
         return found
 
     async def described(self, listed: Listed) -> Listed:
-        """The model with all that its server tells of it; as it is listed where there is no more."""
+        """Return the model with all data that its server has of it, at least those of the list."""
         name = listed.name
         if self._listing.details:
             listed = listed.refined(
@@ -92,7 +97,7 @@ class Endpoint:
         return listed
 
     async def is_ollama(self) -> bool:
-        """Whether it is an Ollama, which says so at a path of its own."""
+        """Return whether it is an Ollama, which has a path of its own for its version."""
         said = await self._said("GET", _OLLAMA)
         return isinstance(said, dict) and set(said) == {"version"}
 

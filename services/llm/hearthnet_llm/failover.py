@@ -1,8 +1,8 @@
-"""Which models can do what is asked, in order, and what happens when one of them fails.
+"""Choice among models for a request, and the handling of failures.
 
-named, images, context, tools    who cannot do it is passed over, without being blamed
-failed before the first word     the next one is asked; a notice says so
-failed after it                  the stream ends with that error
+    named, images, context, tools    unsuitable models are skipped, without counting as failed
+    failure before the first frame   the next model is used, with a notice
+    failure after it                 the stream ends with that error
 
 See: docs/models.md#what-is-offered-and-when.
 """
@@ -35,7 +35,7 @@ _ELSEWHERE: Final = frozenset(
         "not_implemented",
     }
 )
-"""Failures of one model's server; what is wrong with the request would be wrong everywhere."""
+"""Failures of one model's server; a faulty request would fail at every other one too."""
 _NO_TOOLS: Final = re.compile(
     r"(\bnot|n't|\bno\b.{0,40}?) (currently )?(support|enable|allow|implement)\w*\b.*\b(tool|function)"
     r"|\b(tools?|functions?|tool (use|call\w*|choice)|function call\w*)\b.*(\bnot|n't|\bun)\s?(be )?"
@@ -45,9 +45,11 @@ _NO_TOOLS: Final = re.compile(
 
 
 def named(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]) -> list[Backend]:
-    """Those that have the name that is asked for, all where none is.
+    """Return the backends with the requested name, or all if none is requested.
 
-    `partition` where the one that has it is not there now, `not_found` where there is none.
+    Raises:
+        HearthNetError: `partition` if the named model's server does not answer; `not_found` if there is no
+            such model.
     """
     found = [backend for backend in backends if params.model in (None, *_names(backend.profile))]
     if found:
@@ -62,7 +64,10 @@ def named(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]
 
 
 def able(backends: Sequence[Backend], params: ModelParams, request: ChatRequest | None) -> list[Backend]:
-    """Those that can do what is asked, best first; all where none can, so that the first one says why not."""
+    """Return the backends that can serve the request, best first.
+
+    If there is none, return the first backend, whose error will state the reason.
+    """
     fits = [backend for backend in backends if _fits(backend.profile, params, request)]
     if request is not None and request.tools:
         fits.sort(key=lambda backend: _clumsy(backend.profile, request))
@@ -90,7 +95,10 @@ def _demands_tool(request: ChatRequest) -> bool:
 
 
 def _clumsy(profile: Profile, request: ChatRequest) -> int:
-    """How far the model is from calling the tools as is asked: 0 can, 1 cannot choose, 2 cannot call any."""
+    """Return the distance of the model from the required use of tools.
+
+    0: it can, 1: it cannot choose among tools, 2: it cannot call any.
+    """
     if not profile.supports_tools() or len(request.tools or ()) > profile.max_tools:
         return 2
     choice = request.tool_choice
@@ -99,10 +107,10 @@ def _clumsy(profile: Profile, request: ChatRequest) -> int:
 
 
 class Failover:
-    """One request and those who may answer it, in order.
+    """One request, and the backends that may answer it, in order.
 
-    `ask` gives one model's answer. `chosen` hears whose answer follows, `failed` of each failure, `toolless`
-    of a model that turned out to call no tools.
+    `ask` returns the answer of one model. Callbacks: `chosen` before each attempt, `failed` after each
+    failure, `toolless` if a model turns out to call no tools.
     """
 
     def __init__(
@@ -120,11 +128,11 @@ class Failover:
         self._ask = ask
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """The frames of the first one that answers the conversation."""
+        """Yield the frames of the first backend that answers the conversation."""
         return self.first(lambda backend: self.asked(backend, request))
 
     async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
-        """The frames of the first one that answers what `ask` asks it."""
+        """Yield the frames of the first backend for which `ask` succeeds."""
         problems: list[HearthNetError] = []
         for backend in self._backends:
             self._chosen(backend.profile)
@@ -147,8 +155,9 @@ class Failover:
         raise _together(problems)
 
     async def asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """One model's answer; without tools where it has none, or turns out to have none. A notice says so,
-        unless none was to be called.
+        """Yield one model's answer, without tools if it has none or turns out to have none.
+
+        A notice reports that, unless no tool was to be called.
         """
         tools = bool(request.tools) and request.tool_choice != "none"
         if backend.profile.supports_tools():
@@ -172,12 +181,12 @@ class Failover:
 
 
 def _elsewhere(error: HearthNetError) -> bool:
-    """Whether another model may do better: also where only the context of this one is too small."""
+    """Return whether another model may succeed, for instance one with a larger context."""
     return error.code in _ELSEWHERE or "limit" in error.details
 
 
 def _refuses_tools(error: HearthNetError) -> bool:
-    """Whether the server says that it is the tools that it does not take."""
+    """Return whether the server rejects the request because of its tools."""
     return error.code in ("bad_request", "not_found", "not_implemented", "internal_error") and bool(
         _NO_TOOLS.search(error.message)
     )
@@ -188,7 +197,7 @@ def _instead(problem: HearthNetError, profile: Profile) -> Notice:
 
 
 def _together(problems: list[HearthNetError]) -> HearthNetError:
-    """One error for all that failed, under the code of the first."""
+    """Return one error for all failures, with the code of the first."""
     if len(problems) == 1:
         return problems[0]
     waits = [problem.retry_after_ms for problem in problems if problem.retry_after_ms is not None]

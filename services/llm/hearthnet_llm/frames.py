@@ -1,9 +1,10 @@
-"""What comes from a model: a closed union, in the order in which it happens.
+"""The frames of a model's answer: a closed union.
 
-Any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`, `Notice` and
-`Progress`, then exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `Thinking`, deltas
-and progress are for display. A `Thought` and what is `Served` are complete too: some vendors want them back
-with the next turn. A failure is no frame but a `HearthNetError`.
+An answer has any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`,
+`Notice` and `Progress`, in the order in which they occur, then exactly one `Done`. A `ToolCall` is complete
+and its arguments are parsed; `Thinking`, deltas and progress are for display. A `Thought` and a `Served` part
+are complete too: some vendors require them in the next request. A failure is a `HearthNetError` instead of a
+frame.
 
 See: docs/capabilities.md#llmchat20.
 """
@@ -21,31 +22,31 @@ ToolPath = Literal["native", "grammar", "text", "none"]
 
 
 class Token(msgspec.Struct, frozen=True):
-    """The next piece of text; always whole characters."""
+    """The next piece of text, in whole characters."""
 
     text: str
 
 
 class Cited(msgspec.Struct, frozen=True):
-    """Where the text just before comes from."""
+    """The source of the text just before."""
 
     citation: Citation
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """The next piece of what the model thinks aloud."""
+    """The next piece of the model's visible thoughts."""
 
     text: str
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """One complete thought, for the assistant message that hands it back."""
+    """One complete thought, to be returned in the assistant message of later requests."""
 
     part: ThinkingPart
 
 
 class Served(msgspec.Struct, frozen=True):
-    """A call of a tool that the vendor runs, or its result, for the assistant message that hands it back."""
+    """A call of a tool run by the vendor, or its result, to be returned in later requests."""
 
     part: ServerPart
 
@@ -59,10 +60,10 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A complete call. `signature` is opaque: the vendor wants it back with the call.
+    """A complete call. `signature` is opaque and is returned to the vendor with the call.
 
-    `called_by`: the vendor's tool and the id of its call whose program made this one. `toolset`: the set of
-    tools that it is of. `cache` belongs to calls that are replayed.
+    `called_by` names the vendor's tool and the id of its call whose program made this one. `toolset` is the
+    set of tools to which the tool belongs. `cache` belongs to calls that are replayed.
     """
 
     id: str
@@ -75,14 +76,14 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One line that a person should read; the stream goes on."""
+    """One line for the user; the stream continues."""
 
     code: str
     text: str
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the work of `stage` is: `current` of `total`, in a unit of its own."""
+    """Progress of the work of `stage`: `current` of `total`, in a unit of its own."""
 
     stage: str
     current: int
@@ -90,11 +91,11 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The end: why, and the tokens of prompt and answer. `tool_path` says how calls are obtained from this
-    model.
+    """The end of an answer: its reason, and the tokens of prompt and answer.
 
-    `tokens_in` is the whole prompt, `tokens_cached` the part of it that the vendor had kept; `tokens_out` is
-    all that was generated, `tokens_thinking` the part of it that was thought. None: not told.
+    `tool_path` tells how calls are obtained from this model. `tokens_in` counts the whole prompt,
+    `tokens_cached` the part of it that the vendor had cached; `tokens_out` counts all generated tokens,
+    `tokens_thinking` those of thoughts. None means not reported.
     """
 
     stop_reason: StopReason
@@ -108,11 +109,14 @@ class Done(msgspec.Struct, frozen=True):
 Shown = Token | Cited | Thinking | Thought | Served | ToolCallDelta | ToolCall | Notice | Progress
 Frame = Shown | Done
 Continued = Token | Thinking | Notice | Progress
-"""The frames of `llm.complete@1.0` before its last; a model of another wire may give more."""
+"""The frames of `llm.complete@1.0` before its last; a model with a protocol for chats may yield others."""
 
 
 def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
-    """The event name and data of a frame that is not the last (llm.chat@2.0, `stream_schema`)."""
+    """Return the event name and data of a frame other than the last.
+
+    See: `stream_schema` of llm.chat@2.0.
+    """
     match frame:
         case Token(text):
             return "token", {"text": text}

@@ -1,4 +1,4 @@
-"""What a `kind` in the config stands for, as data: a wire, a vendor of it, where it is met, how it is listed.
+"""The kinds of models in the config, as data: protocol, vendor, address and listing.
 
 A new kind is a row here, a word in `hearthnet.config.ModelKind`, and one in the contract llm.models.check.
 """
@@ -19,19 +19,21 @@ from hearthnet_llm.vendors.wire import HttpRequest, Target
 
 _BEARER: Final = ("Authorization", "Bearer {key}")
 _CLAUDE: Final = "claude"
-"""In the names of Anthropic's models, whoever passes them on."""
+"""Part of the names of Anthropic's models, at any provider."""
 _VERTEX: Final = "aiplatform.googleapis.com"
 _VERSION: Final = {"anthropic-version": "2023-06-01"}
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` and `variable` are for who names none. `below` ends the address of the wire itself. `wires` are
-    those of models whose name holds a text, in place of `wire`; `sighted` are models that see, likewise.
+    """One kind of connection.
+
+    `url` and `variable` are defaults. `below` is the path at which the protocol's own address ends. `wires`
+    replaces `wire` for models whose name contains a text; likewise `sighted` are models with vision.
 
     `key` is the header of the key, None for that of the vendor's profile. `ctx` (tokens), `tools` and
-    `vision` are what is taken for true where neither the config nor the server says it; `ctx_guessed`: models
-    of the kind differ too much for that to be held against a request. `signed`: without
-    a key of its own, a request is signed as AWS wants it.
+    `vision` are assumed if neither the config nor the server states them; with `ctx_guessed`, models of the
+    kind differ too much for refusing a request because of `ctx`. `signed`: without a key of its own, a
+    request is signed for AWS.
     """
 
     wire: str
@@ -101,7 +103,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
 
 
 def at(url: str) -> ModelKind | None:
-    """The kind whose vendor is met at `url`; None for any other server."""
+    """Return the kind whose vendor is at `url`, or None for any other server."""
     host = (urlsplit(url).hostname or "").lower()
     if aws.is_bedrock(host):
         return "bedrock"
@@ -112,20 +114,21 @@ def at(url: str) -> ModelKind | None:
 
 
 def wire_of(config: ModelConfig) -> str:
-    """The name of the wire of a model."""
+    """Return the name of a model's protocol."""
     kind = KINDS[config.kind]
     return next((name for part, name in kind.wires if part in config.model), kind.wire)
 
 
 def sees(config: ModelConfig) -> bool:
-    """Whether the model sees images, as far as its kind and name tell."""
+    """Return whether the model has vision, according to its kind and name."""
     kind = KINDS[config.kind]
     return kind.vision or any(part in config.model for part in kind.sighted)
 
 
 def target(config: ModelConfig, server: str = "") -> Target:
-    """Where the requests to a model go; without a login. `server`: what serves it, where the address does not
-    tell.
+    """Return the target of requests to a model, without a login.
+
+    `server` is the server program, for addresses that do not identify it.
     """
     kind = KINDS[config.kind]
     url = _url(config)
@@ -142,13 +145,16 @@ def target(config: ModelConfig, server: str = "") -> Target:
 
 
 def root(config: ModelConfig) -> str:
-    """What a listing's paths are appended to; without a login."""
+    """Return the address, without a login, to which a listing's paths are appended."""
     kind = KINDS[config.kind]
     return addresses.base(_url(config), kind.below).removesuffix(kind.below)
 
 
 def warming(config: ModelConfig) -> HttpRequest:
-    """The request that makes a server ready to answer: Ollama loads the model, others list what they have."""
+    """Return the request that prepares a server to answer.
+
+    Ollama loads the model; other servers list their models.
+    """
     if KINDS[config.kind].wire == "ollama":
         return ollama.loading(target(config))
     listing = KINDS[config.kind].listing
@@ -156,14 +162,14 @@ def warming(config: ModelConfig) -> HttpRequest:
 
 
 def key_header(config: ModelConfig) -> tuple[str, str]:
-    """The header that carries the key, and its value with {key} in it."""
+    """Return the header for the key, and its value with {key} as a placeholder."""
     url = urlsplit(config.url)
-    if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # else it wants a key
+    if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # other paths take an API key
         return _BEARER
     return KINDS[config.kind].key or profiles.vendor(target(config).vendor).key
 
 
 def _url(config: ModelConfig) -> str:
-    """Without a login; Ollama's own wire is met beside /v1, not below it."""
+    """Return the URL without a login; Ollama's own protocol is beside /v1, not below it."""
     url, _ = addresses.without_login(config.url)
     return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url

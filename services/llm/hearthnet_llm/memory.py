@@ -1,4 +1,4 @@
-"""What was learned of models by asking them, kept in a file over restarts: whether they call tools."""
+"""Tool abilities learned by testing models, kept in a file over restarts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hearthnet_llm.kinds import root
 
 
 class Memory:
-    """Losing it costs a question, so a file that cannot be read or written is passed over."""
+    """The learned abilities.
+
+    Losing them costs one test for each model, so a file that cannot be read or written is ignored.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -21,11 +24,11 @@ class Memory:
             self._tools = msgspec.json.decode(file.read_bytes(), type=dict[str, bool])
 
     def tools(self, config: ModelConfig) -> bool | None:
-        """Whether the model calls tools; None where it was not asked yet."""
+        """Return whether the model calls tools, or None if it was not tested yet."""
         return self._tools.get(_key(config))
 
     def keep(self, config: ModelConfig, tools: bool) -> None:
-        """Remembers whether the model calls tools."""
+        """Record whether the model calls tools."""
         if self._tools.get(_key(config)) == tools:
             return
         self._tools[_key(config)] = tools

@@ -1,7 +1,7 @@
-"""What a message is made of: text, media by reference or value, and what the model thought (llm.chat@2.0).
+"""Parts of a message (llm.chat@2.0): text, media by reference or value, and thoughts.
 
-A closed union, told apart by `type`. Nothing here is any vendor's JSON: each field has one meaning, whoever
-serves the model (docs/vendors.md).
+A closed union, distinguished by `type`. None of them is a vendor's JSON: each field has one meaning for all
+vendors (docs/vendors.md).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import msgspec
 
 
 class CacheHint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All up to here is asked again soon; `ttl` is how long the vendor should keep it, such as 5m or 1h."""
+    """Marks a prefix that will be sent again soon; `ttl` is the retention, such as 5m or 1h."""
 
     ttl: str | None = None
 
 
 class Citation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a piece of an answer comes from.
+    """The source of a piece of an answer.
 
-    `quoted` are words of the source, `said` those of the answer. `start` and `end` count in the source what
-    `kind` names: chars, pages, blocks; of kind web, in the answer's characters. `index` is the source's place
-    among those that were given. `reference` is opaque: the vendor wants it back.
+    `quoted` are words of the source, `said` those of the answer. `start` and `end` count the unit of `kind`
+    in the source: chars, pages, blocks; for kind web, characters of the answer. `index` is the source's place
+    among the given ones. `reference` is opaque and is returned to the vendor.
     """
 
     kind: Literal["chars", "pages", "blocks", "web", "search_result", "file"]
@@ -40,8 +40,8 @@ class Citation(msgspec.Struct, frozen=True, omit_defaults=True):
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
     """A piece of text of a message.
 
-    `citations`: where it comes from. `signature` is opaque: the vendor wants it back with the text. `guard`:
-    a guardrail looks at this piece, in these parts, such as query or grounding_source.
+    `citations` are its sources. `signature` is opaque and is returned to the vendor with the text. `guard`: a
+    guardrail examines this piece, in these roles, such as query or grounding_source.
     """
 
     text: str
@@ -52,7 +52,10 @@ class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"
 
 
 class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """Bytes of `media_type` from exactly one place: base64 `data`, a `url`, or a `file_id` at the vendor."""
+    """Bytes of `media_type` from exactly one place.
+
+    This is base64 `data`, a `url`, or a `file_id` at the vendor.
+    """
 
     data: str | None = None
     url: str | None = None
@@ -62,8 +65,10 @@ class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class ImagePart(_Media, frozen=True, omit_defaults=True, tag="image"):
-    """An image; on the mesh by the content hash of its blob. `detail`: how closely to look. `name`: what it
-    is called in a tool's result that refers to it. `signature` as that of a text.
+    """An image; on the mesh given by the content hash of its blob.
+
+    `detail` is the requested precision. `name` is its name in a tool's result that refers to it. `signature`
+    is as that of a text.
     """
 
     image_cid: str | None = None
@@ -73,15 +78,17 @@ class ImagePart(_Media, frozen=True, omit_defaults=True, tag="image"):
 
 
 class AudioPart(_Media, frozen=True, omit_defaults=True, tag="audio"):
-    """A recording; `name` and `signature` as those of an image."""
+    """A recording; `name` and `signature` are as those of an image."""
 
     name: str | None = None
     signature: str | None = None
 
 
 class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
-    """A film: from `start` to `end` (such as 10s), looked at `fps` times a second, or as `processing` says in
-    the vendor's word. `detail`, `name` and `signature` as those of an image.
+    """A video, or a section of it from `start` to `end` (such as 10s).
+
+    It is sampled `fps` times a second, or as `processing` says in the vendor's own word. `detail`, `name` and
+    `signature` are as those of an image.
     """
 
     start: str | None = None
@@ -94,11 +101,11 @@ class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
 
 
 class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
-    """A document, such as a PDF; `name` is what the model calls it.
+    """A document, such as a PDF; `name` identifies it to the model.
 
-    Instead of bytes it may be plain `text`, or `texts`: pieces that are cited one by one. `context`: about
-    it, not part of it. `citations`: whether the answer is to say where in it something stands. `detail` and
-    `signature` as those of an image.
+    Instead of bytes it may be plain `text`, or `texts`: pieces that are cited separately. `context` describes
+    it without being part of it. `citations` requests citations of it. `detail` and `signature` are as those
+    of an image.
     """
 
     name: str | None = None
@@ -111,10 +118,11 @@ class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="thinking"):
-    """What the model thought, to be handed back to it unchanged.
+    """A thought of the model, to be returned to it unchanged.
 
     `signature` and `data` (thoughts that only the vendor can read) are opaque. `kind` None is plain text;
-    `id`, `format` and `index` are kept where the vendor gave them, and `closed`: whether it came to its end.
+    `id`, `format` and `index` are kept if the vendor gave them, and so is `closed`: whether the thought is
+    complete.
     """
 
     text: str | None = None
@@ -128,7 +136,7 @@ class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
 
 
 class RefusalPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="refusal"):
-    """The model's words for not answering."""
+    """The model's text of a refusal to answer."""
 
     text: str
 
@@ -142,7 +150,7 @@ class JsonPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"
 class SearchResultPart(
     msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="search_result"
 ):
-    """Something that was found at `source`, to be cited."""
+    """A search result from `source`, to be cited."""
 
     source: str
     title: str
@@ -154,29 +162,30 @@ class SearchResultPart(
 class ToolReferencePart(
     msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_reference"
 ):
-    """A tool that a search for tools found: from here on the model knows it."""
+    """A tool found by a search for tools; the model knows it from here on."""
 
     name: str
     cache: CacheHint | None = None
 
 
 class UploadPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="upload"):
-    """A file at the vendor, put where its own tools can read it."""
+    """A file at the vendor, placed where the vendor's tools can read it."""
 
     file_id: str
     cache: CacheHint | None = None
 
 
 class CallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="call"):
-    """The place of the call `id` of `tool_calls` among the parts; without it, calls come last."""
+    """The position of the call `id` of `tool_calls` among the parts; the default is last."""
 
     id: str
 
 
 class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_call"):
-    """The model called a tool that its vendor runs; nobody here answers. `server`: the MCP server it is of.
+    """The model's call of a tool that its vendor runs; `server` is the tool's MCP server.
 
-    `called_by`: the vendor's tool and the id of its call whose program made this one. `signature` is opaque.
+    `called_by` names the vendor's tool and the id of its call whose program made this one. `signature` is
+    opaque.
     """
 
     name: str
@@ -191,7 +200,7 @@ class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
 class ServerResultPart(
     msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_result"
 ):
-    """What such a tool gave back: data of that tool, to be handed back unchanged."""
+    """The result of a tool that the vendor runs, to be returned unchanged."""
 
     name: str
     id: str | None = None
@@ -203,8 +212,10 @@ class ServerResultPart(
 
 
 class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_change"):
-    """From here on the model may call a tool, or may not: the one of `name`, of the MCP `server` where one is
-    named; without a name, all of that server.
+    """Permits or forbids a tool from here on.
+
+    It concerns the tool `name`, of the MCP `server` if one is given; without a name, all tools of that
+    server.
     """
 
     change: Literal["added", "removed"]
@@ -214,9 +225,10 @@ class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
 
 
 class SummaryPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="summary"):
-    """What the vendor made of the conversation before it, to be handed back unchanged.
+    """The vendor's summary of the conversation before it, to be returned unchanged.
 
-    `text` None: it came to none. `data` and `signature` are opaque. `changes`: those of the tools meanwhile.
+    `text` None: no summary resulted. `data` and `signature` are opaque. `changes` are those of the tools in
+    the summarised part.
     """
 
     text: str | None = None
@@ -227,8 +239,9 @@ class SummaryPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 
 
 class ModelChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="model_change"):
-    """The vendor let the model `after` answer from here on, for a `reason` such as refusal, of a
-    `category`.
+    """From here on the vendor answers with the model `after`, for a `reason` of a `category`.
+
+    An example of a reason is refusal.
     """
 
     before: str
@@ -238,7 +251,7 @@ class ModelChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field
 
 
 class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool of an MCP server, as that describes it."""
+    """A tool of an MCP server, as described by that server."""
 
     name: str
     description: str | None = None
@@ -246,14 +259,14 @@ class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolListingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_listing"):
-    """The tools that an MCP `server` said it has, to be handed back unchanged."""
+    """The tools listed by an MCP `server`, to be returned unchanged."""
 
     server: str
     tools: list[ListedTool]
 
 
 ServerPart = ServerCallPart | ServerResultPart | SummaryPart | ModelChangePart | ToolListingPart
-"""What the vendor wants back with the message, in its place."""
+"""Parts that the vendor requires in later requests, in their position."""
 Part = (
     TextPart
     | ImagePart

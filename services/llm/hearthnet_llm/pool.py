@@ -1,7 +1,7 @@
-"""The models behind URLs: which the config names, what their servers tell of them, and who is there now.
+"""The models behind URLs: configured ones, data of their servers, and availability.
 
-Models of one server share one watch: a request every 30 s that reads no body, sooner where a call has failed,
-with growing pauses while nobody answers.
+Models of one server share one watch: a request every 30 s whose body is not read, sooner after a failed call,
+with growing pauses while the server does not answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Server:
-    """One server, the models that the config wants of it, and the task that watches it."""
+    """One server, the configured models on it, and the task that watches it."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.endpoint = Endpoint(config)
@@ -41,7 +41,10 @@ class _Server:
 
 
 class Pool:
-    """`changed` is called whenever there may be other offers; `fetch` gives images by their hash."""
+    """The models behind URLs.
+
+    `changed` is called whenever offers may have changed; `fetch` returns images by their hash.
+    """
 
     def __init__(self, memory: Memory, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
         self._memory = memory
@@ -53,26 +56,26 @@ class Pool:
 
     @property
     def there(self) -> list[Remote]:
-        """The models that can be asked now, in the order of the config."""
+        """The available models, in the order of the config."""
         return [remote for server, remote in self._all() if server.watch.there]
 
     @property
     def configured(self) -> bool:
-        """Whether the config names any."""
+        """True if the config names any model."""
         return bool(self._configs)
 
     @property
     def away(self) -> dict[str, str]:
-        """Why those that are not there are not, by name; one that is still looked for has no reason yet."""
+        """The reason of each unavailable model, by name; empty until its server was probed."""
         return {remote.config.name: problem for remote, there, problem in self.states if not there}
 
     @property
     def states(self) -> list[tuple[Remote, bool, str]]:
-        """Every model of the config, whether it is there, and if not, why."""
+        """Every model of the config, its availability, and the reason if it is unavailable."""
         return [(remote, server.watch.there, server.problem) for server, remote in self._all()]
 
     async def use(self, configs: Sequence[ModelConfig]) -> None:
-        """Has exactly these models from now on. Calls that run on others come to their end."""
+        """Use exactly these models from now on; running calls of other models may end."""
         self._configs = tuple(dict.fromkeys(configs))
         wanted = {_place(config) for config in self._configs}
         for place in [place for place in self._servers if place not in wanted]:
@@ -84,7 +87,7 @@ class Pool:
                 self._retire(server.models.pop(config))
 
     async def settle(self, seconds: float) -> None:
-        """Waits until each server has been looked at, at most so long."""
+        """Wait until each server was probed, for at most `seconds`."""
         looks = [asyncio.create_task(server.looked.wait()) for server in self._servers.values()]
         if looks:
             _, late = await asyncio.wait(looks, timeout=seconds)
@@ -92,13 +95,13 @@ class Pool:
                 look.cancel()
 
     def failed(self, remote: Remote, error: HearthNetError) -> None:
-        """A call has failed: if its server may be gone, it is looked at now."""
+        """Probe the model's server at once if the error may mean that it is gone."""
         server = self._servers.get(_place(remote.config))
         if server is not None and is_gone(error):
             server.again.set()
 
     def learn_tools(self, remote: Remote, tools: bool) -> None:
-        """It was seen whether the model calls tools."""
+        """Record whether the model calls tools, and update its profile."""
         self._memory.keep(remote.config, tools)
         server = self._servers.get(_place(remote.config))
         if server is not None:
@@ -106,7 +109,7 @@ class Pool:
             server.again.set()
 
     async def close(self) -> None:
-        """Lets go of all."""
+        """Close all models and servers."""
         servers, self._servers, self._configs = list(self._servers.values()), {}, ()
         for server in servers:
             self._drop(server)
@@ -144,7 +147,7 @@ class Pool:
         task.add_done_callback(self._retiring.discard)
 
     async def _follow(self, server: _Server) -> None:
-        """Looks at the server until cancelled."""
+        """Probe the server repeatedly, until cancelled."""
         while True:
             server.again.clear()
             before = server.watch.there
@@ -159,7 +162,7 @@ class Pool:
                 continue
 
     async def _look(self, server: _Server) -> bool:
-        """Looks once; whether the models promise something else than before."""
+        """Probe the server once; return whether a profile has changed."""
         fresh = set(server.fresh) if server.watch.there else set(server.models)
         told = False
         try:
@@ -181,13 +184,13 @@ class Pool:
         return told
 
     def _warm(self, server: _Server) -> None:
-        """Has the first model of a server that has just come made ready; a second may not fit beside it."""
+        """Warm up the first model of a new server; a second one may not fit into its memory."""
         first = next((remote for remote in server.models.values()), None)
         if first is not None:
             self._start(_warmed(first))
 
     async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
-        """Has the models promise what their server tells of them; a server that only chats tells nothing."""
+        """Update the models' profiles by data of their server, which may have none."""
         listed: dict[str, Listed] = {}
         with _unless_gone():
             listed = {model.name: model for model in await server.endpoint.models()}
@@ -211,18 +214,18 @@ async def _warmed(remote: Remote) -> None:
 
 
 def _place(config: ModelConfig) -> tuple[str, ...]:
-    """What models of one server have in common."""
+    """Return the identity of the config's server."""
     return config.kind, config.url, config.api_key_env or "", config.api_version
 
 
 def _lacks_key(error: HearthNetError) -> bool:
-    """Whether there is no key to go with: no server was asked, so there is no status."""
+    """Return whether the key is missing: then no server was called, and no status is set."""
     return error.code == "unauthorized" and "status" not in error.details
 
 
 @contextlib.contextmanager
 def _unless_gone() -> Iterator[None]:
-    """Passes over what a server that is there does not tell."""
+    """Ignore errors of a server that answers."""
     try:
         yield
     except HearthNetError as error:

@@ -1,9 +1,9 @@
-"""A model made ready before the first question: llm.chat with `max_tokens` 0 (docs/decisions/0078).
+"""Warm-up of a model before the first question: llm.chat with `max_tokens` 0.
 
-    in this process, or a server nearby    reads the messages and the tools, and keeps what it has read
-    a vendor elsewhere                     the connection is opened; reading would cost money
+    in this process, or a nearby server    reads the messages and the tools, and caches them
+    a remote vendor                        the connection is opened; reading would cost money
 
-Nothing is said. What is asked afterwards with the same beginning starts behind it.
+No text is generated. A later request with the same beginning starts after it (docs/decisions/0078).
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from hearthnet_llm.request import ChatRequest
 async def warmed(
     backend: Backend, request: ChatRequest, ask: Callable[[Backend, ChatRequest], FrameStream]
 ) -> AsyncGenerator[Frame, None]:
-    """`Progress` while the model reads, then `Done`, with nothing said. Raises what `ask` raises."""
+    """Yield `Progress` while the model reads, then `Done`, without text.
+
+    Raises:
+        HearthNetError: any error of `ask`.
+    """
     profile = backend.profile
     if isinstance(backend, Remote) and profile.requires_internet:
         await backend.warm()
         yield Done("max_tokens", 0, 0, profile.tool_mode)
         return
-    # No call is wanted here; only where a grammar makes it is the prompt another one for a demanded call.
+    # A demanded call is dropped, unless a grammar enforces it: only there it changes the prompt.
     choice = request.tool_choice if profile.tool_mode == "grammar" or not request.tools else "auto"
     read = msgspec.structs.replace(request, max_tokens=1, tool_choice=choice)
     tokens, cached = 0, None

@@ -1,6 +1,6 @@
-"""What a model can do, as data.
+"""The abilities of a model, as data.
 
-Nothing is offered that a profile does not vouch for; whoever asks reads it in the offer's params.
+An offer promises only what its profile states; callers read it in the offer's params.
 
 See: docs/models.md#what-is-offered-and-when.
 """
@@ -17,12 +17,11 @@ ToolMode = Literal["native", "grammar", "text", "none"]
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """One model behind one backend.
 
-    `ctx` counts tokens of prompt and answer together; not `ctx_known`: it is a guess, and nobody is refused
-    for it. `most_result`: so many tokens of a tool's result are shown to the model at most; 0: all of it.
-    `continues`: it can be given the beginning of its answer (`Message.prefix`). `summarises`: what a long
-    conversation began with is worth its own summary.
-    `tools_by_name_only`: a tool call is only obtained when the caller demands one tool. An empty `languages`
-    promises none in particular. `advice` is one line for people.
+    `ctx` counts tokens of prompt and answer together; without `ctx_known` it is a guess, for which no request
+    is refused. `most_result`: a tool's result is shown to the model up to this number of tokens; 0 is all of
+    it. `continues`: it accepts the beginning of its answer (`Message.prefix`). `summarises`: it is used to
+    summarise the beginning of a long conversation. `tools_by_name_only`: it calls a tool only if the caller
+    demands that tool. An empty `languages` promises none in particular. `advice` is one line for the user.
     """
 
     model: str
@@ -44,13 +43,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrent: int = 4
 
     def supports_tools(self) -> bool:
-        """Whether the model calls tools: as the config says, else as was seen when it was asked to, else as
-        its server or its kind says (abilities.py).
+        """Return whether the model calls tools.
+
+        The config decides, else a test of the model, else its server or kind (abilities.py).
         """
         return self.tool_mode != "none"
 
     def chat_params(self) -> dict[str, Any]:
-        """The params of this model's llm.chat offer."""
+        """Return the params of this model's llm.chat offer."""
         return {
             **self.complete_params(),
             "modalities": list(self.modalities),
@@ -61,7 +61,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def complete_params(self) -> dict[str, Any]:
-        """The params of this model's llm.complete offer."""
+        """Return the params of this model's llm.complete offer."""
         return {
             "model": self.model,
             "models": list(self.aliases),

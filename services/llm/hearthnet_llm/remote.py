@@ -1,4 +1,4 @@
-"""A model behind a URL, whatever its wire: a request from `vendors`, its answer through their decoder."""
+"""A model behind a URL: requests are encoded by `vendors`, answers decoded by them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
 from hearthnet_llm.window import Window, needed
 
 _BOUNDED: Final = ("anthropic", "bedrock-anthropic")
-"""Wires that demand a bound of the answer."""
+"""Protocols that require a limit of the answer."""
 
 
 class Remote:
@@ -54,7 +54,7 @@ class Remote:
         return self._profile
 
     def learn(self, told: Listed) -> bool:
-        """Promises from now on what `told` says; whether that is something else than before."""
+        """Update the profile by `told`; return whether it has changed."""
         if told.server:
             self._target = kinds.target(self.config, told.server)
         self._answer = told.answer
@@ -63,7 +63,7 @@ class Remote:
 
     @property
     def may_try_tools(self) -> bool:
-        """Whether a failure may teach that the model has no tools: not where the config has said it."""
+        """False if the config states whether the model has tools; else a failure may teach it."""
         return self.config.tools is None
 
     def stream(self, request: ChatRequest) -> FrameStream:
@@ -79,8 +79,10 @@ class Remote:
         return self._frames(lambda: _at_once(openai.encode_complete(request, self._target)))
 
     async def warm(self) -> None:
-        """Makes the first answer quick: has the server load the model where it would do so only then, else
-        opens the connection. Raises what the server answers.
+        """Prepare the first answer: have the server load the model, or open the connection.
+
+        Raises:
+            HearthNetError: the server's error.
         """
         async with (
             self._connection.post(self._warming()) as body,
@@ -94,7 +96,7 @@ class Remote:
         await self._connection.close()
 
     async def retire(self) -> None:
-        """Closes as soon as the calls that run now have ended; there must be no new ones."""
+        """Close after the last running call; no new calls may begin."""
         self._retired = True
         if not self._busy:
             await self.close()
@@ -118,9 +120,7 @@ class Remote:
         return ollama.loading(self._sized(None)) if self._is_ollama else kinds.warming(self.config)
 
     def _sized(self, request: ChatRequest | None) -> Target:
-        """The target, with the context that the server is to keep for the request, or with the length of the
-        answer, where the vendor wants to be told.
-        """
+        """Return the target with the context to reserve, or the answer's limit, if required."""
         if self._is_ollama:
             ctx = self._window.of(self._profile, self.config.ctx, request)
             return msgspec.structs.replace(self._target, ctx=ctx)

@@ -1,4 +1,4 @@
-"""What a model is asked: the input of llm.chat@2.0 and llm.complete@1.0 as types.
+"""Types of the inputs of llm.chat@2.0 and llm.complete@1.0.
 
 See: docs/capabilities.md#llmchat20, docs/capabilities.md#llmcomplete10.
 """
@@ -14,15 +14,15 @@ from hearthnet_llm.parts import CacheHint, ImagePart, ListedTool, Part, TextPart
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn.
+    """One message of a conversation.
 
-    `tool_calls` and `thinking` (what went before the content) belong to an assistant's message,
-    `tool_call_id` and `is_error` to a tool's, whose `name` is the tool's. Content None: nothing was said, as
-    when a model only calls tools. `prefix`: the answer continues this message. `refusal`: the words for not
-    answering, where the vendor keeps them apart. `turn`: whether the message is part of the turn of the one
-    before, where vendors have turns of several; None: results of tools and what the user says next are one.
-    `effort` and `shown` belong to a system's message: how hard to think from here on, and until when the
-    model sees it.
+    `tool_calls` and `thinking` (thoughts before the content) belong to an assistant's message, `tool_call_id`
+    and `is_error` to a tool's, whose `name` is the tool's. Content None: no content, as when a model only
+    calls tools. `prefix`: the answer continues this message. `refusal`: the text of a refusal, if the vendor
+    separates it. `turn`: whether the message belongs to the turn of the one before, for vendors whose turns
+    have several messages; None: results of tools and the user's next message are one turn. `effort` and
+    `shown` belong to a system's message: the thinking effort from here on, and until when the model sees the
+    message.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -41,22 +41,24 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The text of the message, without anything else in it."""
+        """The text parts of the content."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content or () if isinstance(part, TextPart))
 
     @property
     def has_images(self) -> bool:
-        """Whether a part of the message is an image."""
+        """True if a part of the message is an image."""
         return not isinstance(self.content, str) and any(
             isinstance(part, ImagePart) for part in self.content or ()
         )
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Roughly where the user is; `country` has two letters, `timezone` is an IANA name, `latitude` and
-    `longitude` are degrees. `language`: what they read, such as en_US.
+    """The approximate place of the user.
+
+    `country` has two letters, `timezone` is an IANA name, `latitude` and `longitude` are degrees. `language`
+    is the user's, such as en_US.
     """
 
     city: str | None = None
@@ -69,8 +71,9 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Screen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A screen that the model works at, in pixels; `number` is its X11 display, `zoom` whether the model may
-    look at a part of it more closely.
+    """A screen that the model operates, in pixels.
+
+    `number` is its X11 display; `zoom` permits the model to enlarge a part of it.
     """
 
     width: int
@@ -80,29 +83,35 @@ class Screen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of a set of tools: whether it may be used, and is seen only once it was searched for."""
+    """Settings of one tool of a set.
+
+    `enabled` permits it; `deferred` hides it until a search for tools finds it.
+    """
 
     enabled: bool | None = None
     deferred: bool | None = None
 
 
 class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which URLs out of one place may be opened: those of `tools` alone, or of all others."""
+    """Permission to open URLs from one kind of source.
+
+    `only` permits those of `tools`, `except` those of all others.
+    """
 
     which: Literal["all", "none", "only", "except"]
     tools: list[str] | None = None
 
 
 class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool that the vendor defines, and mostly runs itself, such as web_search; `version` is its own.
+    """A tool that the vendor defines, and mostly runs itself, such as web_search.
 
-    `sources`: what it may search. `environment`: what it works in, such as a browser. `model`: the one it
-    asks, whose prompt `prompt_cache` keeps, and which sees the conversation if there is a `transcript`.
-    `inclusion`: how much of what it found comes with the answer.
-    `opens`: the URLs it may open, by where they come from. Of a set of tools, `usual` is what holds for all,
-    `members` what differs for single ones, and `listed` the tools, where the vendor need not ask for them.
-    `since` and `until`: the time of what it may find (RFC 3339). `finds`: what kinds of things. `threshold`:
-    how likely it must be that a search helps, 0 to 1. `widget`: whether a map comes with what it found.
+    `version` is the vendor's. `sources`: the sources to search. `environment`: its environment, such as a
+    browser. `model`: the model that it uses, whose prompt `prompt_cache` caches, and which sees the
+    conversation if there is a `transcript`. `inclusion`: how much of the result comes with the answer.
+    `opens`: the URLs it may open, by their source. Of a set of tools, `usual` holds for all, `members` for
+    single ones, and `listed` has the tools for vendors that need not fetch the list. `since` and `until`: the
+    time range of results (RFC 3339). `finds`: kinds of results. `threshold`: minimal probability that a
+    search helps, 0 to 1. `widget`: whether a map comes with the result.
     """
 
     kind: str
@@ -138,9 +147,9 @@ class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TextForm(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The form of a text: `definition` is its grammar in `syntax`, such as gbnf, lark or regex.
+    """The form of a text: a grammar, `definition`, in `syntax` (such as gbnf, lark or regex).
 
-    `syntax` text is any text; None: not said.
+    `syntax` text is any text; None is unspecified.
     """
 
     syntax: str | None = None
@@ -151,14 +160,14 @@ _TEXT_INPUT: Final = {"type": "object", "properties": {"input": {"type": "string
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool the model may call; `parameters_schema` is JSON Schema, None where it takes no arguments.
-    `result_schema` is that of what it gives back, where it is known.
+    """A tool that the model may call.
 
-    `strict`: the vendor is asked to hold the model to the schema. `server`: nobody here runs it. `deferred`:
-    the model sees it only once a search for tools has found it. `examples`: arguments as they might be.
-    `callers`: who may call it: "direct" for the model itself, and tools of the vendor by its name for them.
-    `eager`: arguments come piece by piece before they are whole and checked. `text`: it is called with one
-    text of this form, the argument `input`, and has no schema.
+    `parameters_schema` is JSON Schema, None for a tool without arguments. `result_schema` is that of its
+    result, if known. `strict`: the vendor is to enforce the schema. `server`: the vendor runs the tool.
+    `deferred`: hidden from the model until a search for tools finds it. `examples`: sample arguments.
+    `callers`: permitted callers, "direct" for the model itself, and tools of the vendor by its own names.
+    `eager`: arguments are streamed before they are complete and checked. `text`: it is called with one text
+    of this form, the argument `input`, and has no schema.
     """
 
     name: str
@@ -183,7 +192,10 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Named(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The tool choice that demands one tool, or one of several; not `required`: only those may be called."""
+    """The tool choice that demands one tool, or one of several.
+
+    Without `required`, only those may be called, but none must be.
+    """
 
     name: str
     others: list[str] = []
@@ -191,7 +203,7 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResponseSchema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer must be JSON that fits `schema`; None: any JSON object."""
+    """Demands an answer in JSON that fits `schema`; None is any JSON object."""
 
     name: str | None = None
     schema: dict[str, Any] | None = None
@@ -200,11 +212,11 @@ class ResponseSchema(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much to think before the answer; None leaves it to the vendor.
+    """Amount and form of thinking before the answer; None leaves it to the vendor.
 
-    `effort` is a word such as low or high, `budget_tokens` the most to spend on it. `show`: how the thoughts
-    come back. `keep`: whether those of earlier turns still count. `mismatched`: what becomes of one that is
-    handed back where it was not thought.
+    `effort` is a word such as low or high, `budget_tokens` the limit. `show`: the form in which thoughts are
+    returned. `keep`: whether thoughts of earlier turns still count. `mismatched`: the treatment of a thought
+    that is sent to another model than its own.
     """
 
     mode: Literal["on", "off", "auto", "between_calls"] | None = None
@@ -219,9 +231,7 @@ ToolChoice = Literal["auto", "none", "required"] | Named
 
 
 class ModelParams(msgspec.Struct, frozen=True):
-    """Which model: its name, the context in tokens and the modalities it must have. None: whichever there
-    is.
-    """
+    """Conditions on the model: name, context in tokens, and modalities; None is no condition."""
 
     model: str | None = None
     ctx: int | None = None
@@ -229,11 +239,11 @@ class ModelParams(msgspec.Struct, frozen=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The input of llm.chat@2.0. None: not said, and said to no vendor that does not demand it.
+    """The input of llm.chat@2.0.
 
-    `grammar` is the form of an answer that is no JSON. `thread_id` and `thread_length` are the service's
-    (threads/); no model gets to see them. `task_tokens` are
-    for all answers and calls of one task.
+    None is unspecified, and is sent only to vendors that require a value. `grammar` is the form of an answer
+    other than JSON. `thread_id` and `thread_length` are handled by the service (threads/) and never sent to a
+    model. `task_tokens` is the limit for all answers and calls of one task.
     """
 
     messages: list[Message]
@@ -270,7 +280,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CompleteRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of llm.complete@1.0. None: not said."""
+    """The input of llm.complete@1.0; None is unspecified."""
 
     prompt: str
     max_tokens: int | None = None

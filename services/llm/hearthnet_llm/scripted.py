@@ -1,4 +1,4 @@
-"""A model that says what stands in a file: for tests and demonstrations, without any server.
+"""A model that answers from a script, for tests and demonstrations without any server.
 
     pause_ms = 30                        # between two words; left out: none
     [[questions]]
@@ -8,7 +8,7 @@
     [[questions.turns]]
     text = "Boil it."                    # also: thinking = "...", error = "rate_limited"
 
-The file is read at each request, so what is changed in it counts at once.
+The file is read at each request, so a change takes effect at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One turn of the model. `error`: a wire code; it fails with it after what else it says."""
+    """One turn of the model; with `error`, a wire code, it fails after its other content."""
 
     text: str = ""
     thinking: str = ""
@@ -59,7 +59,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said to one question, in order; `asked` None: to any other."""
+    """The turns for one question, in order; `asked` None matches any other question."""
 
     turns: list[Said]
     asked: str | None = None
@@ -72,7 +72,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pause_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
 
     def turn(self, messages: Sequence[Message]) -> Said:
-        """What comes next in a conversation."""
+        """Return the next turn of a conversation."""
         places = [place for place, message in enumerate(messages) if message.role == "user"]
         asked = next(
             (place for place in reversed(places) if place == 0 or messages[place - 1].role != "tool"), 0
@@ -86,7 +86,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scripted:
-    """A `Backend`. `folder` is where a file without a folder lies."""
+    """A scripted model as a `Backend`; `folder` is that of a relative file name."""
 
     def __init__(self, config: ScriptedConfig, folder: Path) -> None:
         self._file = folder / config.file
@@ -105,7 +105,11 @@ class Scripted:
         return self._profile
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """As `Backend.stream`; `not_implemented` where the file cannot be used."""
+        """Answer from the script, as `Backend.stream`.
+
+        Raises:
+            HearthNetError: `not_implemented` if the file cannot be used; the error of the script.
+        """
         script = await asyncio.to_thread(self._read)
         said = script.turn(request.messages)
         tokens_in = of_rest(request) + sum(of_message(message) for message in request.messages)
@@ -137,7 +141,7 @@ class Scripted:
         yield Done("tool_calls" if calls else ended, tokens_in, spoken, "native")
 
     def complete(self, request: CompleteRequest) -> FrameStream:
-        """As `Backend.complete`: the prompt is the question."""
+        """Answer from the script, as `Backend.complete`; the prompt is the question."""
         return self.stream(openai.as_chat(request))
 
     async def close(self) -> None:

@@ -1,10 +1,9 @@
-"""The llm service: one offer per model, streamed or in one piece.
+"""The llm service: offers of each model, for streams and for single replies.
 
-Models behind URLs are offered while their servers are there, and taken from the settings while the node runs
-(pool.py, settings.py). The model in the box is offered once its file was found right, and loaded after that:
-at once where it is alone, else when somebody asks it (builtin/loading.py). Where the file is missing, damaged
-or cannot be loaded the service says so in its note, goes on without it, and looks every 2 s whether that has
-changed.
+Models behind URLs are offered while their servers answer, and follow the settings at run time (pool.py,
+settings.py). The built-in model is offered once its file is validated and is loaded after that: at once if it
+is the only model, else at the first call (builtin/loading.py). If the file is missing, damaged or cannot be
+loaded, the note gives the reason, the service runs without it, and the file is checked every 2 s.
 
 See: docs/models.md#what-is-offered-and-when.
 """
@@ -52,7 +51,7 @@ from hearthnet_llm.tool_calls import ToolCallRequest, make
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.5
-"""So long a start waits for servers; who answers later is offered later."""
+"""Time that a start waits for servers; those that answer later are offered later."""
 _RELOAD_SECONDS: Final = 6.0
 _NONE: Final = (
     "no model: set llm.builtin, or add one with `hearthnet models add` ([[llm.models]] in hearthnet.toml)"
@@ -64,7 +63,7 @@ class Nothing(msgspec.Struct, frozen=True):
 
 
 class LlmService(Service):
-    """Language models, for everyone in the community who may ask."""
+    """Language models, for all permitted members of the community."""
 
     name: ClassVar[str] = "llm"
     _memory: Memory
@@ -85,7 +84,7 @@ class LlmService(Service):
         self._following: list[asyncio.Task[None]] = []
 
     async def start(self, node: NodeContext) -> None:
-        """Finds the models of the config, and the one in the box, which is not loaded yet."""
+        """Find the configured models and validate the built-in one, which is not loaded yet."""
         config = node.config.llm
         self._memory = Memory(node.data / "models-learned.json")
 
@@ -109,8 +108,9 @@ class LlmService(Service):
         self._renew()
 
     async def opened(self) -> None:
-        """Loads the model in the box, where others are there once it is asked; looks for it where it is
-        missing.
+        """Load the built-in model, or watch for its file.
+
+        If there are other models, it is loaded at its first call.
         """
         while self._box is not None:
             if self._boxed is not None:
@@ -123,7 +123,7 @@ class LlmService(Service):
             await self._other_file(self._box)
 
     def offers(self) -> list[Offer]:
-        """For each model that is there llm.chat and llm.complete; and llm.tools.call, and the node's own."""
+        """Offer llm.chat and llm.complete for each available model, and the other capabilities."""
         own = [
             Offer(capability=name)
             for name in ("llm.models.check@1.0", "llm.models.reload@1.0", "llm.tools.call@1.0")
@@ -131,7 +131,7 @@ class LlmService(Service):
         return [*own, *(offer for backend in self._models for offer in _offers(backend.profile))]
 
     async def stop(self) -> None:
-        """Lets go of all models."""
+        """Close all models."""
         await end(set(self._following))
         if self._following:
             await self._pool.close()
@@ -141,7 +141,7 @@ class LlmService(Service):
 
     @capability("llm.chat@2.0")
     async def chat(self, call: Call[ModelParams, ChatRequest], stream: Stream) -> Reply:
-        """Continues a conversation."""
+        """Continue a conversation."""
         turn = await self._threads.whole(call.principal, call.input)
         with turn.places():
             backends = able(self._named(call.params), call.params, turn.request)
@@ -158,7 +158,7 @@ class LlmService(Service):
 
     @capability("llm.complete@1.0")
     async def complete(self, call: Call[ModelParams, CompleteRequest], stream: Stream) -> Reply:
-        """Continues a text."""
+        """Continue a text."""
         backends = able(self._named(call.params), call.params, None)
         answer = Answer(backends[0].profile, calls=False)
         frames = self._failover(backends, answer).first(lambda backend: backend.complete(call.input))
@@ -168,18 +168,18 @@ class LlmService(Service):
 
     @capability("llm.tools.call@1.0")
     async def call_tool(self, call: Call[Nothing, ToolCallRequest]) -> Reply:
-        """Makes one call for the caller."""
+        """Carry out one tool call for the caller."""
         return await make(self._bus, call)
 
     @capability("llm.models.check@1.0")
     async def check_models(self, call: Call[Nothing, Wish]) -> Reply:
-        """Looks at a server, with the environment of this node."""
+        """Check a server with the environment of this node."""
         checked = await checking.check(call.input, self._memory)
         return Reply(output=msgspec.to_builtins(checked), meta={})
 
     @capability("llm.models.reload@1.0")
     async def reload_models(self, call: Call[Nothing, Nothing]) -> Reply:
-        """Takes the models of the settings as they are now; answers once they have been looked at."""
+        """Read the settings now, and reply after the models were probed."""
         await self._settings.read()
         await self._pool.settle(_RELOAD_SECONDS)
         self._renew()
@@ -191,7 +191,7 @@ class LlmService(Service):
 
     @property
     def _models(self) -> list[Backend]:
-        """Those that a person connected come first: what is in the box is there to try things out."""
+        """The available models; configured ones precede the built-in one, which is for trials."""
         boxed = [self._boxed] if self._boxed is not None else []
         return [*self._pool.there, *self._scripted, *boxed]
 
@@ -218,14 +218,14 @@ class LlmService(Service):
         return True
 
     async def _use(self, config: LlmConfig | None) -> None:
-        """Has the models of the settings from now on; None: as they were."""
+        """Use the models of the settings from now on; None leaves them unchanged."""
         if config is not None:
             await self._pool.use(config.models)
             self._scripted = [Scripted(one, self._home) for one in config.scripted]
         self._renew()
 
     def _renew(self) -> None:
-        """Says what there is to say, and has offered what there is to offer."""
+        """Update the note and the offers."""
         away = [problem for problem in self._pool.away.values() if problem]
         notes = [note for note in (self._settings.problem, self._box_note, *dict.fromkeys(away)) if note]
         lacking = not self._pool.configured and not self._scripted and self._box is None
@@ -233,7 +233,7 @@ class LlmService(Service):
         self.offers_changed()
 
     async def _look_into_box(self, box: Box) -> None:
-        """Offers the model in the box if its file is right; if not, the note says why."""
+        """Offer the built-in model if its file is valid, else set the note."""
         self._seen = await asyncio.to_thread(box.look)
         try:
             self._boxed = Loading(box, await asyncio.to_thread(box.check))
@@ -243,7 +243,7 @@ class LlmService(Service):
             _log.warning("%s", error.message)
 
     async def _load(self, boxed: Loading) -> None:
-        """Loads the model; where that fails it is offered no more, and the note says why."""
+        """Load the model; if that fails, withdraw its offer and set the note."""
         try:
             await boxed.load()
         except HearthNetError as error:
@@ -252,7 +252,7 @@ class LlmService(Service):
             self._renew()
 
     async def _other_file(self, box: Box) -> None:
-        """Waits until the file is another one than the one seen, and looks into the box again."""
+        """Wait until the file differs from the one examined last, and examine it again."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if await asyncio.to_thread(box.look) != self._seen:
@@ -270,8 +270,9 @@ def _offers(profile: Profile) -> list[Offer]:
 
 
 async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
-    """Frames of a text that is continued: sealed thoughts, and calls that nobody can answer, are
-    dropped where a conversation had to be made of the text.
+    """Yield the frames of a continued text only.
+
+    Sealed thoughts and calls are dropped; they occur if the text had to be sent as a conversation.
     """
     async with aclosing(frames) as work:
         async for frame in work:
@@ -283,8 +284,9 @@ async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
 
 
 async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:
-    """Hands each frame on as it comes, with a notice where nothing is in the answer. A caller who cancels
-    hears `done` with stop reason cancelled.
+    """Send each frame as it comes, with a notice if the answer is empty.
+
+    A caller that cancels receives `done` with stop reason cancelled.
     """
     started = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""The models in hearthnet.toml, followed while the node runs; a file that is wrong changes nothing."""
+"""The models in hearthnet.toml, followed at run time; invalid files change nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Settings:
-    """`use` is called with each new state of the file, and with None where only `problem` has changed."""
+    """The models in the settings file.
+
+    `use` is called with each new state of the file, and with None if only `problem` has changed.
+    """
 
     def __init__(self, home: Home, use: Callable[[LlmConfig | None], Awaitable[None]]) -> None:
         self._home = home
@@ -27,14 +30,14 @@ class Settings:
         self.problem = ""
 
     async def follow(self) -> None:
-        """Looks every second, until cancelled."""
+        """Check the file every second, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._look() != self._seen:
                 await self.read()
 
     async def read(self) -> None:
-        """Reads the file now."""
+        """Read the file now."""
         async with self._reading:
             self._seen = self._look()
             try:
@@ -48,7 +51,7 @@ class Settings:
             await self._use(config)
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What changes whenever the file is written or replaced; None where there is none."""
+        """Return a value that changes when the file is written or replaced; None without a file."""
         try:
             status = self._home.config_file.stat()
         except OSError:

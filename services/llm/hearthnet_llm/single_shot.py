@@ -1,4 +1,4 @@
-"""A conversation for a model that calls no tools: the tools are left out, and what they said becomes text."""
+"""A conversation for a model without tools, in which earlier tool results become text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ DROPPED: Final = "tools_ignored"
 
 
 def without_tools(request: ChatRequest, model: str) -> ChatRequest:
-    """The request as the model can be asked; `not_implemented` where a tool call is demanded."""
+    """Return the request in a form for a model without tools.
+
+    Raises:
+        HearthNetError: `not_implemented` if a tool call is demanded.
+    """
     choice = request.tool_choice
     if choice == "required" or (isinstance(choice, Named) and choice.required):
         raise HearthNetError(
@@ -34,7 +38,7 @@ def without_tools(request: ChatRequest, model: str) -> ChatRequest:
 
 
 def notice(model: str) -> Notice:
-    """What the caller is told."""
+    """Return the notice for the caller."""
     return Notice(DROPPED, f"{model} cannot call tools, so it answers without them")
 
 

@@ -1,4 +1,4 @@
-"""The span of a model's answer, by OpenTelemetry's conventions for generative AI; no contents."""
+"""Spans of model answers, by OpenTelemetry's conventions for generative AI, no content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hearthnet_llm.request import ChatRequest, CompleteRequest
 
 Operation = Literal["chat", "text_completion"]
 _PROVIDERS: Final = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "azure": "azure.ai.openai"}
-"""By kind of connection, where the conventions have another word for it."""
+"""By kind of connection, if the conventions use another word for it."""
 _HERE: Final = frozenset({"llama.cpp", "scripted"})
 """Models that answer in this process."""
 
 
 @contextlib.contextmanager
 def answered(operation: Operation, answer: Answer, request: ChatRequest | CompleteRequest) -> Iterator[None]:
-    """Describes the running call by `answer`, however it ends."""
+    """Describe the current span by `answer`, however the block ends."""
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""Stop sequences in a text that comes in pieces, without I/O.
+"""Detection of stop sequences in a text that arrives in pieces, without I/O.
 
-What might be the beginning of a stop sequence is held back until it is known; nothing from the sequence on
-is ever let out.
+Text that may begin a stop sequence is held back until that is decided; text from the sequence on is never
+returned.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 class Stopper:
-    """Looks for the first of `stops` in what it is fed; `stopped` is True from the moment it was found."""
+    """Detector of the first of `stops`; `stopped` is True once it was found."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -18,7 +18,7 @@ class Stopper:
         self.stopped = False
 
     def feed(self, text: str) -> str:
-        """What may be shown of all that was fed, beyond what was shown before."""
+        """Return the text that has become safe to show."""
         if self.stopped or not self._stops:
             return "" if self.stopped else text
         self._held += text
@@ -29,7 +29,7 @@ class Stopper:
         return self._take(len(self._held) - self._uncertain())
 
     def flush(self) -> str:
-        """What was held back, at the end of the text; nothing where it was stopped."""
+        """Return the text held back, at the end; empty after a stop sequence."""
         return "" if self.stopped else self._take(len(self._held))
 
     def _take(self, end: int) -> str:
@@ -37,7 +37,7 @@ class Stopper:
         return shown
 
     def _uncertain(self) -> int:
-        """How many characters at the end may be the beginning of a stop sequence."""
+        """Return how many characters at the end may begin a stop sequence."""
         longest = max(len(stop) for stop in self._stops) - 1
         for size in range(min(longest, len(self._held)), 0, -1):
             tail = self._held[-size:]

@@ -1,8 +1,8 @@
-"""llm.tools.call: one call of a capability, made for somebody else.
+"""llm.tools.call: one call of a capability on behalf of the caller.
 
-What it may do is what its caller may. Nothing is ever sent under this node's bare key for another node, and
-under a token both this capability and its target must be covered (trust/authority.py). How deep calls are
-nested is counted in the header, by the bus.
+The rights are those of the caller. Nothing is sent under this node's key alone for another node, and a token
+must cover both this capability and its target (trust/authority.py). The bus counts the nesting of calls in
+the header.
 
 See: docs/tools.md#calls-that-another-makes, docs/decisions/0072.
 """
@@ -35,10 +35,11 @@ class ToolCallRequest(msgspec.Struct, frozen=True):
 
 
 async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
-    """The target's answer, drained into one where it streams.
+    """Call the target and return its reply; a stream is collected into one reply.
 
-    Raises `unauthorized` where nothing lets this node act for the caller, `bad_request` for a body that does
-    not fit the target, and whatever the target raises.
+    Raises:
+        HearthNetError: `unauthorized` if nothing permits this node to act for the caller; `bad_request` if
+            the body does not fit the target; any error of the target.
     """
     wanted = call.input
     contract = await _contract(bus, wanted.target_capability)
@@ -69,7 +70,7 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
 
 
 async def _contract(bus: Bus, capability: str) -> Contract:
-    """What is installed, or told by who offers it (contracts/told.py)."""
+    """Return the installed contract, or that told by a provider (contracts/told.py)."""
     return await bus.learn(capability) if is_told(capability) else contracts().get(capability)
 
 
@@ -86,7 +87,12 @@ def _check(contract: Contract, body: dict[str, Any]) -> None:
 
 
 def _token(own: str, call: Call[Any, ToolCallRequest]) -> str:
-    """The token under which the target is called: the one given, or that of the call itself."""
+    """Return the token for the call of the target: the given one, or that of the call itself.
+
+    Raises:
+        HearthNetError: `unauthorized` without a token of the right parties; `token_scope_insufficient` for
+            one of another run.
+    """
     if not call.input.token:
         if call.caller == own:
             return call.bearer

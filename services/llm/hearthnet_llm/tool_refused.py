@@ -1,15 +1,14 @@
-"""A tool that one vendor does not take goes alone; the others stay.
+"""Removal of a single tool whose schema a vendor rejects; the others stay.
 
-Schemas are valid JSON Schema when they come here, and vendors take different parts of it. Which one a tool is
-refused by is only known when its server has said so:
+Schemas are valid JSON Schema when they arrive here, and each vendor supports another subset. The rejected
+tool is known only from the server's error:
 
-OpenAI       Invalid schema for function 'book': ...
-Anthropic    tools.1.custom.input_schema: ...
-Gemini       ...tools[0].function_declarations[1].parameters...
-Bedrock      toolConfig.tools.1.member.toolSpec.inputSchema...     counted from 1
+OpenAI       Invalid schema for function 'book': ... Anthropic    tools.1.custom.input_schema: ... Gemini
+...tools[0].function_declarations[1].parameters... Bedrock
+toolConfig.tools.1.member.toolSpec.inputSchema...     counted from 1
 
-Where an answer that is none names one declared tool, it is asked for again without it, and a notice says so.
-A tool that is demanded is missed by nobody but its caller: that is an error.
+If an error names one declared tool, the request is repeated without it, and a notice reports that. A demanded
+tool cannot be removed: then the error is raised.
 
 See: docs/protocol/failures.md#vendor-limits.
 """
@@ -31,7 +30,7 @@ from hearthnet_llm.single_shot import without_tools
 
 DROPPED: Final = "tool_dropped"
 MOST: Final = 8
-"""So many are left out before the answer is given up."""
+"""Tools removed at most before the error is raised."""
 _SCHEMA: Final = re.compile(r"schema|parameter|propert|\$ref|\$defs|keyword|json", re.IGNORECASE)
 _FUNCTION: Final = re.compile(r"function_?declarations(?:\.|\[)(\d+)", re.IGNORECASE)
 _MEMBER: Final = re.compile(r"\btools\.(\d+)\.member")
@@ -41,7 +40,11 @@ _PLACE: Final = re.compile(r"\btools(?:\.|\[)(\d+)")
 async def stream(
     request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
 ) -> AsyncGenerator[Frame, None]:
-    """The frames of `ask`, without the tools that the server behind it does not take."""
+    """Yield the frames of `ask`, without the tools that its server rejects.
+
+    Raises:
+        HearthNetError: any other error of `ask`.
+    """
     for left in range(MOST, -1, -1):
         heard = False
         try:
@@ -59,7 +62,7 @@ async def stream(
 
 
 def refused(request: ChatRequest, error: HearthNetError) -> Tool | None:
-    """The one declared tool whose schema the server says it does not take."""
+    """Return the one declared tool whose schema the server rejects, or None."""
     said, tools = error.message, request.tools or []
     if error.code != "bad_request" or "status" not in error.details or not _SCHEMA.search(said):
         return None
@@ -70,7 +73,7 @@ def refused(request: ChatRequest, error: HearthNetError) -> Tool | None:
 
 
 def _at_its_place(tools: list[Tool], said: str) -> Tool | None:
-    """The tool that stands where the server points, where it points to one place."""
+    """Return the tool at the index in the message, if that names exactly one place."""
     own = [tool for tool in tools if tool.server is None]
     for pattern, places, first in ((_FUNCTION, own, 0), (_MEMBER, tools, 1), (_PLACE, tools, 0)):
         found = {int(place) - first for place in pattern.findall(said)}
@@ -81,7 +84,11 @@ def _at_its_place(tools: list[Tool], said: str) -> Tool | None:
 
 
 def _without(request: ChatRequest, tool: Tool, model: str, error: HearthNetError) -> ChatRequest:
-    """The request without the tool; `error` where it is demanded, or any is and none is left."""
+    """Return the request without the tool.
+
+    Raises:
+        HearthNetError: `error`, if the tool is demanded, or any is and none is left.
+    """
     choice, tools = request.tool_choice, [one for one in request.tools or [] if one is not tool]
     demanded = isinstance(choice, Named) and tool.name in (choice.name, *choice.others)
     if demanded or (choice == "required" and not tools):

@@ -143,7 +143,10 @@ class Index:
         return self.others(corpus, entry.doc_cid, entry.name, entry.document.title)
 
     def others(self, corpus: str, doc_cid: str, name: str | None, title: str | None) -> list[str]:
-        """Return the CIDs of other documents by `name`, else by `title`, else by that of `doc_cid`."""
+        """Return the CIDs of other documents by `name`, `title`, or the title of `doc_cid`.
+
+        The first of these that is given decides.
+        """
         column, value = ("title", title) if name is None else ("name", name)
         with self.reading() as connection:
             rows = connection.execute(

@@ -1,1 +1,1 @@
-"""The model in the box: llama.cpp in this process, with tool calls that a grammar makes valid."""
+"""The built-in model: llama.cpp in this process; a grammar makes its tool calls valid."""

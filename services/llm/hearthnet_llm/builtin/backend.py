@@ -1,4 +1,4 @@
-"""A GGUF model behind the port `Backend` (backend.py): prompts in, frames out."""
+"""A GGUF model as a `Backend` (backend.py): prompts in, frames out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL_ID: Final = "call_1"
 _ONE_LINE: Final = ("\n",)
 _MOST_ANSWERED: Final = 1024
 _MOST_CONTINUED: Final = 256
-"""Tokens where the caller bounds nothing. A model so small may never come to an end by itself."""
+"""Default limit of tokens: so small a model may never end by itself."""
 _TEMPERATURE: Final = 0.7
 _TOP_P: Final = 0.95
 _SEEDS: Final = 1 << 32
@@ -45,7 +45,7 @@ class BuiltinBackend:
         return self._profile
 
     def stream(self, request: ChatRequest) -> FrameStream:
-        """As `Backend.stream`; a tool is called when it is demanded, and only then."""
+        """Continue a conversation, as `Backend.stream`; a tool is called only on demand."""
         tool = _demanded(request)
         return self._answer(request) if tool is None else self._call(tool, request)
 
@@ -75,7 +75,7 @@ class BuiltinBackend:
             body["grammar"] = grammar.of_json(bounded(request.response_schema.schema or {}, WIDEST))
         elif shown.sentences and self._profile.quotes:
             body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
-        # After a result with nothing to quote, what so small a model says beyond one line is noise.
+        # After a result with nothing to quote, all but the first line of so small a model is noise.
         brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
         if brief:
             body |= {"timings_per_token": True, **({} if request.temperature else {"temperature": 0})}
@@ -125,7 +125,10 @@ class BuiltinBackend:
 async def _heard(
     chunks: AsyncGenerator[list[Chunk], None], text: Text
 ) -> AsyncGenerator[Token | Progress, None]:
-    """How far the prompt has been read, then what is new to show of the answer that `text` adds up."""
+    """Yield the progress of reading the prompt, then the new text of the answer.
+
+    `text` accumulates the answer.
+    """
     reading = Reading(time.monotonic())
     async for some in chunks:
         shown = ""
@@ -143,8 +146,9 @@ async def _heard(
 
 
 def _drawing(request: ChatRequest | CompleteRequest, most: int) -> dict[str, Any]:
-    """Sampling as the engine wants it, `most` tokens where none are named. Stop sequences are found here: it
-    does not say which end it met.
+    """Return the engine's sampling parameters, with at most `most` tokens by default.
+
+    Stop sequences are detected here, because the engine does not report which condition ended the text.
     """
     drawing: dict[str, Any] = {
         "max_tokens": most if request.max_tokens is None else request.max_tokens,
@@ -156,7 +160,11 @@ def _drawing(request: ChatRequest | CompleteRequest, most: int) -> dict[str, Any
 
 
 def _demanded(request: ChatRequest) -> Tool | None:
-    """The tool that must be called; `not_implemented` where the model would have to choose among several."""
+    """Return the tool that must be called, or None.
+
+    Raises:
+        HearthNetError: `not_implemented` if the model would have to choose among several.
+    """
     choice = request.tool_choice
     if isinstance(choice, Named):
         return next(tool for tool in request.tools or () if tool.name == choice.name)

@@ -1,8 +1,9 @@
-"""A tool's schema made small enough for a grammar: everything that could grow has an end.
+"""Reduction of a tool's schema to a finite one that a grammar can express.
 
-The result says less than the tool's schema where a grammar cannot say it, and never more: only keywords
-that the grammar compiler knows are kept, and what it made is checked against the tool's own schema
-afterwards. Optional fields are left out; a small model fills them with noise.
+The result is less specific than the tool's schema where a grammar cannot express it, and never admits a field
+that the schema lacks: only keywords known to the grammar compiler are kept, and the generated value is
+validated with the tool's own schema afterwards. Optional fields are omitted, because a small model fills them
+with noise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 Schema = dict[str, Any]
 
 PLAIN: Final = r"^[^\x00-\x1f\x7f-\x9f\\\"`{}<>\[\]|~^#*_=@$%]*$"
-"""Text as people write it: no line ends, no markup, nothing that JSON would have to escape."""
+"""Ordinary prose: no line ends, no markup, no characters that JSON would escape."""
 
 _NUMBER_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _COMBINED: Final = ("anyOf", "oneOf")
@@ -26,28 +27,30 @@ _PATTERN_TEXT: Final = 200
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much may be generated: characters of a string and items of an array, where the tool demands no
-    more.
+    """Limits of generation: characters of a string and items of an array.
+
+    The schema's own minimum has priority.
     """
 
     text: int
     items: int
     patterns: bool = True
-    """Whether the tool's own patterns and formats are kept; the grammar does not know each of them."""
+    """Whether the tool's own patterns and formats are kept; the grammar compiler does not know all of them.
+    """
 
     def tighter(self, factor: float) -> Bounds:
-        """Bounds `factor` as large, at least 1."""
+        """Return bounds multiplied by `factor`, at least 1."""
         text, items = max(1, int(self.text * factor)), max(1, int(self.items * factor))
         return msgspec.structs.replace(self, text=text, items=items)
 
 
 def bounded(schema: Mapping[str, Any], bounds: Bounds) -> Schema:
-    """The closed and finite part of a tool's `schema` that a grammar can hold."""
+    """Return the closed and finite part of a tool's `schema` that a grammar can express."""
     return _Bounding(schema, bounds).of(schema, 0)
 
 
 def fields(schema: Mapping[str, Any]) -> list[str]:
-    """The fields that a call gives: the required ones in order of declaration, all where none is required."""
+    """Return the fields of a call: the required ones as declared, or all if none is required."""
     declared = [name for name, inner in schema.get("properties", {}).items() if inner is not False]
     required = schema.get("required", [])
     return [name for name in declared if name in required] if required else declared
@@ -59,7 +62,7 @@ class _Bounding:
         self._bounds = bounds
 
     def of(self, schema: Any, depth: int) -> Schema:
-        """One place of the schema; deeper than `_DEPTH` there is only null."""
+        """Return the bounded form of one subschema; deeper than `_DEPTH` it is null."""
         if not isinstance(schema, Mapping) or not schema:
             return self._text({})
         if depth > _DEPTH:
@@ -115,7 +118,7 @@ class _Bounding:
         if self._bounds.patterns and "format" in schema:
             return {"type": "string", "format": schema["format"]}
         if self._bounds.patterns and "pattern" in schema:
-            # Its length is never tightened: a pattern may need it, and what nothing fits is no grammar.
+            # Its length is never tightened: the pattern may require it, and an empty grammar is an error.
             return {"type": "string", "pattern": schema["pattern"], **_lengths(schema, _PATTERN_TEXT)}
         return {"type": "string", "pattern": PLAIN, **_lengths(schema, self._bounds.text)}
 
@@ -150,12 +153,12 @@ def _kind_of(schema: Mapping[str, Any]) -> str:
 
 
 def _merged(schema: Mapping[str, Any]) -> Schema:
-    """`schema` with its `allOf` folded in, which is right where the parts speak of different things."""
+    """Return `schema` with its `allOf` merged; exact if the parts have no keyword in common."""
     merged: Schema = {key: value for key, value in schema.items() if key != "allOf"}
     for part in schema["allOf"]:
         for key, value in part.items() if isinstance(part, Mapping) else ():
             if isinstance(value, dict):
-                before = merged.get(key)  # `true` where it is a schema that allows anything
+                before = merged.get(key)  # may be the boolean schema `true`
                 merged[key] = {**(before if isinstance(before, dict) else {}), **value}
             elif key == "required":
                 merged[key] = [*merged.get(key, []), *value]

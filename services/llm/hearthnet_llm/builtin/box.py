@@ -1,4 +1,7 @@
-"""The box: which file holds the model in this process, and loading it. Blocks; not for the event loop."""
+"""Choice, check and loading of the model file for this process.
+
+Blocks; not for the event loop.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Box:
-    """The model that the settings ask for: a file they name, else the built-in one."""
+    """The model of the settings: a file that they name, or else the built-in one."""
 
     def __init__(self, config: LlmConfig, memory: Path) -> None:
         self._chosen = Path(config.model_file) if config.model_file else None
@@ -23,17 +26,25 @@ class Box:
         self._memory = memory
 
     def look(self) -> model_file.Seen | None:
-        """What lies there now; it changes when a file appears or is replaced."""
+        """Return the current state of the file; it changes when a file appears or is replaced."""
         return model_file.look(self._chosen or model_file.packaged())
 
     def check(self) -> Path:
-        """The file, found right; `not_implemented` with one line that says what is wrong and what to do."""
+        """Return the validated file.
+
+        Raises:
+            HearthNetError: `not_implemented`, with fault and remedy in one line, if it cannot be used.
+        """
         return model_file.chosen(self._chosen) if self._chosen else model_file.built_in(self._memory)
 
     def profile(self, file: Path) -> Profile:
-        """What the model in `file` can do, known before it is loaded."""
+        """Return the profile of the model in `file`, which is known before it is loaded."""
         return of_file(file) if self._chosen else BUILT_IN
 
     def load(self, file: Path) -> Server:
-        """The model in `file`, in memory; `not_implemented` where the engine cannot use it."""
+        """Load the model in `file` into memory.
+
+        Raises:
+            HearthNetError: `not_implemented` if the engine cannot use it.
+        """
         return engine.load(file, slots=SLOTS, ctx=CTX, threads=self._threads)

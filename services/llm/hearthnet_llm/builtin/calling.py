@@ -1,9 +1,9 @@
-"""One demanded tool call, step by step, without I/O: what to ask the engine, and what its text is worth.
+"""Attempts at one demanded tool call, without I/O: requests to the engine, and results.
 
-    ask      with bounds on every string and array, greedily, under a grammar that holds nothing but such
-    arguments short    the text ended at the token limit: ask again with tighter bounds, which need fewer
-    tokens unfit    the text is JSON, yet breaks a rule of the tool's schema that no grammar holds: draw
-    again give up  after `_MOST_ATTEMPTS`; what did not come out right is never shown to anybody
+    ask        greedily, with bounds on strings and arrays, under a grammar that admits only such arguments
+    too long   the text ended at the token limit: ask again with tighter bounds, which need fewer tokens
+    invalid    the text is JSON, but breaks a rule of the schema that no grammar expresses: sample again
+    give up    after `_MOST_ATTEMPTS`; invalid arguments are never returned
 
 The arguments are the model's own tokens; nothing is filled in, cut or repaired here.
 """
@@ -31,7 +31,7 @@ _VARIED: Final = 0.8
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What to send to the engine for one attempt, counted from 0; `temperature` 0 is greedy."""
+    """The request of one attempt, counted from 0; `temperature` 0 is greedy."""
 
     attempt: int
     turns: list[Turn]
@@ -40,8 +40,9 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Calling:
-    """The attempts at one call. Ask with `ask`, feed the outcome to `judge` until it gives arguments or is
-    `over`.
+    """The attempts at one call.
+
+    Send what `ask` returns and pass the result to `judge`, until that returns arguments or `over` is true.
     """
 
     def __init__(self, tool: Tool, messages: list[Message]) -> None:
@@ -57,11 +58,11 @@ class Calling:
 
     @property
     def over(self) -> bool:
-        """Whether there is no use in asking again."""
+        """True if no further attempt is allowed."""
         return self._attempts >= _MOST_ATTEMPTS
 
     def ask(self) -> Ask:
-        """The next attempt."""
+        """Return the next attempt."""
         shown = self._demonstrations
         schema = bounded(_shown(self._tool.schema, shown), self._bounds)
         free = self._unfit or self._bounds != WIDEST
@@ -70,8 +71,9 @@ class Calling:
         return Ask(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
 
     def judge(self, text: str, ended: bool) -> dict[str, Any] | None:
-        """The arguments in `text`, if they are complete and fit the tool's schema; `ended` is False at the
-        token limit.
+        """Return the arguments in `text` if they are complete and valid, else None.
+
+        `ended` is False if the text was cut at the token limit.
         """
         self._attempts += 1
         if not ended:
@@ -116,7 +118,7 @@ def _validator(tool: Tool) -> jsonschema_rs.Validator:
 
 
 def _shown(schema: Mapping[str, Any], demonstrations: Demonstrations | None) -> dict[str, Any]:
-    """`schema` with the demonstrated fields alone, where there are any."""
+    """Return `schema` with only the demonstrated fields, if there are demonstrations."""
     if demonstrations is None:
         return dict(schema)
     names = list(demonstrations.fields)

@@ -1,8 +1,7 @@
-"""What the built-in model is shown before it fills in the arguments of a tool: what was said, and good
-arguments for it.
+"""Examples shown to the built-in model before it fills in the arguments of a tool.
 
-A set is used for every tool whose schema has all its fields; nothing else about the tool matters. The
-examples are far from anything a starter document is about, so that they teach the form and not the matter.
+A set is used for every tool whose schema has all its fields; nothing else about the tool matters. The topics
+are unrelated to any starter document, so that the examples teach the form and not the content.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from hearthnet_llm.builtin.grammar import KeyWords
 
 
 class Demonstration(msgspec.Struct, frozen=True):
-    """One example."""
+    """One example: a user's text and good arguments for it."""
 
     said: str
     arguments: dict[str, str]
 
 
 class Demonstrations(msgspec.Struct, frozen=True):
-    """Examples for tools with these `fields`; those in `key_words` are made of words that were said."""
+    """Examples for tools with these `fields`; those in `key_words` get words of the user."""
 
     fields: tuple[str, ...]
     examples: tuple[Demonstration, ...]
     key_words: dict[str, KeyWords] = {}
 
     def fit(self, schema: Mapping[str, Any]) -> bool:
-        """Whether a tool with `schema` has all the fields as texts or choices, and demands no others."""
+        """Return whether a tool with `schema` has all the fields as text, and requires no others."""
         declared = schema.get("properties", {})
         return set(schema.get("required", [])) <= set(self.fields) and all(
             name in declared and _may_be_text(declared[name]) for name in self.fields
@@ -38,7 +37,7 @@ class Demonstrations(msgspec.Struct, frozen=True):
 
 
 def _may_be_text(schema: Any) -> bool:
-    """Whether a field takes text; `true` is the schema of anything."""
+    """Return whether a field accepts text; the schema `true` accepts anything."""
     return schema.get("type", "string") == "string" if isinstance(schema, dict) else bool(schema)
 
 
@@ -95,5 +94,5 @@ DEMONSTRATIONS: Final = (
 
 
 def for_tool(schema: Mapping[str, Any]) -> Demonstrations | None:
-    """The first set that fits a tool with `schema`."""
+    """Return the first set that fits a tool with `schema`, or None."""
     return next((known for known in DEMONSTRATIONS if known.fit(schema)), None)

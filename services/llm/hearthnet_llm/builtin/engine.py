@@ -1,12 +1,13 @@
-"""llama.cpp in this process, seen from asyncio.
+"""llama.cpp in this process, as an asyncio interface.
 
-The engine generates on threads of its own and calls back with one chunk after another. A call holds one of
-`slots` worker threads; the callback puts each chunk where the event loop finds it, wakes the loop at most
-every `WAKE_SECONDS` (the engine's threads take all cores, and who runs beside them has them wait for each
-other), and waits while too many lie there.
-Returning True from the callback is how a call is cancelled: the engine drops the work before its next
-batch. Batches are small (`_BATCH` tokens, about 30 ms on 2 idle cores, measured to cost nothing) and each
-reports progress, so this holds while a long prompt is read, too.
+The engine generates on threads of its own and calls back with one chunk after another. A call occupies one of
+`slots` worker threads. The callback appends each chunk to a queue for the event loop, wakes the loop at most
+every `WAKE_SECONDS` (the engine's threads use all cores, and a thread beside them delays them all), and
+blocks while the queue is full.
+
+A call is cancelled by returning True from the callback: the engine drops the work before its next batch.
+Batches are small (`_BATCH` tokens, about 30 ms on 2 idle cores, measured to cost nothing) and each reports
+progress, so cancelling also works while a long prompt is read.
 """
 
 from __future__ import annotations
@@ -44,22 +45,26 @@ class Engine:
         self.ctx = ctx
 
     def chat(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
-        """The chunks of one chat completion (OpenAI form), as many at a time as have come since; before, for
-        each batch that was read, one with `prompt_progress`. Errors as `_failure`.
+        """Yield the chunks of one chat completion (OpenAI form), all new ones at a time.
+
+        For each batch of the prompt, a chunk with `prompt_progress` comes first.
+
+        Raises:
+            HearthNetError: as for `_failure`.
         """
         return self._run("handle_chat_completions", body)
 
     def complete(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
-        """The chunks of one text completion, likewise."""
+        """Yield the chunks of one text completion, as `chat` does."""
         return self._run("handle_completions", body)
 
     @property
     def busy(self) -> int:
-        """How many calls are with the engine now."""
+        """Number of running calls."""
         return self._busy
 
     async def close(self) -> None:
-        """Unloads the model; calls must have ended."""
+        """Unload the model; calls must have ended."""
         self._workers.shutdown(wait=False)
         self._server = None
 
@@ -88,7 +93,7 @@ class Engine:
 
 
 class _Relay:
-    """Chunks on their way from the engine's thread to the event loop; at most `_UNREAD` of them lie here."""
+    """Queue of at most `_UNREAD` chunks from an engine thread to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -101,7 +106,7 @@ class _Relay:
         self._cancelled = False
 
     def fill(self, handle: Callable[..., None], body: Chunk) -> None:
-        """Runs one call to its end, on a worker thread."""
+        """Run one call to its end, on a worker thread."""
         try:
             handle(body, self._put)
         except (ValueError, RuntimeError) as error:
@@ -121,8 +126,9 @@ class _Relay:
         return self._cancelled
 
     def _is_due(self, chunk: Chunk) -> bool:
-        """Whether the loop is woken for it: for the first word at once, else after a pause. What lies here
-        meanwhile goes with the next one, and with the end.
+        """Return whether to wake the loop: for the first word at once, later after a pause.
+
+        Chunks in between are delivered with the next due one, or at the end.
         """
         first = not self._writing and _has_text(chunk)
         self._writing = self._writing or first
@@ -133,7 +139,7 @@ class _Relay:
         self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def next(self) -> list[Chunk]:
-        """What has come since, in order; nothing after the last."""
+        """Wait for new chunks and return them in order; an empty list marks the end."""
         while not (self._chunks or self._ended):
             self._arrived.clear()
             await self._arrived.wait()
@@ -143,7 +149,7 @@ class _Relay:
         return chunks
 
     def cancel(self) -> None:
-        """Makes the engine drop the call; harmless when it has ended."""
+        """Make the engine drop the call; has no effect after its end."""
         self._cancelled = True
         self._room.release(_UNREAD)
 
@@ -154,7 +160,7 @@ def _has_text(chunk: Chunk) -> bool:
 
 
 def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
-    """Loads `file`, as hearthnet/models/llama.py has it."""
+    """Load `file`, as hearthnet/models/llama.py does."""
 
     def sized(params: CommonParams) -> None:
         params.n_parallel = slots
@@ -167,7 +173,11 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
 
 
 def _failure(error: Any, ctx: int) -> HearthNetError:
-    """`bad_request` for what the caller can mend (the size of the context with it), else `internal_error`."""
+    """Return the error for a failure of the engine.
+
+    It is bad_request for a fault of the caller, with the size of the context if that was exceeded, else
+    internal_error.
+    """
     fields = error if isinstance(error, dict) else {"message": str(error)}
     needed = fields.get("n_prompt_tokens")
     if needed is not None:

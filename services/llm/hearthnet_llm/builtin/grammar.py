@@ -1,10 +1,9 @@
-"""The grammar of one call's arguments, in the Lark form that the engine's constrained decoding takes
-(llguidance).
+"""The grammar of one call's arguments, in the Lark form of llguidance.
 
-Punctuation is fixed and there is no free white space, so the model spends its tokens on values. A value is
-a bounded JSON schema, or key words: words of the question in their order, a few left out as the model
-likes, then a few of its own. A model of this size drops the word that matters in about one question out of
-six when it rephrases freely; held to the words of the question it does not (docs/models.md has the
+Punctuation is fixed and there is no optional white space, so the model spends its tokens on values. A value
+has a bounded JSON schema, or consists of key words: words of the question in their order, of which the model
+may skip a few, then a few of its own. When a model of this size rephrases freely, it drops the decisive word
+in about one question out of six; restricted to the words of the question it does not (docs/models.md has the
 figures).
 """
 
@@ -24,10 +23,10 @@ _COMPACT: Final = {"whitespace_flexible": False}
 
 
 class KeyWords(msgspec.Struct, frozen=True):
-    """How key words are made: at most `skip` words of the question left out in a row, `least` to `most`
-    phrases added.
+    """Rules for key words.
 
-    A phrase is one or two words in lower case. `lower` False leaves the question's words as they are written.
+    At most `skip` words of the question are left out in a row, and `least` to `most` phrases are added. A
+    phrase is one or two words in lower case. With `lower` False the question's words keep their case.
     """
 
     skip: int
@@ -37,15 +36,14 @@ class KeyWords(msgspec.Struct, frozen=True):
 
 
 def of_json(schema: Mapping[str, Any]) -> str:
-    """The grammar of JSON that fits the bounded `schema`."""
+    """Return the grammar of JSON that fits the bounded `schema`."""
     return f"{_HEAD}\nstart: {_json_rule(schema)}\n"
 
 
 def of_call(schema: Mapping[str, Any], said: str, key_words: Mapping[str, KeyWords]) -> str:
-    """The grammar of arguments for the bounded object `schema`.
+    """Return the grammar of arguments for the bounded object `schema`.
 
-    The fields in `key_words` hold key words of what was `said`; all fields must be required where there is
-    one.
+    The fields in `key_words` hold key words from `said`; if there is one, all fields must be required.
     """
     styles = {name: style for name, style in key_words.items() if name in schema.get("properties", {})}
     words = words_of(said)
@@ -64,7 +62,7 @@ def of_call(schema: Mapping[str, Any], said: str, key_words: Mapping[str, KeyWor
 
 
 def of_quotes(sentences: Sequence[str], most: int) -> str:
-    """The grammar of an answer made of up to `most` of the `sentences`, in their order."""
+    """Return the grammar of an answer of up to `most` of the `sentences`, in their order."""
     rules = [_HEAD, f"start: {' | '.join(f'q0x{index}' for index in range(len(sentences)))}"]
     for depth in range(most):
         for index, sentence in enumerate(sentences):
@@ -75,7 +73,7 @@ def of_quotes(sentences: Sequence[str], most: int) -> str:
 
 
 def words_of(said: str) -> list[str]:
-    """The words of what was said, in order; at most 32."""
+    """Return the words of a text in order; at most 32."""
     return _WORD.findall(said)[:_MOST_WORDS]
 
 
@@ -84,8 +82,9 @@ def _json_rule(schema: Mapping[str, Any]) -> str:
 
 
 def _key_word_rules(name: str, words: list[str], style: KeyWords) -> Iterator[str]:
-    """One rule a word: which words may follow it. Only the last `skip` + 1 words may be followed by the
-    end.
+    """Yield one rule for each word, with the words that may follow it.
+
+    The end may follow only the last `skip` + 1 words.
     """
     words = [word.lower() for word in words] if style.lower else words
     yield f'{name}: "\\"" {name}s "\\""'

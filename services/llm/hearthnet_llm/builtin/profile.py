@@ -1,4 +1,4 @@
-"""The built-in model in data.
+"""Profiles of the built-in model and of other model files.
 
 See: docs/models.md#the-model-in-the-box.
 """
@@ -17,7 +17,7 @@ NOTES_BUDGET: Final = 2000
 """Characters of tool results in a prompt: about 500 tokens, 3.5 s of reading on 2 cores."""
 _MOST_RESULT: Final = tokens(NOTES_BUDGET)
 MOST_QUOTES: Final = 3
-"""Sentences of an answer that quotes."""
+"""Sentences in an answer made of quotes."""
 
 BUILT_IN: Final = Profile(
     model="smollm2-135m-instruct",
@@ -37,8 +37,9 @@ BUILT_IN: Final = Profile(
 
 
 def of_file(file: Path) -> Profile:
-    """The profile of a GGUF file that the config names: nothing is known of it, so nothing is promised but
-    the engine.
+    """Return the profile of a GGUF file named in the config.
+
+    Its abilities are unknown, so it promises only what the engine provides.
     """
     return Profile(
         model=file.stem.lower(),

@@ -1,8 +1,8 @@
-"""A conversation as a small model can read it: system, user and assistant turns of plain text.
+"""A conversation for small models: system, user and assistant turns of plain text.
 
-The model's template knows no tools. What tools gave becomes notes in front of the question they were asked
-for, cut to a budget and marked as data; what looks like a control token of a chat template is taken apart
-in every text.
+The model's template has no tools. Results of tools become notes before the question for which they were
+obtained, cut to a budget and marked as data. Texts that look like control tokens of a chat template are
+broken up everywhere.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ _TITLE_LIMIT: Final = 100
 _SHORTEST: Final = 12
 _LONGEST: Final = 300
 _UNASKED: Final = "What do the notes say?"
-"""The question where there are results and nobody has asked."""
+"""The question if there are results and no user message."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """The turns to show to the model, and the sentences of the notes in them, in order."""
+    """The turns for the model, and the sentences of the notes in them, in order."""
 
     turns: list[Turn]
     sentences: list[str]
 
 
 def prompt(messages: Sequence[Message], notes_budget: int) -> Prompt:
-    """The prompt for `messages`; notes get at most `notes_budget` characters in all, the latest result
-    first.
+    """Return the prompt for `messages`, with notes of at most `notes_budget` characters.
+
+    The latest result is included first.
     """
     plain: list[Turn] = []
     notes: list[str] = []
@@ -58,12 +59,12 @@ def prompt(messages: Sequence[Message], notes_budget: int) -> Prompt:
 
 
 def harmless(text: str) -> str:
-    """`text` with the control tokens of chat templates broken up, so that no text can open or end a turn."""
+    """Return `text` with control tokens of chat templates broken up, so that no turn begins."""
     return _CONTROL.sub(lambda found: found[0] + " ", text)
 
 
 def _ground(plain: list[Turn], notes: str) -> None:
-    """Puts `notes` before the last question, and says how to use them."""
+    """Put `notes` before the last question, with a system turn on their use."""
     if not any(turn["role"] == "user" for turn in plain):
         plain.append({"role": "user", "content": _UNASKED})
     question = max(index for index, turn in enumerate(plain) if turn["role"] == "user")
@@ -87,7 +88,7 @@ def _note(message: Message) -> str:
 
 
 def _passages(value: Any) -> Iterator[str]:
-    """Each text in a result, after the title that stands beside or below it."""
+    """Yield each text in a result, preceded by the title beside or below it."""
     if isinstance(value, list):
         for item in value:
             yield from _passages(item)
@@ -111,13 +112,13 @@ def _title(value: Mapping[str, Any]) -> str:
 
 
 def _flowing(text: str) -> str:
-    """Markdown as sentences: no headings, no marks, one line."""
+    """Return Markdown as one line of sentences, without headings and markup."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     return " ".join(" ".join(lines).replace("**", "").split())
 
 
 def _lines(value: Any, name: str) -> Iterator[str]:
-    """What a result without texts says, one `name: value` a line."""
+    """Yield the values of a result without texts as lines `name: value`."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _lines(item, str(key))
@@ -129,9 +130,7 @@ def _lines(value: Any, name: str) -> Iterator[str]:
 
 
 def _fit(notes: Sequence[str], budget: int) -> str:
-    """As much of the notes as fits: the first lines of the latest first, and none that would be a mere
-    scrap.
-    """
+    """Return the first lines of the latest notes that fit; short remainders are dropped."""
     kept: list[str] = []
     for line in (line for note in reversed(notes) for line in note.splitlines()):
         if budget < min(len(line), _LEAST):
@@ -150,7 +149,7 @@ def _cut(line: str, budget: int) -> str:
 
 
 def _sentences(notes: str) -> list[str]:
-    """The whole sentences in passages: not their titles, not what was cut off."""
+    """Return the complete sentences in passages, without titles."""
     found: list[str] = []
     for line in notes.splitlines():
         title, mark, text = line.partition(": ")

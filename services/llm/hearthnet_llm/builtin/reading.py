@@ -1,7 +1,7 @@
-"""How far the engine has read a prompt, at the pace of a person who watches.
+"""Progress of reading a prompt, at a rate suitable for display.
 
-The engine tells it of each batch of 4 tokens; a frame comes of that at most every `PAUSE_SECONDS`, and
-none of a prompt that is read within that time.
+The engine reports each batch of 4 tokens. A frame is made at most every `PAUSE_SECONDS`, and none for a
+prompt that is read within that time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ STAGE: Final = "reading"
 
 
 class Reading:
-    """Feed it each chunk of the engine with the time; `now` is in seconds, of any clock that never jumps."""
+    """Converter of engine chunks to progress; `now` is in seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._said = now
 
     def feed(self, chunk: dict[str, Any], now: float) -> Progress | None:
-        """What to say of the chunk, if it is about reading and the pause is over; counted in tokens."""
+        """Return the progress in a chunk, counted in tokens, if it has any and the pause is over."""
         told = chunk.get("prompt_progress")
         if told is None or now - self._said < PAUSE_SECONDS:
             return None

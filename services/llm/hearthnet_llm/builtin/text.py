@@ -1,4 +1,4 @@
-"""The chunks of one generation, added up: text to show, why it ended, how many tokens it took."""
+"""Accumulation of the chunks of one generation: text, reason of its end, and token counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "stop": "end"}
 
 
 class Text:
-    """Feed it each chunk of the engine in order; `whole` is the text so far."""
+    """One generation; feed it each chunk of the engine in order. `whole` is the text so far."""
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         self._stopper = Stopper(stops)
@@ -22,16 +22,16 @@ class Text:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop sequence was met; the engine need not go on."""
+        """True after a stop sequence, when the engine need not continue."""
         return self._stopper.stopped
 
     @property
     def ended(self) -> bool:
-        """Whether the model came to an end by itself."""
+        """True if the model ended by itself."""
         return self._stop_reason == "end"
 
     def feed(self, chunk: dict[str, Any]) -> str:
-        """What is new to show."""
+        """Return the new text to show."""
         choice = chunk["choices"][0]
         text = choice["delta"].get("content") if "delta" in choice else choice.get("text")
         timings = chunk.get("timings")
@@ -46,6 +46,6 @@ class Text:
         return shown
 
     def done(self, tool_path: ToolPath, stop_reason: StopReason | None = None) -> Done:
-        """The last frame."""
+        """Return the last frame."""
         reason = stop_reason or ("stop_sequence" if self.stopped else self._stop_reason)
         return Done(reason, self._tokens_in, self._tokens_out, tool_path)

@@ -1,4 +1,4 @@
-"""What fits into a model's context: counted, cut by rule, and said.
+"""Fitting of conversations into a model's context: counts, cuts and notices.
 
 See: docs/models.md#conversations.
 """

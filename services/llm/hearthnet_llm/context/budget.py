@@ -1,13 +1,15 @@
-"""A conversation cut to a model's context, by these rules:
+"""Reduction of a conversation to a model's context.
 
-1. The answer has its tokens reserved, at most half of the context; tools and schemas count as well.
-2. What fits is left alone.
-3. Whole turns are left out, oldest first, never the latest; a short summary of them takes their place: the
-   model's own where it has written one, else one by rule (summary.py). Of what is not even in that the notice
-   says how many messages it is.
-4. If the latest turn alone is too long, its oldest rounds are left out, never the last: a call and its
-   results go together. What users and the system say stays.
-5. If what is left is still too long, it is refused with its size and the message that is the longest.
+The rules:
+
+1. Tokens for the answer are reserved, at most half of the context; tools and schemas count as well. 2. A
+conversation that fits stays unchanged. 3. Whole turns are left out, oldest first, never the latest. A short
+summary replaces them: the model's own if
+   there is one, else one by rule (summary.py). The notice gives the number of messages that the summary
+   lacks too.
+4. If the latest turn alone is too long, its oldest rounds are left out, never the last; a call and its
+   results stay together. Messages of users and of the system stay.
+5. If the rest is still too long, the request is refused with its size and its longest message.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ _NOTHING: Final = "nothing stands in their place"
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    """The request as it fits, and what the caller is told where that is not all of it.
+    """The request that fits, and the notice for the caller if something was left out.
 
-    `left_out` are the messages whose place a summary of `most_summary` tokens may take.
+    A summary of up to `most_summary` tokens may replace the messages `left_out`.
     """
 
     request: ChatRequest
@@ -47,10 +49,13 @@ class Fitted(msgspec.Struct, frozen=True):
 def fitted(
     request: ChatRequest, profile: Profile, ratio: float = 1.0, written: Written | None = None
 ) -> Fitted:
-    """The request within the context of the model; `ratio`: real tokens to estimated ones; `written`: the
-    model's summary of what is left out.
+    """Return the request reduced to the model's context.
 
-    `bad_request` with the sizes where it cannot be made to fit.
+    `ratio` is that of real tokens to estimated ones; `written` is the model's summary of the messages left
+    out.
+
+    Raises:
+        HearthNetError: `bad_request`, with the sizes, if it cannot be made to fit.
     """
     return _Fitting(request, profile, ratio, written).done()
 
@@ -67,7 +72,7 @@ class _Fitting:
         self._room = profile.ctx - self._reserve - self._rest
 
     def done(self) -> Fitted:
-        """What `fitted` gives."""
+        """Return the result of `fitted`."""
         if self._size(range(len(self._messages))) <= self._room:
             return Fitted(self._request)
         found = pieces(self._messages)
@@ -83,7 +88,7 @@ class _Fitting:
         return min(max(self._room, 0) // _SUMMARY_SHARE, _MOST_SUMMARY)
 
     def _latest(self, found: Pieces, within: int) -> list[list[int]]:
-        """As many of the latest turns as fit, at least the last."""
+        """Return as many of the latest turns as fit, at least the last."""
         kept = found.turns[-1:]
         for turn in reversed(found.turns[:-1]):
             if self._size(chain(found.head, turn, *kept)) > within:
@@ -108,7 +113,7 @@ class _Fitting:
         return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=most_summary)
 
     def _last_turn(self, found: Pieces) -> Fitted:
-        """Nothing but the last turn fits, and maybe not all of it."""
+        """Reduce the request to its last turn, or to a part of that."""
         last = found.turns[-1]
         out: set[int] = set()
         for one in rounds(self._messages, last)[:-1]:

@@ -1,7 +1,7 @@
-"""How many tokens a request probably has, where nobody has counted them: by script, rounded up.
+"""Estimation of a request's tokens without a tokenizer: by script, rounded up.
 
-Images and other media are counted flat, since what they cost is each vendor's own affair: an image as much as
-one of the size to which they are scaled (media/limits.py) costs where it is dearest.
+Images and other media have fixed estimates, because each vendor counts them in its own way: an image counts
+as one of the size to which images are scaled (media/limits.py) at the most expensive vendor.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from hearthnet_llm.request import ChatRequest, Message
 from hearthnet_llm.vendors.estimate import tokens, weight
 
 MESSAGE: Final = 4
-"""What stands between messages: the role, and the marks of a turn."""
+"""Tokens between messages: the role and the marks of a turn."""
 IMAGE: Final = 1600
 MEDIA: Final = 3000
 _CALL: Final = 8
 _ANSWER: Final = 1024
 _LONG_ANSWER: Final = 8192
-"""Tokens of an answer whose length nobody has bounded: an eighth of the context, between these."""
+"""Upper limit for an answer without `max_tokens`: an eighth of the context, at least `_ANSWER`."""
 
 
 def of_text(text: str | None) -> int:
-    """The tokens of a text."""
+    """Return the tokens of a text."""
     return tokens(weight(text)) if text else 0
 
 
 def of_json(value: Any) -> int:
-    """The tokens of a value as JSON."""
+    """Return the tokens of a value as JSON."""
     return of_text(msgspec.json.encode(value).decode())
 
 
 def of_message(message: Message, most_result: int = 0) -> int:
-    """The tokens of a message. Of a tool's result at most `most_result` count, where that is not 0."""
+    """Return the tokens of a message; a tool's result counts at most `most_result`, if not 0."""
     total = MESSAGE + of_text(message.name) + of_text(message.refusal)
     if isinstance(message.content, str):
         total += of_text(message.content)
@@ -61,7 +61,7 @@ def of_message(message: Message, most_result: int = 0) -> int:
 
 
 def of_rest(request: ChatRequest) -> int:
-    """The tokens of what is no message: the tools, and the schema of the answer."""
+    """Return the tokens of everything but messages: the tools, and the answer's schema."""
     tools = sum(
         _CALL + of_text(tool.name) + of_text(tool.description) + of_json(tool.schema)
         for tool in request.tools or ()
@@ -71,7 +71,7 @@ def of_rest(request: ChatRequest) -> int:
 
 
 def of_answer(request: ChatRequest, ctx: int) -> int:
-    """The tokens that are kept for the answer, at most half of the context of `ctx` tokens."""
+    """Return the tokens reserved for the answer, at most half of the context of `ctx` tokens."""
     unbounded = min(max(_ANSWER, ctx // 8), _LONG_ANSWER)
     return min(unbounded if request.max_tokens is None else request.max_tokens, ctx // 2)
 

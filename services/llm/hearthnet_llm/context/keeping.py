@@ -1,4 +1,4 @@
-"""Each request within the context of the model that gets it, by what its answers have shown of its tokens."""
+"""Fitting of each request into its model's context, with token counts learned on the way."""
 
 from __future__ import annotations
 
@@ -19,27 +19,31 @@ from hearthnet_llm.frames import Done, Frame, Progress, Token
 from hearthnet_llm.request import ChatRequest, Message
 
 _LEAST: Final = 200
-"""Of a shorter prompt the vendor's own framing is too large a part to learn from."""
+"""Prompts with fewer tokens teach nothing, because the vendor's own framing is too large a part of them."""
 _BOUNDS: Final = (0.6, 1.6)
 _WEIGHT: Final = 0.5
 STAGE: Final = "summarising"
 _FRESH: Final = 6
-"""So many messages that were left out later stand beside a summary by their beginnings."""
+"""Messages left out after a summary was written that are represented by their beginnings."""
 _KEPT: Final = 1024
 _log = logging.getLogger(__name__)
 
 
 class Contexts:
-    """Of all models of a service."""
+    """Token ratios and summaries of all models of a service."""
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
         self._summaries: dict[tuple[str, str], Written] = {}
-        """By model, and by the digest of the messages that each is of."""
+        """By model, and by the digest of the summarised messages."""
 
     async def stream(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        """As `Backend.stream`, of a request of any length: what does not fit is left out with a notice, or
-        refused (`budget.fitted`).
+        """Stream an answer as `Backend.stream`, to a request of any length.
+
+        If the request does not fit, messages are left out with a notice (`budget.fitted`).
+
+        Raises:
+            HearthNetError: `bad_request` if it cannot be made to fit.
         """
         profile = backend.profile
         if profile.ctx_known:
@@ -66,10 +70,10 @@ class Contexts:
     async def _written(
         self, backend: Backend, left_out: Sequence[Message], most_tokens: int
     ) -> AsyncGenerator[Progress | Written, None]:
-        """How far it is, and then the model's summary of `left_out`; an empty one where it gives none.
+        """Yield progress, and then the model's summary of `left_out`, empty if it gives none.
 
-        One that was written before for the beginning of it serves again, until several more messages have
-        been left out; then the next one goes on from there. What is too long for one request takes several.
+        A stored summary of a beginning of these messages is reused until several more messages have been left
+        out; then it is continued. A text too long for one request takes several.
         """
         model = backend.profile.model
         digests = _digests(left_out)
@@ -105,7 +109,7 @@ class Contexts:
         self._summaries[model, digest] = written
 
     def _learn(self, model: str, request: ChatRequest, counted: int) -> None:
-        """Takes the tokens that were counted into account; of images nobody here knows what they cost."""
+        """Adjust the ratio by the counted tokens; requests with images are ignored."""
         estimated = of_rest(request) + sum(of_message(message) for message in request.messages)
         if estimated < _LEAST or not counted or any(message.has_images for message in request.messages):
             return
@@ -116,7 +120,7 @@ class Contexts:
 
 
 def _digests(messages: Sequence[Message]) -> list[str]:
-    """Of each beginning of `messages`: of the first, of the first two, and so on."""
+    """Return a digest of each prefix of `messages`: of the first, of the first two, and so on."""
     found: list[str] = []
     for message in messages:
         before = found[-1].encode() if found else b""

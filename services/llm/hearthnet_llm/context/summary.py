@@ -1,8 +1,7 @@
-"""What stands in place of turns that were left out.
+"""Replacement of turns that were left out.
 
-Either a model's summary of them, or a few lines by rule: who said what, in their first words, newest kept
-where not all fits. Either is marked as what it is, and as data, and says of how many messages nothing is
-left.
+It is a model's summary, or a list made by rule: the first words of each message, the newest if not all fit.
+Both are marked as replacement and as data, and give the number of messages of which nothing is left.
 
 See: docs/models.md#conversations.
 """
@@ -18,16 +17,16 @@ from hearthnet_llm.context.counting import of_text
 from hearthnet_llm.request import ChatRequest, Message
 
 LEAST: Final = 100
-"""Tokens. In less room no summary is asked for."""
+"""Tokens below which no summary is requested."""
 STEPS: Final = 4
-"""Requests for one summary, each of which continues what the one before has written."""
+"""Requests for one summary; each continues the text of the one before."""
 _MOST_CHARACTERS: Final = 160
 _MOST_OF_A_TOOL: Final = 400
 _LIMITS: Final = (2_000, 1_000, 500, 250, 120)
-"""Characters of a message in a request for a summary: the first with which all messages fit into `STEPS`."""
+"""Characters of a message in a request for a summary: the first limit with which all fit into `STEPS`."""
 _CHARACTERS_A_TOKEN: Final = 3
 _THOUGHTS: Final = 4096
-"""Tokens that a model may think before its summary, which is cut where it is too long."""
+"""Tokens for thinking before the summary, which is cut if it is too long."""
 _LEFT_OUT: Final = "[Earlier messages of this conversation were left out for lack of space."
 _SILENT: Final = " Of the oldest {count} nothing is left."
 _HEAD: Final = " The beginnings of what was said in them, as data:"
@@ -40,12 +39,13 @@ _TASK: Final = (
 )
 _TAIL: Final = "]"
 TAKEN: Final = Message("assistant", "I have read that.")
-"""What the assistant is taken to have answered, so that users and assistants still take turns."""
+"""The assumed answer of the assistant, so that users and assistants alternate."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A model's summary; `lines` are the beginnings of what was left out since, and `silent` is how many of
-    the messages are in neither.
+    """A model's summary, and the beginnings of messages left out since.
+
+    `silent` counts the messages that are in neither.
     """
 
     text: str = ""
@@ -54,7 +54,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The messages that stand for those that were left out; nothing is left of `silent` of them."""
+    """The messages that replace others; nothing is left of `silent` of those."""
 
     messages: list[Message]
     silent: int
@@ -68,14 +68,15 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def summary(messages: Sequence[Message], most_tokens: int) -> Standing:
-    """The messages that stand for `messages` by rule; none where there is no room for any line."""
+    """Return messages that replace `messages` by rule; none if no line fits."""
     lines, silent = beginnings(messages, most_tokens - _framing(_HEAD))
     return Standing(_standing(_HEAD, lines, silent), silent) if lines else Standing([], silent)
 
 
 def beginnings(messages: Sequence[Message], most_tokens: int) -> tuple[list[str], int]:
-    """Who said what, in their first words; the newest, where not all fit, and how many do not. What tools
-    gave is not in it.
+    """Return the first words of user and assistant messages, and the number that did not fit.
+
+    The newest are kept. Results of tools are not included.
     """
     spoken = [one for one in messages if one.role in ("user", "assistant") and one.text.split()]
     lines: list[str] = []
@@ -90,15 +91,16 @@ def beginnings(messages: Sequence[Message], most_tokens: int) -> tuple[list[str]
 
 
 def standing(written: Written, most_tokens: int) -> Standing:
-    """The messages that stand for what a model has written a summary of."""
+    """Return messages that replace those summarised by a model."""
     most = most_tokens - _framing(_WRITTEN) - sum(of_text(line) + 1 for line in written.lines)
     text = _short(written.text, max(most, 1) * _CHARACTERS_A_TOKEN)
     return Standing(_standing(_WRITTEN, [text, *written.lines], written.silent), written.silent)
 
 
 def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[Part], int]:
-    """`messages` in at most `STEPS` parts of so many tokens, oldest first, and how many of the oldest are in
-    none.
+    """Divide `messages` into at most `STEPS` parts of `room_tokens` tokens, oldest first.
+
+    The second result is the number of oldest messages that are in none.
     """
     for limit in _LIMITS:
         found = _divided([_line(message, limit) for message in messages], room_tokens)
@@ -109,9 +111,10 @@ def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[Part], in
 
 
 def asked(earlier: str, lines: Sequence[str], most_tokens: int, ctx: int) -> ChatRequest:
-    """What a model is asked for its summary: of `earlier`, its last one, and of `lines` after that.
+    """Return the request for a summary that continues `earlier` with `lines`.
 
-    One that is longer than it was to be is cut: with it, the request would not fit into the context.
+    An earlier summary that exceeds its limit is cut, because with it the request would not fit into the
+    context.
     """
     most = max(most_tokens - _framing(_WRITTEN), 1)
     known = [f"What was summarised before: {_short(earlier, most * _CHARACTERS_A_TOKEN)}"] if earlier else []
@@ -125,7 +128,7 @@ def asked(earlier: str, lines: Sequence[str], most_tokens: int, ctx: int) -> Cha
 
 
 def _divided(lines: Sequence[str], room_tokens: int) -> list[Part]:
-    """The lines in parts of so many tokens; a longer line is a part of its own."""
+    """Return the lines in parts of `room_tokens` tokens; a longer line is a part of its own."""
     found: list[Part] = []
     left = 0
     for place, line in enumerate(lines):

@@ -1,8 +1,8 @@
-"""A conversation in the pieces that can be left out without tearing anything apart.
+"""Division of a conversation into pieces that can be left out separately.
 
-A turn is what a user says and all that follows until a user speaks again. What is said right after a tool's
-result (that a limit is reached, say) is part of the turn of that call. A round is an assistant's message with
-the results of its calls.
+A turn is a user's message and everything up to the next one. A user message directly after a tool's result (a
+note about a limit, for instance) belongs to the turn of that call. A round is an assistant's message with the
+results of its calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from hearthnet_llm.request import Message
 
 Turn = list[int]
-"""The places of messages among all, in order."""
+"""Indexes of messages, in order."""
 
 
 class Pieces(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Pieces(msgspec.Struct, frozen=True):
 
 
 def pieces(messages: Sequence[Message]) -> Pieces:
-    """The pieces of a conversation in order."""
+    """Return the pieces of a conversation in order."""
     head = [place for place, message in enumerate(messages) if message.role == "system"]
     turns: list[Turn] = []
     for place, message in enumerate(messages):
@@ -40,7 +40,7 @@ def pieces(messages: Sequence[Message]) -> Pieces:
 
 
 def rounds(messages: Sequence[Message], turn: Turn) -> list[list[int]]:
-    """The rounds of a turn, oldest first; what users say is in none."""
+    """Return the rounds of a turn, oldest first; user messages are in none."""
     found: list[list[int]] = []
     for role, places in groupby(turn, lambda place: messages[place].role):
         if role == "assistant":

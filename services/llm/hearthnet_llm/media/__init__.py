@@ -1,1 +1,1 @@
-"""Images on their way to a model: read, turned upright, made small enough, in a form that it takes."""
+"""Preparation of images for a model: decoding, orientation, size and format."""

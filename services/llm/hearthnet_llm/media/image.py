@@ -1,7 +1,7 @@
-"""One image made to fit: unchanged where it can be, else upright, smaller, in another form.
+"""Fitting of one image to limits: unchanged if possible, else rotated, scaled, re-encoded.
 
-The order of what is tried: as it is; scaled to the longest side; as PNG where it has transparency and is
-small enough, else as JPEG on white, in falling quality; then smaller and smaller.
+The attempts, in order: the image unchanged; scaled to the longest side; as PNG if it has transparency and is
+small enough, else as JPEG on white with decreasing quality; then ever smaller.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 32 << 20
 MOST_PIXELS: Final = 50_000_000
-"""Of an image that is read at all; what is larger would fill the memory once it is unpacked."""
+"""Limit of images that are decoded; a larger one would fill the memory."""
 
 _QUALITIES: Final = (90, 80, 65, 50)
 _SMALLER: Final = 0.7
 _SMALLEST_SIDE: Final = 64
 _READ: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 _UNREADABLE: Final = (OSError, ValueError, SyntaxError, EOFError, struct.error)
-"""What the library raises for files that are no images, or damaged ones."""
+"""Exceptions of the library for damaged files and for files that are no images."""
 _UPRIGHT: Final = 0x0112
-"""The EXIF tag that says how the camera was held."""
+"""The EXIF tag with the orientation of the camera."""
 
 
 def fitted(data: bytes, limits: Limits, path: str) -> tuple[bytes, str]:
-    """Bytes and media type of the image within `limits`; `path` names the part in a `bad_request` for what
-    is no image, or one too large to be read.
+    """Return bytes and media type of the image within `limits`.
+
+    `path` is the path of the part, for errors.
+
+    Raises:
+        HearthNetError: `bad_request` if it is no image or is too large to be decoded.
     """
     image = _opened(data, path)
     kind = f"image/{str(image.format).lower()}"
@@ -40,7 +44,7 @@ def fitted(data: bytes, limits: Limits, path: str) -> tuple[bytes, str]:
     try:
         if kind in limits.types and small and image.getexif().get(_UPRIGHT, 1) == 1:
             return data, kind
-        image.draft("RGB", (limits.longest_side, limits.longest_side))  # a large JPEG is never unpacked whole
+        image.draft("RGB", (limits.longest_side, limits.longest_side))  # decode a large JPEG at reduced size
         pixels = _loaded(image)
     except _UNREADABLE as error:
         raise _refusal(path, "the image is damaged; send it again") from error
@@ -65,7 +69,7 @@ def _opened(data: bytes, path: str) -> Image:
 
 
 def _loaded(image: Image) -> Image:
-    """The pixels, upright, of the first picture where there are several; transparent or not."""
+    """Return the upright pixels, with transparency, of the first frame."""
     from PIL import ImageOps
 
     turned = ImageOps.exif_transpose(image)
@@ -85,7 +89,7 @@ def _made(image: Image, limits: Limits, path: str) -> tuple[bytes, str]:
 
 
 def _small_enough(image: Image, limits: Limits) -> tuple[bytes, str] | None:
-    """The image in the best form that fits."""
+    """Return the image in the best format that fits, or None."""
     if image.mode == "RGBA" and "image/png" in limits.types:
         data = _saved(image, "PNG")
         if len(data) <= limits.most_bytes:

@@ -1,4 +1,4 @@
-"""What each wire takes of images, as its reference has it."""
+"""Limits of images for each protocol, from the vendors' references."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ _MIB: Final = 1 << 20
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Of one image: media types, bytes (before base64), pixels of the longer side; how many in one request,
-    and the bytes of all of them. `urls`: whether the vendor fetches images itself.
+    """Limits of images.
+
+    Of one image: media types, bytes (before base64), pixels of the longer side. Of a request: number of
+    images, and bytes of all of them. `urls` tells that the vendor fetches images itself.
     """
 
     types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -32,4 +34,4 @@ LIMITS: Final[dict[str, Limits]] = {
     "ollama": Limits(("image/jpeg", "image/png"), longest_side=1536, most_images=8),
     "openai": Limits(most_bytes=10 * _MIB, longest_side=2048, urls=True),
 }
-"""By the name of the wire. The longer sides are those above which the vendor scales down anyway."""
+"""By the name of the protocol. The longer sides are those above which the vendor scales down anyway."""

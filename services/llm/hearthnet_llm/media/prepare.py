@@ -1,4 +1,4 @@
-"""All media of a request: images fetched and made to fit its target, others with their media type.
+"""Preparation of a request's media: images are fitted, others get a media type.
 
 See: docs/vendors.md#images.
 """
@@ -20,20 +20,25 @@ from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, Part, VideoP
 from hearthnet_llm.request import ChatRequest, Message
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""The blob of a content hash; raises `not_found`."""
+"""Returns the blob of a content hash, or raises `not_found`."""
 
 
 async def unknown(cid: str) -> bytes:
-    """Fetches nothing: where there is no store."""
+    """Raise: there is no store to fetch from.
+
+    Raises:
+        HearthNetError: `not_found`, always.
+    """
     raise HearthNetError("not_found", f"there is no store here to fetch {cid} from")
 
 
 async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRequest:
-    """The request with its images in it, as bytes within `limits`, and the media type of what else is in it.
+    """Return the request with images as bytes within `limits` and media types for all else.
 
-    Raises `bad_request` for a medium of unknown type, for too many images, for one that cannot be read, and
-    for one behind a URL that the vendor does not fetch: nothing is fetched from the internet for a caller
-    here.
+    Raises:
+        HearthNetError: `bad_request` for a medium of unknown type, too many images, an unreadable image, or
+            an image URL that the vendor does not fetch, because this service fetches nothing from the
+            internet for a caller.
     """
     named = [_named(place, one) for place, one in enumerate(request.messages)]
     if named != request.messages:
@@ -52,7 +57,10 @@ async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRe
 
 
 def _named(place: int, message: Message) -> Message:
-    """The message with the media type of each recording, film and document in it, which vendors demand."""
+    """Return the message with a media type for each recording, video and document.
+
+    Vendors require it.
+    """
     parts = [
         _sniffed(part, f"/input/messages/{place}/content/{number}")
         for number, part in enumerate(_parts(message))

@@ -1,4 +1,4 @@
-"""What kind of medium some bytes are, by how they begin: for parts whose sender has not said it."""
+"""Detection of a medium's type by its first bytes, for parts without a media type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LOOKED_AT: Final = 64
 
 
 def sniffed(data: str, family: str) -> str | None:
-    """The media type of base64 `data`, where it is a `family`: audio, video, document. None: not known."""
+    """Return the media type of base64 `data`, or None if it is unknown or of another family.
+
+    `family` is audio, video or document.
+    """
     try:
         head = base64.b64decode(data[:_LOOKED_AT])
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Tools for a model that has none: declared in its prompt, called in its text.
+"""Tools for a model without native calls: declared in its prompt, called in its text.
 
 `prompt` writes, `parser` reads, `asking` does both for one answer.
 

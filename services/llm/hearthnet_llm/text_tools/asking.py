@@ -1,7 +1,8 @@
-"""One answer of a model that calls tools in its text, as if it called them natively.
+"""One answer of a model that calls tools in its text, with frames as of native calls.
 
-A block that is no call, or none where one was demanded, is shown to the model once more with the reason; what
-it says then is held back until it is known whether it has called, so that nobody reads the same twice.
+If the answer has an invalid block, or lacks a demanded call, the model is asked again with the reason. The
+text of that attempt is held back until it is known whether it has a call, so that the user does not read the
+same twice.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ QUOTED: Final = "tool_call_quoted"
 MISSING: Final = "tool_call_missing"
 _MOST_ATTEMPTS: Final = 3
 _FINISHED: Final = ("end", "tool_calls")
-"""Reasons for which a model ends by itself, not because something cut it off."""
+"""Reasons of an end by the model itself, without a cut."""
 
 
 class _Answer:
-    """What has come of the attempts at one answer."""
+    """The combined result of the attempts at one answer."""
 
     def __init__(self, request: ChatRequest, model: str) -> None:
         self.with_tools = bool(request.tools)
@@ -43,13 +44,13 @@ class _Answer:
         self.said = ""
 
     def begin(self) -> None:
-        """Another attempt begins."""
+        """Begin another attempt."""
         self._shown = self._shown or (self._attempts == 1 and bool(self.said.strip()))
         self._attempts += 1
         self._broken, self._done, self._kept, self.said = None, None, [], ""
 
     def frame(self, found: Found) -> Frame | None:
-        """What the caller gets of it now; of the text of a later attempt nothing yet."""
+        """Return the frame for the caller, or None; text of a later attempt is held back."""
         match found:
             case Said(text):
                 self.said += text
@@ -67,14 +68,14 @@ class _Answer:
         return None
 
     def count(self, done: Done) -> None:
-        """An attempt has ended; what it has cost is added up."""
+        """End an attempt, and add up its tokens."""
         self._done = done
         self._tokens_in += done.tokens_in
         self._tokens_out += done.tokens_out
 
     @property
     def problem(self) -> str:
-        """Why the answer cannot be used, in a few words; empty where it can."""
+        """The fault of the answer in a few words, or an empty text."""
         if self._calls or self._done is None or self._done.stop_reason not in _FINISHED:
             return ""
         if self._broken is not None:
@@ -83,7 +84,7 @@ class _Answer:
 
     @property
     def lack(self) -> str:
-        """What the model is told that is asked again; empty where it need not."""
+        """The message to the model for another attempt, or an empty text if none is needed."""
         if not self.problem:
             return ""
         if self._broken is None:
@@ -95,13 +96,13 @@ class _Answer:
 
     @property
     def rest(self) -> list[Token]:
-        """What was held back and is the answer after all."""
+        """Text that was held back and turned out to be the answer."""
         useless = self._calls or self._broken is not None or (self._must and self._shown)
         return [] if useless else self._kept
 
     @property
     def notices(self) -> list[Notice]:
-        """What a person should know of the answer."""
+        """Notices for the user about the answer."""
         if self._broken is not None:
             return [Notice(INCOMPLETE, f"{self._model} wrote a call that is none: {self._broken.reason}")]
         if self._must and not self._calls:
@@ -112,7 +113,11 @@ class _Answer:
         return []
 
     def end(self) -> Done:
-        """The end of the whole; `internal_error` where a call was begun and none is whole."""
+        """Return the last frame of the whole answer.
+
+        Raises:
+            HearthNetError: `internal_error` if a call was begun and none is complete.
+        """
         if self._broken is not None and self.problem:
             raise failures.unclosed(self._model)
         last = self._done or Done("end", 0, 0)
@@ -125,9 +130,10 @@ class _Answer:
 async def stream(
     request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
 ) -> AsyncGenerator[Frame, None]:
-    """The frames of an answer to `request`; `ask` asks the model what has no tools in it.
+    """Yield the frames of an answer to `request`; `ask` sends a request without tools.
 
-    Raises what `ask` raises, and `internal_error` for a model that calls and never gets a call right.
+    Raises:
+        HearthNetError: any error of `ask`; `internal_error` if no call of the model is ever valid.
     """
     asked, answer = prompt.asked(request), _Answer(request, model)
     for left in reversed(range(_MOST_ATTEMPTS if request.tools else 1)):
@@ -148,7 +154,7 @@ async def stream(
 
 
 async def _attempt(answer: _Answer, frames: FrameStream) -> AsyncGenerator[Frame, None]:
-    """One attempt, calls taken out of its text."""
+    """Yield the frames of one attempt, with calls taken out of its text."""
     parser = Parser() if answer.with_tools else None
     async with aclosing(frames) as source:
         async for frame in source:

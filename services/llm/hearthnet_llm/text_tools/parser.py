@@ -1,23 +1,23 @@
-"""Finds the calls in a model's text, which comes in pieces; without I/O.
+"""Parser of calls in a model's text, which arrives in pieces; without I/O.
 
     <tool_call>
     {"name": "search", "arguments": {"query": "water"}}
     </tool_call>
 
-What is a call, and what only shows one:
+Rules that separate calls from quoted ones:
 
 1. A block begins a line, with at most three spaces before it, or follows another block. Inside a line, behind
    `>` or `-`, or indented as code it is text.
-2. In a code fence, and between <think> and </think> at the beginning of a line, it is text.
-3. It ends at the first </tool_call> outside a JSON string, or where the next block begins. A JSON string has
-   no line breaks, so a quote that is never closed spoils no more than its line.
-4. In it stands one JSON object `{name, arguments}`, or an array of them, perhaps in a code fence of its own.
-   Anything else is broken, and nothing of it is a call.
-5. A block that is open at the end counts if the model had finished and its JSON is whole.
-6. Text behind a block is dropped: the model cannot know yet what came of its call. So is all behind a block
-   that is too long.
+2. In a code fence, and between <think> and </think> at the beginning of a line, it is text. 3. It ends at the
+first </tool_call> outside a JSON string, or at the beginning of the next block. A JSON
+   string has no line breaks, so an unclosed quote affects only its own line.
+4. It contains one JSON object `{name, arguments}`, or an array of them, perhaps in a code fence of its own.
+   Any other content is broken, and no part of it is a call.
+5. A block that is open at the end counts if the model had finished and its JSON is complete. 6. Text behind a
+block is dropped, because the model cannot know the call's result yet. So is all text behind
+   a block that is too long.
 
-However the text is cut into pieces, the same comes out.
+The result does not depend on the division of the text into pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WRAPPED: Final = re.compile(r"\s*(```+|~~~+)[a-zA-Z_]*[ \t]*\r?\n(.*?)\r?\n?[ \
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The next piece of the text that is shown."""
+    """The next piece of visible text."""
 
     text: str
 
@@ -52,7 +52,7 @@ class Called(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A block that is no call, and why; `cut`: because the text ended in it."""
+    """An invalid block and its fault; `cut` tells that the text ended inside it."""
 
     reason: str
     cut: bool = False
@@ -62,7 +62,7 @@ Found = Said | Called | Broken
 
 
 class Parser:
-    """Feed it the pieces in order, then `finish` it once."""
+    """The parser; feed it the pieces in order, then call `finish` once."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -74,7 +74,7 @@ class Parser:
         self._over = False
 
     def feed(self, text: str) -> list[Found]:
-        """What has become certain."""
+        """Return the newly decided results."""
         if self._over:
             return []
         self._held += text
@@ -84,7 +84,7 @@ class Parser:
         return _joined(found)
 
     def finish(self, *, ended: bool) -> list[Found]:
-        """What was held back. `ended`: the model had said all that it wanted to."""
+        """Return the remaining results; `ended` tells that the model finished by itself."""
         found: list[Found] = []
         while self._held and self._step(found, over=True):
             pass
@@ -94,7 +94,7 @@ class Parser:
         return _joined(found)
 
     def _step(self, found: list[Found], *, over: bool) -> bool:
-        """Takes one step; False where more must be known first."""
+        """Take one step; return False if more text is needed."""
         if self._block is not None:
             return self._in_block(self._block, found)
         if self._thinking:
@@ -107,7 +107,7 @@ class Parser:
         return True
 
     def _at_line(self, found: list[Found], *, over: bool) -> bool:
-        """Looks how a line begins; waits while it may still begin with something that matters."""
+        """Examine the beginning of a line; wait while it may still become significant."""
         lead = _LEAD.match(self._held)
         start = lead.end() if lead else 0
         rest = self._held[start:]
@@ -126,7 +126,7 @@ class Parser:
         return True
 
     def _at_fence(self, rest: str, start: int, found: list[Found], *, over: bool) -> bool:
-        """A line that may open or close a code fence, once it is whole."""
+        """Handle a line that may open or close a code fence, once it is complete."""
         size = rest.find("\n") + 1 or len(rest)
         if not over and not rest.endswith("\n", 0, size):
             return False
@@ -151,7 +151,7 @@ class Parser:
         return over
 
     def _in_block(self, block: _Block, found: list[Found]) -> bool:
-        """Reads on in a block; False where it is not over yet."""
+        """Continue a block; return False if it has not ended."""
         end = block.read(self._held)
         if end is None and len(self._held) <= _MOST + len(CLOSE):
             return False
@@ -167,7 +167,7 @@ class Parser:
         return True
 
     def _last(self, ended: bool) -> list[Found]:
-        """What the text ended in."""
+        """Return the results of a block that is open at the end."""
         text, self._held = self._held, ""
         whole = calls(text) if ended else []
         if whole and not any(isinstance(one, Broken) for one in whole):
@@ -187,7 +187,7 @@ class _End(msgspec.Struct, frozen=True):
 
 
 class _Block:
-    """Looks for the end of a block in its text, and goes on where it stood."""
+    """Incremental search for the end of a block."""
 
     def __init__(self) -> None:
         self._at = 0
@@ -195,7 +195,7 @@ class _Block:
         self._escaped = False
 
     def read(self, text: str) -> _End | None:
-        """Where it ends; None where that has not come yet."""
+        """Return the end of the block, or None if it has not arrived."""
         while self._at < len(text):
             character = text[self._at]
             if character == "<" and not self._string:
@@ -221,7 +221,7 @@ class _Block:
 
 
 def calls(block: str) -> list[Found]:
-    """The calls in the text of one block, or what is wrong with it."""
+    """Return the calls in the text of one block, or its fault."""
     wrapped = _WRAPPED.fullmatch(block)
     try:
         value = _read(wrapped[2] if wrapped else block)
@@ -267,12 +267,12 @@ def _no_number(word: str) -> NoReturn:
 
 
 def _may_become(rest: str) -> bool:
-    """Whether what stands at the beginning of a line may still grow into a mark."""
+    """Return whether the beginning of a line may still grow into a mark."""
     return any(mark.startswith(rest) and mark != rest for mark in (OPEN, _THINK, "```", "~~~"))
 
 
 def _joined(found: list[Found]) -> list[Found]:
-    """The same with pieces of text that touch put together."""
+    """Return the results with adjacent pieces of text joined."""
     joined: list[Found] = []
     for one in found:
         if isinstance(one, Said) and joined and isinstance(joined[-1], Said):

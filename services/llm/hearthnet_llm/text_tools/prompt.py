@@ -1,7 +1,7 @@
-"""A conversation with tools as a model without any can be asked it: all of it is text.
+"""A conversation with tools as plain text, for a model without native calls.
 
-What others wrote, and what the user wrote, cannot look like a call or a result: in it the marks are spoiled.
-So a model that repeats a document word for word calls nothing.
+Texts of users, tools and documents cannot look like a call or a result: marks in them are broken up. So a
+model that repeats a document word for word makes no call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ONE: Final = "Make one call at a time."
 
 
 def asked(request: ChatRequest) -> ChatRequest:
-    """The request without tools, and with all that is to be known of them in its messages."""
+    """Return the request without tools, with their descriptions in its messages."""
     tools = shown(request)
     messages = _turns(request.messages)
     if tools:
@@ -51,7 +51,7 @@ def asked(request: ChatRequest) -> ChatRequest:
 
 
 def again(request: ChatRequest, said: str, reason: str) -> ChatRequest:
-    """The request of `asked` once more, after an answer that could not be used for `reason`."""
+    """Return the request of `asked` again, after an answer that could not be used for `reason`."""
     answer = Message("assistant", said) if said.strip() else Message("assistant", "(nothing)")
     return msgspec.structs.replace(
         request, messages=[*request.messages, answer, Message("user", f"[{reason}]")]
@@ -59,7 +59,10 @@ def again(request: ChatRequest, said: str, reason: str) -> ChatRequest:
 
 
 def shown(request: ChatRequest) -> list[Tool]:
-    """The tools that the model may call: not those that a vendor runs, and of a choice only what it names."""
+    """Return the tools that the model may call, without those that a vendor runs.
+
+    Of a choice, only the named ones are returned.
+    """
     tools = [tool for tool in request.tools or () if tool.server is None]
     if isinstance(request.tool_choice, Named):
         wanted = {request.tool_choice.name, *request.tool_choice.others}
@@ -68,7 +71,7 @@ def shown(request: ChatRequest) -> list[Tool]:
 
 
 def must_call(request: ChatRequest) -> str:
-    """What the model is told that has to call a tool; empty where it need not."""
+    """Return the instruction to call a tool, or an empty text if no call is required."""
     choice = request.tool_choice
     if choice == "required":
         return "Call a tool now, in the form above."
@@ -78,7 +81,7 @@ def must_call(request: ChatRequest) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text with nothing in it that looks like a call or a result."""
+    """Return the text without anything that looks like a call or a result."""
     return _MARK.sub("&lt;", text)
 
 
@@ -92,14 +95,14 @@ def _declared(tool: Tool) -> str:
 
 
 def _with_rules(messages: list[Message], rules: str) -> list[Message]:
-    """The rules in the last of the system's messages: some models take one only."""
+    """Put the rules into the last system message, since some models accept only one."""
     before = [message for message in messages if message.role == "system"]
     said = "\n\n".join([*(message.text for message in before), rules])
     return [Message("system", said), *messages[len(before) :]]
 
 
 def _with_order(messages: list[Message], request: ChatRequest) -> list[Message]:
-    """What holds for this answer alone stands at the end: what is before it stays the same, turn by turn."""
+    """Put instructions for this answer at the end, so that earlier messages stay the same."""
     order = must_call(request)
     if request.tool_choice == "none":
         order = "Answer now, without calling a tool."
@@ -109,7 +112,7 @@ def _with_order(messages: list[Message], request: ChatRequest) -> list[Message]:
 
 
 def _turns(messages: list[Message]) -> list[Message]:
-    """Results and what the user says next are one message: models want the speakers to alternate."""
+    """Merge results with the next user message, because models require alternating speakers."""
     turns: list[Message] = []
     tools = {call.id: call.name for message in messages for call in message.tool_calls}
     result = False
@@ -141,7 +144,7 @@ def _block(call: ToolCall) -> str:
 
 
 def _result(message: Message, tool: str) -> list[Part]:
-    """A result as the model reads it; images beside it."""
+    """Return a result as text for the model, with its images."""
     about = _json({"tool": tool, "error": True} if message.is_error else {"tool": tool})
     content = message.content if isinstance(message.content, list) else [TextPart(message.text)]
     texts = [
@@ -165,7 +168,7 @@ def _parts(message: Message) -> list[Part]:
 
 
 def _user(parts: list[Part], more: list[Part]) -> Message:
-    """One message of the user; in one text where there is nothing but text."""
+    """Return one user message, as a plain string if all parts are text."""
     together = [*parts, *more]
     if all(isinstance(part, TextPart) for part in together):
         return Message("user", "\n\n".join(part.text for part in together if isinstance(part, TextPart)))
@@ -173,6 +176,6 @@ def _user(parts: list[Part], more: list[Part]) -> Message:
 
 
 def _json(value: Any) -> str:
-    """One line of JSON in which nothing looks like a mark."""
+    """Return one line of JSON without anything that looks like a mark."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<tool_", "\\u003ctool_").replace("</tool_", "\\u003c/tool_")

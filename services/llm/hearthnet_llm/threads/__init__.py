@@ -1,4 +1,4 @@
-"""Transcripts kept for whoever sends only what is new.
+"""Transcripts kept for callers that send only new messages.
 
 See: docs/models.md#conversations.
 """

@@ -1,8 +1,8 @@
-"""The file of the transcripts: one row a thread of one principal, for 24 h after it was last used.
+"""The file of the transcripts: one row for each thread of a principal.
 
-Bounded in the bytes of one thread, in the threads of one principal, and in the bytes of all; the ones that
-were not used for longest go first. Losing any of it costs one longer request, so a file that is damaged is
-moved aside and begun again. Blocks; not for the event loop.
+A row is kept for 24 h after its last use. The size of a thread, the number of threads of a principal and the
+total size are bounded; the least recently used threads are deleted first. A lost thread costs one longer
+request, so a damaged file is moved aside and a new one begun. Blocks; not for the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 FILE: Final = "threads.db"
 KEPT_MS: Final = 24 * 3600 * 1000
 MOST_THREADS: Final = 200
-"""Of one principal."""
+"""Threads of one principal."""
 MOST_THREAD_BYTES: Final = 2 << 20
 MOST_BYTES: Final = 128 << 20
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -56,7 +56,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ThreadsFile:
-    """In the service's data folder; several processes may share it. `clock` is in ms since the epoch."""
+    """The file in the service's data folder, which several processes may share.
+
+    `clock` returns ms since the epoch.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
         self._file = folder / FILE
@@ -65,7 +68,7 @@ class ThreadsFile:
         self._connection: sqlite3.Connection | None = None
 
     def read(self, principal: str, thread: str) -> Row | None:
-        """The transcript; None where there is none, or none any more."""
+        """Return the transcript, or None if there is none or it has expired."""
         since = self._clock() - KEPT_MS
         row = self._do(
             lambda connection: connection.execute(
@@ -76,19 +79,20 @@ class ThreadsFile:
         return None if row is None else Row(*row)
 
     def write(self, principal: str, thread: str, messages: bytes, after: Row | None) -> bool:
-        """Keeps the transcript, or says False: it is too long, or another turn came in between.
+        """Store the transcript; return False if it is too long or another turn came in between.
 
-        `after`: what it continues, None where it begins. What is too long is not kept in its old form either.
+        `after` is the transcript that it continues, None for a new one. If it is too long, its earlier form
+        is deleted too.
         """
         return self._do(lambda connection: self._write(connection, principal, thread, messages, after))
 
     def sweep(self) -> None:
-        """Deletes what was kept for long enough."""
+        """Delete expired threads."""
         if self._file.exists():
             self._do(self._delete_old)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         with self._lock:
             self._hang_up()
 
@@ -129,7 +133,11 @@ class ThreadsFile:
         connection.execute("DELETE FROM threads WHERE used_ms <= ?", (self._clock() - KEPT_MS,))
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` gives; on a new file where the old one is damaged; `internal_error` if it cannot."""
+        """Return the result of `work`, if necessary on a new file instead of a damaged one.
+
+        Raises:
+            HearthNetError: `internal_error` if the file cannot be used.
+        """
         with self._lock:
             for attempt in (1, 2):
                 try:

@@ -1,5 +1,6 @@
-"""An answer as the message that stands for it in a transcript: what was said, in its order. Thoughts come
-first but for those after the work of a vendor's own tool, whose place the vendor checks.
+"""An answer as a message of a transcript, with its parts in order.
+
+Thoughts come first, except those after the work of a vendor's own tool: the vendor checks their place.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hearthnet_llm.request import Message
 
 
 class Spoken:
-    """Feed it each frame in order."""
+    """Accumulator of one answer; feed it each frame in order."""
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
@@ -22,7 +23,7 @@ class Spoken:
         self._served = False
 
     def feed(self, frame: Frame) -> None:
-        """Adds one frame."""
+        """Add one frame."""
         match frame:
             case Token(text):
                 self._texts.append(text)
@@ -44,7 +45,7 @@ class Spoken:
 
     @property
     def message(self) -> Message:
-        """The message; plain text where there is nothing but text."""
+        """The message; its content is a string if there is nothing but text."""
         text = "".join(self._texts)
         content: str | list[Part] = text
         if self._parts:
@@ -52,7 +53,7 @@ class Spoken:
         return Message("assistant", content, self._calls, thinking=self._thoughts or None)
 
     def _cite(self, citation: Citation) -> None:
-        """The citation belongs to the text just before, of which several may follow each other."""
+        """Attach the citation to the text just before, which may have several."""
         self._end_text()
         if self._parts and isinstance(last := self._parts[-1], TextPart):
             self._parts[-1] = msgspec.structs.replace(last, citations=[*(last.citations or ()), citation])

@@ -1,9 +1,9 @@
-"""Requests that hold only what is new, made whole; and their answers, kept for the next one.
+"""Completion of requests that have only new messages, and storage of answers for the next.
 
-A caller that names a thread says with `thread_length` how many messages it believes are kept: 0 begins the
-thread (again) with a whole conversation. Where that is not so here, the answer is `thread_missing`, and the
-caller sends the whole with 0. Only a turn that came to its end is kept; a principal reaches no thread but its
-own.
+A caller that names a thread gives in `thread_length` the number of messages that it believes to be stored; 0
+begins the thread (again) with a whole conversation. If the number differs from the stored one, the error is
+`thread_missing`, and the caller sends the whole conversation with 0. Only completed turns are stored; a
+principal can only use its own threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _PLACE: Final = re.compile(r"/input/messages/(\d+)")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One request, whole: `held` of its messages were kept here, in `row`. `thread` None: of no thread."""
+    """One complete request, of which the first `held` messages were stored in `row`.
+
+    `thread` is None for a request without a thread.
+    """
 
     request: ChatRequest
     principal: str = ""
@@ -38,7 +41,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @contextmanager
     def places(self) -> Iterator[None]:
-        """Has errors inside name a message by its place among those that the caller has sent."""
+        """Make errors in the block name messages by their index among those that the caller sent."""
         try:
             yield
         except HearthNetError as error:
@@ -61,13 +64,13 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Threads:
-    """Those of this node."""
+    """The threads of this node."""
 
     def __init__(self, folder: Path) -> None:
         self._file = ThreadsFile(folder)
 
     async def follow(self) -> None:
-        """Deletes what was kept for 24 h, now and every hour, until cancelled."""
+        """Delete expired threads, now and every hour, until cancelled."""
         while True:
             try:
                 await asyncio.to_thread(self._file.sweep)
@@ -76,10 +79,11 @@ class Threads:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def whole(self, principal: str, request: ChatRequest) -> Turn:
-        """The request with what is kept of its thread before its messages.
+        """Return the request with the stored messages of its thread before its own.
 
-        `thread_missing` where there is not what the caller believes; `bad_request` for a length without a
-        thread.
+        Raises:
+            HearthNetError: `thread_missing` if the stored thread differs from the caller's belief;
+                `bad_request` for a length without a thread.
         """
         bare = msgspec.structs.replace(request, thread_id=None, thread_length=None)
         if request.thread_id is None:
@@ -105,7 +109,7 @@ class Threads:
         )
 
     async def keep(self, turn: Turn, answer: Message) -> int | None:
-        """Keeps the turn and its answer; how many messages are kept now, None where none are."""
+        """Store the turn and its answer; return the number of stored messages, None if not stored."""
         if turn.thread is None:
             return None
         messages = [*turn.request.messages, answer]
@@ -119,7 +123,7 @@ class Threads:
         return len(messages) if kept else None
 
     async def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         await asyncio.to_thread(self._file.close)
 
 

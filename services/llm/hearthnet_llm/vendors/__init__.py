@@ -1,7 +1,7 @@
-"""Every vendor's wire, translated both ways without I/O.
+"""The protocols of all vendors, converted in both directions without I/O.
 
-One module or package per wire, each with the functions of `vendors.wire.Wire`; what differs between vendors
-of one wire is data (`vendors.profiles`). Modules are imported when they are first asked for.
+There is one module or package for each protocol ("wire"), with the functions of `vendors.wire.Wire`;
+differences between vendors of one protocol are data (`vendors.profiles`). Modules are imported on first use.
 
 See: docs/vendors.md.
 """
@@ -22,11 +22,15 @@ WIRES: Final[dict[str, str]] = {
     "ollama": "hearthnet_llm.vendors.ollama",
     "openai": "hearthnet_llm.vendors.openai",
 }
-"""Each wire's module by name."""
+"""The module of each protocol, by name."""
 
 
 def wire(name: str) -> Wire:
-    """The wire called `name`; `not_found` names those there are."""
+    """Return the protocol called `name`.
+
+    Raises:
+        HearthNetError: `not_found`, with the known names.
+    """
     if name not in WIRES:
         known = ", ".join(WIRES)
         raise HearthNetError(

@@ -13,9 +13,10 @@ from hearthnet_llm.vendors.wire import Json
 
 
 class AwsPieces:
-    """`opened` makes an object of the type and the body of one frame; `name` is for messages.
+    """Reader of an answer's objects, as `pieces.Pieces`.
 
-    As `pieces.Pieces`: a frame that is an exception is raised as what it stands for.
+    `opened` makes an object of the type and the body of one frame; `name` is for messages. A frame with an
+    exception is raised as the corresponding error.
     """
 
     def __init__(self, name: str, opened: Callable[[str, Json], Any]) -> None:
@@ -25,7 +26,10 @@ class AwsPieces:
         self._stream: EventStream | None = None
 
     def feed(self, data: bytes) -> Iterator[Json]:
-        """As `Pieces.feed`: a frame begins with a zero, the first byte of its length."""
+        """Yield the complete objects, as `Pieces.feed`.
+
+        A frame is recognised by its first byte, a zero, which begins its length.
+        """
         if self._text is None and self._stream is None and data:
             if data[:1] == b"\x00":
                 self._stream = EventStream()
@@ -37,7 +41,7 @@ class AwsPieces:
             yield from self._frames(self._stream, data)
 
     def finish(self) -> Iterator[Json]:
-        """As `Pieces.finish`."""
+        """Check the end, as `Pieces.finish`."""
         if self._text is not None:
             yield from self._text.finish()
         elif self._stream is None:

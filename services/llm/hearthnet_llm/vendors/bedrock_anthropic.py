@@ -1,5 +1,6 @@
-"""Anthropic Messages as Amazon Bedrock takes them (InvokeModel): the model and the stream in the path, a
-version in the body, answers in AWS's frames.
+"""Anthropic Messages in the envelope of Amazon Bedrock (InvokeModel).
+
+The path has the model and the choice of streaming, the body has a version, and answers come in AWS's frames.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": b
 _ACTIONS: Final = ("invoke", "invoke-with-response-stream")
 _VERSION: Final = "bedrock-2023-05-31"
 _MOST_UNASKED: Final = 16_384
-"""Tokens of an answer where the caller names none: AWS takes as many from the account's quota beforehand."""
+"""Default tokens of an answer: AWS deducts them from the account's quota beforehand."""
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST /model/{id}/invoke, or its streaming sister."""
+    """Return the request POST /model/{id}/invoke, or its streaming variant."""
     path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
     answer = min(sampling.longest(request, target.model, target.answer), _MOST_UNASKED)
     body = messages.write(request, msgspec.structs.replace(target, answer=answer))
@@ -38,7 +39,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """As `Wire.read`."""
+    """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
     base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
     request = messages.read_body(native.body, spelling, streamed)
@@ -47,12 +48,12 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(AwsPieces(heard.name, _opened), Content(heard))
 
 
 def _opened(kind: str, body: Json) -> Any:
-    """The event in a frame of type chunk; None if there is none."""
+    """Return the event in a frame of type chunk, or None."""
     try:
         return msgspec.json.decode(base64.b64decode(body.get("bytes") or ""))
     except (msgspec.DecodeError, binascii.Error, TypeError):

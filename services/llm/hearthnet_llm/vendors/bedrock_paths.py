@@ -1,4 +1,4 @@
-"""Where Amazon Bedrock has a model: the id stands in the path, and the path says whether to stream."""
+"""Paths of models at Amazon Bedrock, which have the model's id and the choice of streaming."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from urllib.parse import quote, unquote
 from hearthnet_llm.vendors.reading import refuse
 
 SPELLING: Final = ("escaped", "plain", "slashed", "raw")
-"""How the id of a model stands in the path: all escaped; its colons as they are; the slashes of an ARN as
-they are; both.
-"""
+"""Variants of the id in the path: all escaped; colons unescaped; the slashes of an ARN unescaped; both."""
 _SAFE: Final = {"plain": ":", "slashed": "/", "raw": ":/"}
 
 
 def path(model: str, action: str, spelling: str) -> str:
-    """`/model/{id}/{action}`."""
+    """Return `/model/{id}/{action}`."""
     return f"/model/{quote(model, safe=_SAFE.get(spelling, ''))}/{action}"
 
 
 def parsed(url: str, actions: tuple[str, str], spelling: dict[str, str]) -> tuple[str, str, bool]:
-    """What stands before the path, the model's id, and whether the second action (the stream) is meant."""
+    """Return the base URL, the model's id, and whether the second action (the stream) is meant."""
     base, found, rest = url.partition("/model/")
     written, _, action = rest.rpartition("/")
     if not found or action not in actions:

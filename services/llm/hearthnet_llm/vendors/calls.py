@@ -1,4 +1,4 @@
-"""Calls of one answer: ids that are there and differ, arguments that parse, notices of what never did."""
+"""Calls of one answer: unique ids, parsed arguments, and notices of incomplete calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIGITS: Final = 16
 
 
 class UnclosedCall(HearthNetError):
-    """An answer that called a tool, and of whose calls none ever became whole; `spent` is how it ended."""
+    """Raised for an answer whose calls are all incomplete; `spent` is its last frame."""
 
     def __init__(self, model: str, spent: Done) -> None:
         error = failures.unclosed(model)
@@ -33,9 +33,9 @@ class UnclosedCall(HearthNetError):
 
 
 class Unclosed:
-    """Watches the frames of one answer: a model that called and never closed a call has not answered.
+    """Check of one answer's frames for a model that called and completed no call.
 
-    With other calls that are whole, or at the limit of tokens, the notice is enough.
+    If there are complete calls too, or the token limit was reached, the notice is enough.
     """
 
     def __init__(self, model: str) -> None:
@@ -44,7 +44,11 @@ class Unclosed:
         self._called = False
 
     def passed(self, frame: Frame) -> Frame:
-        """The frame again; `UnclosedCall` (internal_error) in place of the end of such an answer."""
+        """Return the frame.
+
+        Raises:
+            UnclosedCall: (internal_error) instead of the last frame of such an answer.
+        """
         if isinstance(frame, ToolCall):
             self._called = True
         elif isinstance(frame, Notice) and frame.code == INCOMPLETE:
@@ -55,13 +59,13 @@ class Unclosed:
 
 
 class CallIds:
-    """Gives each call an id of its own: the vendor's where it is new, else a made-up `call_<n>`."""
+    """Source of unique call ids: the vendor's if it is new, else a generated `call_<n>`."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
 
     def take(self, wanted: Any) -> str:
-        """The id for the next call."""
+        """Return the id for the next call."""
         number = len(self._given) + 1
         made = wanted if isinstance(wanted, str) and wanted else f"call_{number}"
         while made in self._given:
@@ -72,15 +76,18 @@ class CallIds:
 
 
 def is_made_up(call_id: str) -> bool:
-    """Whether an id is one of ours, which a vendor that needs none never sees. Gemini's own are such as
-    call_46063: ours have few digits.
+    """Return whether an id was generated here; vendors that need no id never get such ids.
+
+    Gemini's own ids, such as call_46063, have more digits.
     """
     return _MADE_UP.fullmatch(call_id) is not None
 
 
 def plain_id(call_id: str) -> str:
-    """The id for a vendor that takes up to 64 letters, digits, `_` and `-`: the same for what fits, else one
-    that follows from it. Other vendors' models give ids such as functions.search:0.
+    """Return the id for a vendor that accepts up to 64 letters, digits, `_` and `-`.
+
+    An id that fits stays the same; any other gets a derived one. Models of other vendors use ids such as
+    functions.search:0.
     """
     if _PLAIN_ID.fullmatch(call_id):
         return call_id
@@ -88,8 +95,10 @@ def plain_id(call_id: str) -> str:
 
 
 def arguments(given: Any) -> dict[str, Any] | None:
-    """The arguments of a call, from an object or from its JSON text; None if they are no whole object, or
-    hold what JSON does not have (NaN, half a pair of surrogates) and would reach the tool as something else.
+    """Return the arguments of a call, from an object or its JSON text, or None if invalid.
+
+    They are invalid if they are no complete object, or hold values that JSON lacks (NaN, an unpaired
+    surrogate) and that would reach the tool altered.
     """
     if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
         return {}
@@ -104,7 +113,7 @@ def arguments(given: Any) -> dict[str, Any] | None:
 
 
 def incomplete(model: str, tool: str) -> Notice:
-    """The notice of a call that never became whole."""
+    """Return the notice of an incomplete call."""
     return Notice(
         INCOMPLETE,
         f"{model} sent a call of {tool or 'a tool'} "
@@ -113,14 +122,15 @@ def incomplete(model: str, tool: str) -> Notice:
 
 
 def tool_name(given: Any) -> str:
-    """The name of a tool as the contract has names; a model may make up any, and what it made up must not
-    become the name of another tool.
+    """Return a valid name for a tool.
+
+    A model may invent any name; a stand-in must not equal the name of another tool.
     """
     return stand_in(given) if isinstance(given, str) and given else ""
 
 
 def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:
-    """The complete call, or a notice."""
+    """Return the complete call, or a notice."""
     parsed, tool = arguments(given), tool_name(name)
     if parsed is None or not tool:
         return incomplete(model, tool)
@@ -128,7 +138,7 @@ def call(model: str, call_id: str, name: Any, given: Any, signature: str | None 
 
 
 def stop_reason(reason: StopReason, called: bool) -> StopReason:
-    """`tool_calls` where there are calls and nothing else stopped it, and only there."""
+    """Return `tool_calls` if and only if there are calls and no other reason to stop."""
     if called and reason in ("end", "tool_calls"):
         return "tool_calls"
     return "end" if reason == "tool_calls" else reason

@@ -1,7 +1,7 @@
-"""What servers tell of their models, without I/O: every spelling there is, read into one form.
+"""Data of servers about their models, in one form, without I/O.
 
-A server's list names models, and mostly more: how long their context is, whether they see images and call
-tools. What it does not tell stays None; nobody guesses here.
+A server's list has names of models, and mostly more: length of the context, vision, tools. Unstated values
+are None; nothing is guessed here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ Json = Mapping[str, Any]
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Below which paths a server lists its models, describes one (POST {"model": ...}), and says which are
-    loaded; "" where it does not.
+    """Paths at which a server lists its models, describes one, and lists the loaded ones.
+
+    Descriptions are requested by POST {"model": ...}. A path is "" if the server lacks it.
     """
 
     path: str = "/models"
@@ -27,9 +28,10 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One model as its server describes it; `ctx` in tokens. None: not told. `most`: `ctx` is what the model
-    can have at most, and what it gets is for each request to say. `server`: which program serves it, as the
-    name of a profile. `answer`: most tokens of an answer.
+    """One model as described by its server; None is unstated.
+
+    `ctx` is in tokens; with `most`, it is the model's maximum, and each request sets its own. `server` is the
+    server program, as the name of a profile. `answer` is the maximum of tokens of an answer.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Listed(msgspec.Struct, frozen=True):
     answer: int | None = None
 
     def refined(self, better: Listed) -> Listed:
-        """This, with what `better` tells."""
+        """Return this description, updated by the values of `better`."""
         told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server", "answer"))
         most = self.most if better.ctx is None else better.most
         fields: dict[str, Any] = {field: value for field, value in told if value is not None}
@@ -59,16 +61,16 @@ _CTX: Final = (
     "n_ctx",
     "n_ctx_train",
 )
-"""What the length of the context is called; what is in use comes before what would be possible."""
+"""Names of the context's length; the length in use precedes the possible one."""
 _ANSWER: Final = ("max_output_tokens", "max_completion_tokens", "outputTokenLimit", "max_tokens")
-"""What the length of the longest answer is called."""
+"""Names of the longest answer's length."""
 _OWNERS: Final = {
     "llamacpp": "llamacpp",
     "vllm": "vllm",
     "organization_owner": "lmstudio",
     "library": "ollama",
 }
-"""What programs that people run themselves call the owner of their models, and the profile of each."""
+"""Owner of the models as given by self-hosted programs, and the profile of each program."""
 _INSIDE: Final = ("top_provider", "meta", "model_spec", "limits", "default_generation_settings")
 _CHATS: Final = "generateContent"
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
@@ -77,7 +79,7 @@ _VISION: Final = ("vision", "image", "images", "multimodal", "image_input")
 
 
 def models(said: Any) -> list[Listed] | None:
-    """The models in a server's list, in its order; None for JSON that is no such list."""
+    """Return the models in a server's list, in its order, or None for JSON of another kind."""
     items = said
     if isinstance(said, Mapping):
         items = next((said[key] for key in ("data", "models") if isinstance(said.get(key), list)), None)
@@ -88,7 +90,7 @@ def models(said: Any) -> list[Listed] | None:
 
 
 def described(name: str, said: Any) -> Listed:
-    """What one server tells of a single model: Ollama's /api/show, llama.cpp's /props."""
+    """Return a server's description of a single model: Ollama's /api/show, llama.cpp's /props."""
     if not isinstance(said, Mapping):
         return Listed(name)
     model = _model({**said, "id": name})
@@ -99,13 +101,13 @@ def described(name: str, said: Any) -> Listed:
         ctx = int(chosen[1]) if chosen else _count(most)
         model = msgspec.structs.replace(model, ctx=ctx, most=bool(ctx and not chosen))
     listed = said.get("capabilities")
-    if isinstance(listed, list):  # this server lists all of them, so what is not there is told, too
+    if isinstance(listed, list):  # this list is complete, so a missing ability is known to be absent
         model = msgspec.structs.replace(model, tools="tools" in listed, vision="vision" in listed)
     return model
 
 
 def in_use(name: str, said: Any) -> Listed:
-    """What a server tells of a model that it has loaded: Ollama's /api/ps."""
+    """Return a server's data of a loaded model: Ollama's /api/ps."""
     items = said.get("models") if isinstance(said, Mapping) else None
     for item in items if isinstance(items, list) else ():
         if isinstance(item, Mapping) and name in (item.get("name"), item.get("model")):
@@ -114,7 +116,7 @@ def in_use(name: str, said: Any) -> Listed:
 
 
 def _chats(item: Json) -> bool:
-    """Whether it is a model to talk to, as far as is told."""
+    """Return whether it is a chat model, as far as stated."""
     methods = item.get("supportedGenerationMethods")
     return not isinstance(methods, list) or _CHATS in methods
 
@@ -132,7 +134,7 @@ def _model(item: Json) -> Listed:
 
 
 def _counts(item: Json, words: tuple[str, ...]) -> Iterator[int]:
-    """The counts that stand under one of the words, in their order."""
+    """Yield the counts under any of the words, in their order."""
     places = [item, *(inner for key in _INSIDE if isinstance(inner := item.get(key), Mapping))]
     for key in words:
         for place in places:
@@ -151,7 +153,7 @@ def _ctx(item: Json) -> int | None:
 
 
 def _able(item: Json, words: tuple[str, ...]) -> bool | None:
-    """Whether one of the words is among what the model can; None where nothing of the kind is told."""
+    """Return whether the model has one of the abilities, or None if unstated."""
     told = [*_words(item), *_switches(item, words)]
     if any(word in told for word in words):
         return True
@@ -159,7 +161,7 @@ def _able(item: Json, words: tuple[str, ...]) -> bool | None:
 
 
 def _words(item: Json) -> Iterable[str]:
-    """Abilities that are told as lists of words; "" stands for a list that is known to be complete."""
+    """Yield abilities that are stated as lists of words; "" marks a list known to be complete."""
     inner = item.get("architecture")
     for place, key in ((item, "capabilities"), (item, "supported_parameters"), (item, "input_modalities"),
                        (inner, "input_modalities"), (item, "modalities")):  # fmt: skip
@@ -171,7 +173,7 @@ def _words(item: Json) -> Iterable[str]:
 
 
 def _switches(item: Json, words: tuple[str, ...]) -> Iterable[str]:
-    """Abilities that are told one by one, as true and false."""
+    """Yield abilities that are stated one by one as booleans; "" is yielded for false."""
     for key in ("capabilities", "modalities", "features"):
         value = item.get(key)
         for word in words if isinstance(value, Mapping) else ():

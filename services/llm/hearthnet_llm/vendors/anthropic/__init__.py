@@ -1,4 +1,7 @@
-"""Anthropic Messages, both ways without I/O; `bedrock_anthropic` is the same in another envelope."""
+"""Anthropic Messages in both directions, without I/O.
+
+`bedrock_anthropic` has the same messages in another envelope.
+"""
 
 from __future__ import annotations
 

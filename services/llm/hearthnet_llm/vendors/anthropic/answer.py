@@ -1,5 +1,7 @@
-"""Anthropic Messages back into frames, without I/O: the events of a stream, or the one message of an answer
-in one piece, whose blocks are taken as if they had come one by one.
+"""Decoding of Anthropic Messages to frames, without I/O.
+
+The input is the events of a stream, or the one message of a single response, whose blocks are treated as if
+they had come one by one.
 """
 
 from __future__ import annotations
@@ -52,17 +54,17 @@ _INPUT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inpu
 _CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _PAUSED: Final = ("pause_turn", "compaction")
 _KEPT: Final = (ServerResultPart, SummaryPart, ModelChangePart, ToolListingPart)
-"""What comes whole and is handed back in its place."""
+"""Parts that arrive complete and are returned to the vendor in their position."""
 _KEPT_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
 
 class _Open(msgspec.Struct):
-    """A block that is still coming in; `id` is ours."""
+    """A block that is still arriving; `id` is ours."""
 
     block: Json
     id: str = ""
@@ -72,7 +74,7 @@ class _Open(msgspec.Struct):
 
 
 class Content:
-    """What the events of one answer add up to (`pieces.Content`)."""
+    """Accumulated events of one answer (`pieces.Content`)."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
@@ -87,7 +89,11 @@ class Content:
         self._size = 0
 
     def feed(self, value: Json) -> Iterator[Frame]:
-        """The frames of one event; raises what `failures` makes of an error in mid-stream."""
+        """Yield the frames of one event.
+
+        Raises:
+            HearthNetError: as translated by `failures`, for an error in mid-stream.
+        """
         match value.get("type"):
             case "content_block_delta":
                 yield from self._delta(value.get("index"), value.get("delta") or {})
@@ -110,7 +116,7 @@ class Content:
                 raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
-        """As `pieces.Content.finish`."""
+        """Yield the last frames, as `pieces.Content.finish`."""
         if self._stop is None and not self._complete:
             raise failures.broken(self._heard.name)
         for index in list(self._open):
@@ -127,8 +133,10 @@ class Content:
         return failures.no_answer(self._heard.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
-        """What a stream begins with; where a program of the vendor's goes on, it may be all there is. A
-        second beginning of the same message only counts; one of another goes on with the answer.
+        """Yield the frames of a stream's first event, which may have content.
+
+        It has all content if a program of the vendor continues. A second first event of the same message only
+        updates counts; one of another message continues the answer.
         """
         if message.get("id") in self._begun:
             self._count(message)
@@ -236,7 +244,7 @@ class Content:
             self._refused = str((where.get("stop_details") or {}).get("explanation") or "")
 
     def _count(self, where: Mapping[str, Any]) -> None:
-        """Later counts replace earlier ones: they are of the whole answer so far."""
+        """Update the counts: later ones replace earlier ones, because they cover the answer so far."""
         for name, value in (where.get("usage") or {}).items():
             if value is not None:
                 self._usage[name] = value
@@ -257,7 +265,7 @@ class Content:
 
 
 def _summed_up(block: Json, delta: Json) -> Json:
-    """The block of a summary with what one delta adds to it."""
+    """Return the block of a summary with the text of one delta added."""
     added = {
         name: (block.get(name) or "") + delta[name]
         for name in ("content", "encrypted_content")
@@ -267,7 +275,7 @@ def _summed_up(block: Json, delta: Json) -> Json:
 
 
 def _cited(native: Json) -> Iterator[Frame]:
-    """The citation; one of a kind that is not known yet is left out."""
+    """Yield the citation, unless its kind is unknown."""
     try:
         yield Cited(citations.read(native))
     except HearthNetError:

@@ -1,4 +1,4 @@
-"""Content blocks of Anthropic Messages, both ways: one small writer and one small reader a kind."""
+"""Content blocks of Anthropic Messages: one small writer and one small reader for each kind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ _PLAIN: Final = "text/plain"
 
 
 def write(part: Part, calls: dict[str, ToolCall]) -> Json:
-    """The block of a part; `calls` by id; `bad_request` for a part that this vendor does not know."""
+    """Return the block of a part; `calls` has the message's calls by id.
+
+    Raises:
+        HearthNetError: `bad_request` for a part that this vendor does not support.
+    """
     if isinstance(part, CallPart):
         return _call(calls[part.id])
     writer = _WRITERS.get(type(part))
@@ -54,7 +58,7 @@ def write(part: Part, calls: dict[str, ToolCall]) -> Json:
 
 
 def read(block: Json, where: str) -> Part:
-    """The part of a block that is neither a call nor a result."""
+    """Return the part of a block that is neither a call nor a result."""
     kind = text(block.get("type"), f"{where}.type")
     reader = _READERS.get(kind) or (_read_served if kind.endswith(_RESULT) else None)
     if reader is None:
@@ -66,7 +70,7 @@ def read(block: Json, where: str) -> Part:
 
 
 def read_call(block: Json, where: str) -> ToolCall:
-    """The call of a tool_use block."""
+    """Return the call of a tool_use block."""
     return ToolCall(
         text(block.get("id"), f"{where}.id"),
         text(block.get("name"), f"{where}.name"),
@@ -78,25 +82,25 @@ def read_call(block: Json, where: str) -> ToolCall:
 
 
 def cached(cache: CacheHint | None) -> Json:
-    """The field that carries a cache hint, if there is one."""
+    """Return the field of a cache hint, or nothing."""
     if cache is None:
         return {}
     return {"cache_control": ephemeral(cache)}
 
 
 def ephemeral(cache: CacheHint) -> Json:
-    """A native cache hint."""
+    """Return a native cache hint."""
     return {"type": "ephemeral", **without_nones(ttl=cache.ttl)}
 
 
 def hint(native: Json) -> CacheHint | None:
-    """The cache hint of a block, a tool or a request."""
+    """Return the cache hint of a block, a tool or a request, or None."""
     found = native.get("cache_control")
     return None if found is None else CacheHint(fields(found, "cache_control").get("ttl"))
 
 
 def caller(native: Any) -> str | None:
-    """Who made a call: "direct" for the model itself, else the vendor's tool and the id of its call."""
+    """Return the maker of a call: "direct" for the model, else the vendor's tool and call id."""
     if native is None:
         return None
     found = fields(native, "caller")
@@ -171,7 +175,7 @@ def _document(part: DocumentPart) -> Json:
 
 
 def _as_text(part: DocumentPart) -> str:
-    """The text of a document that is no PDF."""
+    """Return the text of a document that is no PDF."""
     if (part.media_type or "").startswith("text/"):
         try:
             return base64.b64decode(part.data or "").decode()

@@ -1,4 +1,4 @@
-"""Citations of Anthropic, both ways: each kind names its own fields."""
+"""Citations of Anthropic; each kind has fields of its own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     ),
 }
 _TITLES: Final = ("title", "document_title")
-"""Fields that are null where nothing is known, and never absent."""
+"""Fields that are null if unknown, and never absent."""
 _PLACED: Final = ("cited_text", "document_index")
 _DEMANDED: Final[dict[str, tuple[str, ...]]] = {
     "char_location": (*_PLACED, "start_char_index", "end_char_index"),
@@ -50,8 +50,9 @@ _BY_TYPE: Final = {kind: (ours, fields) for ours, (kind, fields) in _KINDS.items
 
 
 def write(citations: list[Citation]) -> list[Json]:
-    """The native citations, without those of a kind that only other vendors have, or with less in them than
-    this vendor demands.
+    """Return the native citations.
+
+    Those of a kind that this vendor lacks, or without a field that it requires, are dropped.
     """
     made = [_write(citation) for citation in citations if citation.kind in _KINDS]
     return [native for native in made if all(name in native for name in _DEMANDED[native["type"]])]
@@ -67,7 +68,7 @@ def _write(citation: Citation) -> Json:
 
 
 def read(native: Json) -> Citation:
-    """The citation of a text block or a citations_delta."""
+    """Return the citation of a text block or a citations_delta."""
     kind = text(native.get("type"), "citations.type")
     if kind not in _BY_TYPE:
         refuse("citations.type", f"no citation {kind!r} is known")

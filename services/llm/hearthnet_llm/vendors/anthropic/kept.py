@@ -1,5 +1,6 @@
-"""What the API wants back in its place and that is neither said nor called, both ways: summaries of what came
-before, changes of the model and of the tools, listings of MCP servers.
+"""Parts other than text and calls that the API requires in later requests.
+
+These are summaries of earlier messages, changes of the model and of the tools, and listings of MCP servers.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ _TYPES: Final = {ours: native for native, ours in _CHANGES.items()}
 
 
 def write_summary(part: SummaryPart) -> Json:
-    """A compaction."""
+    """Return the compaction block of a summary."""
     changes = None if part.changes is None else [write_change(one) for one in part.changes]
     more = without_nones(encrypted_content=part.data, signature=part.signature, tool_changes=changes)
     return {"type": "compaction", "content": part.text, **more}
 
 
 def read_summary(block: Json) -> SummaryPart:
-    """As `write_summary`, without its cache hint."""
+    """Return the summary of a compaction block, without its cache hint."""
     changes = block.get("tool_changes")
     return SummaryPart(
         block.get("content"),
@@ -36,7 +37,7 @@ def read_summary(block: Json) -> SummaryPart:
 
 
 def write_change(part: ToolChangePart) -> Json:
-    """A tool_addition or tool_removal."""
+    """Return the tool_addition or tool_removal block of a change."""
     if part.name is None and part.server is None:
         refuse("/input/messages", "a change of the tools names a tool, a server, or both")
     kind = "tool_reference" if part.server is None else "mcp_tool_reference"
@@ -46,7 +47,11 @@ def write_change(part: ToolChangePart) -> Json:
 
 
 def read_change(block: Json) -> ToolChangePart:
-    """As `write_change`; a tool that is declared among the messages is refused."""
+    """Return the change of a tool_addition or tool_removal block.
+
+    Raises:
+        HearthNetError: `bad_request` if the block declares the tool itself.
+    """
     tool = fields(block.get("tool"), "tool")
     if "definition" in tool:
         refuse("tool.definition", "a tool is declared among the tools, not in a message")
@@ -54,33 +59,33 @@ def read_change(block: Json) -> ToolChangePart:
 
 
 def write_fallback(part: ModelChangePart) -> Json:
-    """A fallback."""
+    """Return the fallback block of a change of the model."""
     trigger = None if part.reason is None else {"type": part.reason, **without_nones(category=part.category)}
     sides = {"from": {"model": part.before}, "to": {"model": part.after}}
     return {"type": "fallback", **sides, **without_nones(trigger=trigger)}
 
 
 def read_fallback(block: Json) -> ModelChangePart:
-    """As `write_fallback`."""
+    """Return the change of the model in a fallback block."""
     sides = [fields(block.get(side) or {}, side).get("model") or "" for side in ("from", "to")]
     trigger = fields(block.get("trigger") or {}, "trigger")
     return ModelChangePart(sides[0], sides[1], trigger.get("type"), trigger.get("category"))
 
 
 def write_listing(part: ToolListingPart) -> Json:
-    """An mcp_tool_listing."""
+    """Return the mcp_tool_listing block of a listing."""
     return {"type": "mcp_tool_listing", "mcp_server_name": part.server, "tools": write_listed(part.tools)}
 
 
 def read_listing(block: Json) -> ToolListingPart:
-    """As `write_listing`."""
+    """Return the listing of an mcp_tool_listing block."""
     return ToolListingPart(
         text(block.get("mcp_server_name"), "mcp_server_name"), read_listed(block.get("tools"))
     )
 
 
 def write_listed(tools: list[ListedTool]) -> list[Json]:
-    """Tools as an MCP server describes them."""
+    """Return native descriptions of an MCP server's tools."""
     return [
         {
             "name": tool.name,
@@ -92,7 +97,7 @@ def write_listed(tools: list[ListedTool]) -> list[Json]:
 
 
 def read_listed(native: Any) -> list[ListedTool]:
-    """As `write_listed`."""
+    """Return the tools in native descriptions."""
     return [
         ListedTool(text(tool.get("name"), "name"), tool.get("description"), tool.get("input_schema"))
         for tool in objects(native, "tools")

@@ -1,7 +1,7 @@
-"""Messages in both directions: turns of blocks, results of tools among what the user says.
+"""Messages: turns of blocks, with results of tools among the user's content.
 
-A thought is handed back only with a proof of this vendor; those of others are left out, and an answer that
-said nothing, which this vendor refuses.
+A thought is sent only with a signature of this vendor. Thoughts of other vendors are left out, and so is an
+assistant message without content, which this vendor refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT: Final = "anthropic"
 
 
 def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
-    """The fields `system`, where there is such a message, and `messages`."""
+    """Return the field `messages`, and `system` if there is such a message."""
     first = next((place for place, one in enumerate(messages) if not _is_first(one)), len(messages))
     body: Json = {}
     if first:
@@ -36,7 +36,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
 
 
 def _is_first(message: Message) -> bool:
-    """Whether a message belongs to the system's own field, beside the conversation."""
+    """Return whether a message belongs to the field `system` instead of the conversation."""
     return message.role == "system" and message.turn is None
 
 
@@ -62,7 +62,7 @@ def _write_turn(turn: list[Message], spelling: Mapping[str, str], sets: Mapping[
 
 
 def _beside(message: Message) -> Json:
-    """What a system's message says beside its content."""
+    """Return the fields of a system message other than its content."""
     effort = None if message.effort is None else {"effort": message.effort}
     return without_nones(clear_at=message.shown, output_config=effort)
 
@@ -80,8 +80,9 @@ def _is_plain(message: Message) -> bool:
 
 
 def _belongs_here(part: Part, unproved: bool) -> bool:
-    """Whether a part is none that only another vendor can make use of, or that nobody proves. Calls of this
-    vendor's own tools have ids.
+    """Return whether this vendor accepts a part.
+
+    It refuses parts of other vendors, thoughts without a proof, and calls of server tools without an id.
     """
     if isinstance(part, ServerCallPart | ServerResultPart):
         return part.id is not None
@@ -103,8 +104,10 @@ def _write_result(message: Message, empty_result: str) -> Json:
 
 
 def read(body: Json, spelling: dict[str, str]) -> list[Message]:
-    """The messages of a native body; notes in `spelling` how an empty result stood. A system's message that
-    begins the conversation itself is a turn of its own.
+    """Return the messages of a native body.
+
+    Records in `spelling` how an empty result was written. A system message at the beginning of the
+    conversation itself is a turn of its own.
     """
     system, native = body.get("system"), objects(body.get("messages"), "messages")
     made = [] if system is None else [Message(role="system", content=_read_content(system, "system"))]
@@ -144,7 +147,7 @@ def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Messa
 
 
 def _read_user(content: Any, where: str, spelling: dict[str, str]) -> list[Message]:
-    """One message for each result and one for each run of what the user says."""
+    """Return one message for each result and one for each run of user content."""
     if isinstance(content, str):
         return [Message(role="user", content=content)]
     made: list[Message] = []

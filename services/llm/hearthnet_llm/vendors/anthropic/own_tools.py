@@ -1,4 +1,4 @@
-"""The vendor's own tools and sets of tools, both ways: `{kind}_{date}`, each with fields of its own."""
+"""The vendor's own tools and sets of tools: `{kind}_{date}`, each with fields of its own."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _USUAL: Final = {
     "bash": "20250124",
     "memory": "20250818",
 }
-"""The version of a tool where none is named: the first that is no beta, which all models with it take."""
+"""Default version of a tool: the first that is no beta, which all models with the tool support."""
 _SET: Final = "_toolset"
-"""Ends the kind of a set of tools, which but for that of an MCP server has no name."""
+"""Ends the kind of a set of tools; only that of an MCP server has a name."""
 
 
 def name(native: Json, where: str) -> str:
-    """The name of any native tool; a set without one is called as its kind."""
+    """Return the name of any native tool; a set without one is named after its kind."""
     kind = native.get("type")
     if kind == _MCP:
         return text(native.get("mcp_server_name"), f"{where}.mcp_server_name")
@@ -55,7 +55,7 @@ def name(native: Json, where: str) -> str:
 
 
 def write(named: str, tool: ServerTool) -> Json:
-    """The native tool."""
+    """Return the native tool."""
     version = tool.version or _USUAL.get(tool.kind)
     if version is None and tool.kind != _MCP:
         refuse(
@@ -82,7 +82,7 @@ def write(named: str, tool: ServerTool) -> Json:
 
 
 def read(native_kind: str, native: Json, where: str) -> ServerTool:
-    """As `write`, without the name."""
+    """Return the tool of a native one, without its name."""
     kind, version = _kind(native_kind)
     place, cited, cache = native.get("user_location"), native.get("citations"), native.get("caching")
     width, height = native.get("display_width_px"), native.get("display_height_px")
@@ -107,7 +107,7 @@ def _kind(native: str) -> tuple[str, str | None]:
 
 
 def _limit(kind: str) -> str:
-    """Which field bounds its tokens: those it writes, or those it reads."""
+    """Return the field that limits its tokens: those it writes, or those it reads."""
     return "max_tokens" if kind == _ADVISOR else "max_content_tokens"
 
 

@@ -45,7 +45,7 @@ _SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted", "u
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST /messages."""
+    """Return the request POST /messages."""
     beta = _BETA if target.spelling.get("beta") == "yes" else ""
     body = write(request, target)
     streamed = without_nones(stream=request.stream)
@@ -56,7 +56,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """As `Wire.read`."""
+    """Return the request of a native one, as `Wire.read`."""
     path, _, query = native.url.partition("?")
     if not path.endswith(_PATH):
         refuse("path", f"must end in {_PATH}")
@@ -67,7 +67,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 
 def write(request: ChatRequest, target: Target) -> Json:
-    """The body without model and stream."""
+    """Return the body without model and stream."""
     ungrammatical(request)
     spelling = target.spelling
     body: Json = {
@@ -86,7 +86,7 @@ def write(request: ChatRequest, target: Target) -> Json:
 
 
 def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
-    """The request of a native body; notes in `spelling` how it stood."""
+    """Return the request of a native body; records its variants in `spelling`."""
     if body.get("thread") is not None:
         refuse("thread", "conversations are kept on the mesh; send the whole")
     choice, parallel = tools.read_choice(body.get("tool_choice"))
@@ -118,7 +118,7 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
 
 
 def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
-    """The tools and the choice; of a choice among several only those are declared."""
+    """Return the tools and the choice; of a choice among several only those are declared."""
     declared, choice = request.tools or [], request.tool_choice
     if isinstance(choice, Named) and (choice.others or not choice.required):
         declared = [tool for tool in declared if _is_allowed(tool, choice)]
@@ -142,7 +142,10 @@ def _limit(request: ChatRequest, target: Target) -> Json:
 
 
 def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
-    """How to think; empty where nothing is said of it. To think without a budget is to think as needed."""
+    """Return the field `thinking`, empty if unspecified.
+
+    Thinking without a budget is adaptive thinking.
+    """
     mode = thinking.mode
     if mode == "on" and thinking.budget_tokens is None and spelling.get("no_budget") != "enabled":
         mode = "auto"
@@ -175,7 +178,7 @@ def _read_thinking(body: Json, spelling: dict[str, str]) -> Thinking | None:
 
 
 def _ours(words: Mapping[str, str], native: Any, where: str) -> str | None:
-    """Our word for a native one."""
+    """Return our word for a native one."""
     if native is None:
         return None
     found = next((ours for ours, its in words.items() if its == native), None)
@@ -185,7 +188,7 @@ def _ours(words: Mapping[str, str], native: Any, where: str) -> str | None:
 
 
 def _task_budget(body: Json) -> Json:
-    """The tokens for the whole task."""
+    """Return the token budget of the whole task."""
     config = fields(body.get("output_config") or {}, "output_config")
     return fields(config.get("task_budget") or {}, "output_config.task_budget")
 
@@ -198,7 +201,7 @@ def _task(request: ChatRequest) -> Json | None:
 
 
 def _output(request: ChatRequest, spelling: str) -> Json:
-    """The form of the answer and how hard to try, which this vendor keeps together."""
+    """Return the answer's form and the effort, which this vendor keeps in one field."""
     form = None if request.response_schema is None else _format(request.response_schema)
     effort = None if request.thinking is None else request.thinking.effort
     named = spelling == "output_format" and form is not None

@@ -1,9 +1,9 @@
-"""How tokens may be drawn, and how many: what each generation of Claude still lets a caller choose.
+"""Sampling parameters and answer limits that each generation of Claude accepts.
 
-Since Opus 4.7 a temperature is refused, and so are top_p and top_k; models of 4.5 and 4.6 refuse temperature
-and top_p together; whichever thinks takes no temperature but 1; and from version 2026-10-21 of the API on
-none of them is taken at all. What would only make a request fail is left out here. Other models behind a
-server of this wire take what is asked ("sent").
+Since Opus 4.7 temperature, top_p and top_k are refused; models of 4.5 and 4.6 refuse temperature and top_p
+together; a thinking model accepts no temperature but 1; and from version 2026-10-21 of the API on none of
+them is accepted. Parameters that would only make a request fail are dropped here. Other models behind a
+server of this protocol accept all of them ("sent").
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from hearthnet_llm.vendors.reading import without_nones
 from hearthnet_llm.vendors.wire import Json
 
 CHOICES: Final = ("auto", "sent")
-"""By the model, or as it is asked for."""
+"""By the model's generation, or all parameters as requested."""
 _EARLIER: Final = re.compile(r"claude-(v?[123]|instant|[a-z]+-4([-.][0-6](?!\d)|-20\d{6}|$|[@:]))")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d$")
 _NONE_SINCE: Final = "2026-10-21"
-"""The version of the API that takes none of them."""
+"""The version of the API that accepts none of them."""
 _ONE_OF_TWO: Final = re.compile(r"claude-[a-z]+-4[-.][56]")
-"""Models that take a temperature or top_p, and not both."""
+"""Models that accept a temperature or top_p, and not both."""
 _LONGEST: Final = (
     (re.compile(r"claude-(v?[12]|instant|3-(opus|sonnet|haiku))"), 4096),
     (re.compile(r"claude-3[-.]5"), 8192),
@@ -30,14 +30,14 @@ _LONGEST: Final = (
     (re.compile(r"claude-[a-z]+-4[-.][6-9]"), 128_000),
     (re.compile("claude"), 64_000),
 )
-"""Most tokens of an answer, where no list of models tells it (Anthropic, "Models overview")."""
+"""Most tokens of an answer if no list of models states it (Anthropic, "Models overview")."""
 _LONGEST_OTHER: Final = 8192
 _BESIDE_THOUGHTS: Final = 1024
 """Tokens of an answer beside the budget of its thoughts, which must be smaller than both together."""
 
 
 def allowed(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
-    """`temperature`, `top_p` and `top_k`, as far as the model takes them in that version of the API."""
+    """Return `temperature`, `top_p` and `top_k`, as far as model and API version accept them."""
     asked = without_nones(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
     if choice == "sent":
         return asked
@@ -52,8 +52,9 @@ def allowed(request: ChatRequest, model: str, choice: str, version: str = "") ->
 
 
 def longest(request: ChatRequest, model: str, told: int | None) -> int:
-    """`max_tokens` for a request that names none, which this vendor demands: as many as the model can give.
-    `told`: what its server says of that.
+    """Return the required `max_tokens` for a request without one: the model's maximum.
+
+    `told` is the maximum stated by its server.
     """
     most = told or next((most for name, most in _LONGEST if name.search(model)), _LONGEST_OTHER)
     budget = None if request.thinking is None else request.thinking.budget_tokens

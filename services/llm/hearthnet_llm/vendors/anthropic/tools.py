@@ -1,4 +1,4 @@
-"""Tools and the choice among them, both ways."""
+"""Tools and the choice among them, in both directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "an
 
 
 def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
-    """The native tool, as `spelling` has it."""
+    """Return the native tool, in the variant of `spelling`."""
     if tool.server is not None:
         body = own_tools.write(tool.name, tool.server)
     else:
@@ -36,7 +36,7 @@ def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
 
 
 def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
-    """The tool of a native one; notes in `spelling` how it stood."""
+    """Return the tool of a native one; records its variant in `spelling`."""
     kind = native.get("type") or "custom"
     if native.get("type") == "custom":
         spelling["tool_type"] = "custom"
@@ -56,8 +56,9 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
 
 
 def write_choice(choice: ToolChoice | None, parallel: bool | None) -> Json | None:
-    """The native tool choice; None where nothing is chosen. A choice among several has narrowed the tools
-    before.
+    """Return the native tool choice, or None without one.
+
+    For a choice among several, the tools were reduced before.
     """
     if choice is None and parallel is None:
         return None
@@ -70,7 +71,7 @@ def write_choice(choice: ToolChoice | None, parallel: bool | None) -> Json | Non
 
 
 def read_choice(native: Any) -> tuple[ToolChoice | None, bool | None]:
-    """The choice, and whether several calls may come at once."""
+    """Return the choice, and whether several calls may come at once."""
     if native is None:
         return None, None
     found = fields(native, "tool_choice")

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse, one wire for all its models, both ways without I/O."""
+"""Amazon Bedrock's Converse, one protocol for all its models, in both directions, no I/O."""
 
 from __future__ import annotations
 
