@@ -12,7 +12,7 @@ import msgspec
 
 
 class CacheHint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Marks a prefix that will be sent again soon; `ttl` is the retention, such as 5m or 1h."""
+    """Mark of a prefix that will be sent again soon; `ttl` is the retention, such as 5m or 1h."""
 
     ttl: str | None = None
 
@@ -212,7 +212,7 @@ class ServerResultPart(
 
 
 class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_change"):
-    """Permits or forbids a tool from here on.
+    """Permission or prohibition of a tool from here on.
 
     It concerns the tool `name`, of the MCP `server` if one is given; without a name, all tools of that
     server.

@@ -203,7 +203,7 @@ class Named(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResponseSchema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Demands an answer in JSON that fits `schema`; None is any JSON object."""
+    """Required form of an answer: JSON that fits `schema`; None is any JSON object."""
 
     name: str | None = None
     schema: dict[str, Any] | None = None

@@ -175,8 +175,8 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
 def _failure(error: Any, ctx: int) -> HearthNetError:
     """Return the error for a failure of the engine.
 
-    It is bad_request for a fault of the caller, with the size of the context if that was exceeded, else
-    internal_error.
+    A fault of the caller is distinguished from an internal one. If the context was exceeded, its size is in
+    the details.
     """
     fields = error if isinstance(error, dict) else {"message": str(error)}
     needed = fields.get("n_prompt_tokens")

@@ -51,7 +51,7 @@ def asked(request: ChatRequest) -> ChatRequest:
 
 
 def again(request: ChatRequest, said: str, reason: str) -> ChatRequest:
-    """Return the request of `asked` again, after an answer that could not be used for `reason`."""
+    """Return the request of `asked` again, after an answer that was unusable for `reason`."""
     answer = Message("assistant", said) if said.strip() else Message("assistant", "(nothing)")
     return msgspec.structs.replace(
         request, messages=[*request.messages, answer, Message("user", f"[{reason}]")]

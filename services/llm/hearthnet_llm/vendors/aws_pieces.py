@@ -1,4 +1,4 @@
-"""The objects of an answer of Amazon Bedrock: frames of an event stream, or one JSON object."""
+"""Objects of an answer of Amazon Bedrock: frames of an event stream, or one JSON object."""
 
 from __future__ import annotations
 

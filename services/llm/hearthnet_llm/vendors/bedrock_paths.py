@@ -1,4 +1,4 @@
-"""Paths of models at Amazon Bedrock, which have the model's id and the choice of streaming."""
+"""Paths of models at Amazon Bedrock, with the model's id and the choice of streaming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def path(model: str, action: str, spelling: str) -> str:
 
 
 def parsed(url: str, actions: tuple[str, str], spelling: dict[str, str]) -> tuple[str, str, bool]:
-    """Return the base URL, the model's id, and whether the second action (the stream) is meant."""
+    """Return the base URL, the model's id, and whether the second action (a stream) is meant."""
     base, found, rest = url.partition("/model/")
     written, _, action = rest.rpartition("/")
     if not found or action not in actions:

@@ -47,7 +47,7 @@ class Unclosed:
         """Return the frame.
 
         Raises:
-            UnclosedCall: (internal_error) instead of the last frame of such an answer.
+            UnclosedCall: instead of the last frame of such an answer; its code is `internal_error`.
         """
         if isinstance(frame, ToolCall):
             self._called = True

@@ -1,4 +1,6 @@
-"""Tokens of a text whose backend does not count: characters / 3.5, of Chinese, Japanese and Korean / 2.
+"""Estimation of tokens: characters / 3.5, or / 2 in Chinese, Japanese and Korean.
+
+It is used for backends that do not count.
 
 See: docs/models.md#conversations.
 """
@@ -18,7 +20,7 @@ _WIDE: Final = re.compile(
 
 
 def weight(text: str) -> int:
-    """The length of a text as it counts: in characters of Latin script."""
+    """Return the length of a text, converted to characters of Latin script."""
     if text.isascii():
         return len(text)
     wide = sum(map(len, _WIDE.findall(text)))
@@ -26,5 +28,5 @@ def weight(text: str) -> int:
 
 
 def tokens(characters: int) -> int:
-    """How many tokens so many characters of Latin script (`weight`) probably are."""
+    """Return the estimated tokens of that many characters of Latin script (`weight`)."""
     return math.ceil(characters / _LATIN)

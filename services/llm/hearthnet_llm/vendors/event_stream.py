@@ -1,6 +1,6 @@
-"""The frames in which AWS streams (application/vnd.amazon.eventstream), out of bytes that come in pieces.
+"""Parser of AWS's event streams (application/vnd.amazon.eventstream), fed with pieces.
 
-Needs `botocore` (the extra `bedrock`), which knows the framing and its checksums.
+It needs `botocore` (the extra `bedrock`) for the framing and its checksums.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _MISSING: Final = "streams from Amazon Bedrock need botocore; install hearthnet-
 
 
 class AwsEvent(msgspec.Struct, frozen=True):
-    """One frame. `kind` is event, exception or error; `type` is such as contentBlockDelta or
-    throttlingException.
+    """One frame; `kind` is event, exception or error.
+
+    `type` is, for instance, contentBlockDelta or throttlingException.
     """
 
     kind: str
@@ -30,16 +31,17 @@ class AwsEvent(msgspec.Struct, frozen=True):
 
 
 class EventStream:
-    """Feed it bytes as they come; gives each frame that is complete and whose checksums are right.
-
-    Raises ValueError for what is no such stream; nothing may be fed after that.
-    """
+    """Parser of an event stream, fed with bytes as they arrive."""
 
     def __init__(self) -> None:
         self._buffer: EventStreamBuffer = _buffer()
 
     def feed(self, data: bytes) -> Iterator[AwsEvent]:
-        """The frames that `data` completes."""
+        """Yield the frames that `data` completes, with verified checksums.
+
+        Raises:
+            ValueError: the data is no event stream; nothing may be fed after that.
+        """
         from botocore.eventstream import ParserError
 
         self._buffer.add_data(data)

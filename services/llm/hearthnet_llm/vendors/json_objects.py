@@ -1,7 +1,7 @@
-"""JSON objects out of bytes that come in pieces, without I/O: one a line (NDJSON), the items of one array, or
-a single one over many lines.
+"""Parser of JSON objects in bytes that arrive in pieces, without I/O.
 
-Between objects only white space, commas and the brackets of the array may stand.
+The objects may be one a line (NDJSON), the items of one array, or a single one over many lines. Between
+objects only white space, commas and the brackets of the array are allowed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 
 
 class JsonObjects:
-    """Feed it bytes as they come; gives each object as soon as it is complete.
-
-    Raises ValueError where something else comes, such as HTML; nothing may be fed after that.
-    """
+    """Parser of JSON objects, fed with bytes as they arrive."""
 
     def __init__(self) -> None:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
@@ -32,11 +29,15 @@ class JsonObjects:
 
     @property
     def open(self) -> bool:
-        """Whether an object has begun and not ended."""
+        """True inside an object."""
         return self._depth > 0
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The objects that `data` completes."""
+        """Yield the objects that `data` completes.
+
+        Raises:
+            ValueError: the data is something else, such as HTML; nothing may be fed after that.
+        """
         self._text += self._decode(data)
         while end := self._end():
             value = parsed(self._text[:end])
@@ -46,7 +47,7 @@ class JsonObjects:
             yield value
 
     def _end(self) -> int:
-        """Where the first object of the text ends; 0 while it has not."""
+        """Return the end of the first object of the text, or 0 if it is incomplete."""
         if not self._depth and not self._begins():
             return 0
         text = self._text
@@ -55,7 +56,7 @@ class JsonObjects:
             sign = mark.group()
             if sign == "\\":
                 if self._seen == len(text):
-                    self._seen -= 1  # what it escapes is still to come
+                    self._seen -= 1  # the escaped character has not arrived
                     return 0
                 self._seen += 1
             elif sign == '"':
@@ -68,7 +69,7 @@ class JsonObjects:
         return 0
 
     def _begins(self) -> bool:
-        """Whether an object begins; what stands before it is dropped."""
+        """Return whether an object begins, after dropping separators."""
         between = _BETWEEN.match(self._text)
         self._text = self._text[between.end() if between else 0 :]
         if self._text and self._text[0] != "{":

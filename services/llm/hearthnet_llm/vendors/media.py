@@ -1,4 +1,4 @@
-"""Media by value: `data:` URLs, taken apart and put together without loss."""
+"""Media by value: `data:` URLs, parsed and made without loss."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL
 
 
 def of_url(url: str) -> Json:
-    """The canonical fields of what a URL holds or points to."""
+    """Return the canonical fields of the content or target of a URL."""
     found = _DATA_URL.fullmatch(url)
     return {"url": url} if found is None else {"media_type": found[1], "data": found[2]}
 
 
 def to_url(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str | None:
-    """The URL of a part's bytes; None where it has neither bytes of a known kind nor a URL."""
+    """Return the URL of a part's bytes, or its own URL, or None."""
     if part.data is not None and part.media_type is not None:
         return f"data:{part.media_type};base64,{part.data}"
     return part.url

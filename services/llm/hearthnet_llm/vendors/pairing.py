@@ -1,5 +1,6 @@
-"""Which call a result answers, on wires whose calls may have no ids: then ours are made up, and a result
-finds its call by the tool's name.
+"""Assignment of results to calls in protocols whose calls may lack ids.
+
+Such calls get generated ids, and a result finds its call by the tool's name.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ class Pairing:
         self._waiting: list[ToolCall] = []
 
     def called(self, given: Any) -> str:
-        """The id of a new call: the one it has, or a made-up one."""
+        """Return the id of a new call: its own, or a generated one."""
         return self._ids.take(given)
 
     def asked(self, calls: list[ToolCall]) -> None:
-        """These calls are answered next."""
+        """Set the calls that are answered next."""
         self._waiting = [call for call in calls if is_made_up(call.id)]
 
     def answered(self, given: Any, name: str | None) -> str:
-        """The id of the call that a result answers: the one it has, else that of the first call of its tool,
-        or of any, where it names none.
+        """Return the id of the call that a result answers.
+
+        It is the result's own, else that of the first call of its tool, or of the first call if no tool is
+        named.
         """
         if isinstance(given, str) and given:
             return given

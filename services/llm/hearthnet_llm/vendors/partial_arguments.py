@@ -1,7 +1,8 @@
-"""Arguments of a call that come in as values at JSON paths (Gemini on Vertex, FunctionCall.partialArgs).
+"""Arguments of a call that arrive as values at JSON paths.
 
-A path names one value, such as `$.operations[0].action` or `$['a b'].c` (RFC 9535, names and indices only).
-A string comes in pieces that belong together; any other value comes whole.
+This is FunctionCall.partialArgs of Gemini on Vertex AI. A path names one value, such as
+`$.operations[0].action` or `$['a b'].c` (RFC 9535, names and indices only). Pieces of a string are joined;
+any other value arrives complete.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 def steps(path: str) -> list[str | int] | None:
-    """The member names and indices of `path`; None where it is no path to one value."""
+    """Return the member names and indices of `path`, or None if it names no single value."""
     if not path.startswith("$"):
         return None
     found: list[str | int] = []
@@ -41,8 +42,9 @@ def steps(path: str) -> list[str | int] | None:
 
 
 class PartialArguments:
-    """The arguments of one call. `broken`: something came that is no value at a path. `open`: the last string
-    is not all there yet.
+    """The arguments of one call.
+
+    `broken` tells that an invalid value or path came, `open` that the last string is incomplete.
     """
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class PartialArguments:
         self.open = False
 
     def feed(self, part: Mapping[str, Any]) -> None:
-        """Takes one PartialArg."""
+        """Add one PartialArg."""
         path = steps(str(part.get("jsonPath", "")))
         given = [name for name in _VALUES if name in part]
         if path is None or not given or not _put(self.value, path, _value(part, given[0])):
@@ -64,7 +66,7 @@ def _value(part: Mapping[str, Any], name: str) -> Any:
 
 
 def _put(root: Any, path: list[str | int], value: Any) -> bool:
-    """Puts `value` at `path`, a string after what is there; whether the path fits what is there."""
+    """Put `value` at `path`, appending strings; return whether the path fits the structure."""
     here = root
     for place, step in enumerate(path):
         if not _makes_room(here, step):
@@ -80,7 +82,7 @@ def _put(root: Any, path: list[str | int], value: Any) -> bool:
 
 
 def _makes_room(here: Any, step: str | int) -> bool:
-    """Whether `here` can have a member `step`; it has one then, None if it is new."""
+    """Return whether `here` can have a member `step`, which is created as None if missing."""
     if isinstance(here, dict) and isinstance(step, str):
         here.setdefault(step, None)
         return True

@@ -1,6 +1,6 @@
-"""The JSON objects of an answer, however it is framed, and the decoder around them, without I/O.
+"""The JSON objects of an answer in any framing, and the decoder around them, without I/O.
 
-The first byte says which it is: an object, an array or lines of objects, else server-sent events. HTML and
+The first byte tells the framing: an object, an array or lines of objects, else server-sent events. HTML and
 anything else is no answer.
 """
 
@@ -23,7 +23,7 @@ _DONE = "[DONE]"
 
 
 class Pieces(Protocol):
-    """Objects out of bytes. Both raise `HearthNetError` for what is no answer, naming the backend."""
+    """Parser of objects in bytes; both methods raise `HearthNetError` for an invalid answer."""
 
     @property
     def name(self) -> str:
@@ -31,39 +31,39 @@ class Pieces(Protocol):
         ...
 
     def feed(self, data: bytes) -> Iterator[Json]:
-        """The objects that `data` completes."""
+        """Yield the objects that `data` completes."""
         ...
 
     def finish(self) -> Iterator[Json]:
-        """What was still open at the end."""
+        """Yield the objects that were still open at the end."""
         ...
 
 
 class Content(Protocol):
-    """What the objects of one answer add up to; as `Decoder`, but of objects."""
+    """Accumulated objects of one answer; like a `Decoder`, but of objects."""
 
     def feed(self, value: Json) -> Iterator[Frame]:
-        """The frames of one object."""
+        """Yield the frames of one object."""
         ...
 
     def finish(self) -> Iterator[Frame]:
-        """What was still open, and `Done`."""
+        """Yield the frames that were still open, and `Done`."""
         ...
 
 
 class Decoding:
-    """A `Decoder` out of a framing and a content. What is JSON, but not of this vendor, is no answer."""
+    """A `Decoder` made of a framing and a content; JSON of another form is no answer."""
 
     def __init__(self, pieces: Pieces, content: Content) -> None:
         self._pieces = pieces
         self._content = content
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """As `Decoder.feed`."""
+        """Yield the frames that `data` completes, as `Decoder.feed`."""
         yield from self._sound(self._content.feed(value) for value in self._pieces.feed(data))
 
     def finish(self) -> Iterator[Frame]:
-        """As `Decoder.finish`."""
+        """Yield the last frames, as `Decoder.finish`."""
         yield from self._sound(self._content.feed(value) for value in self._pieces.finish())
         yield from self._sound([self._content.finish()])
 
@@ -77,11 +77,11 @@ class Decoding:
         except HearthNetError as error:
             if "path" not in error.details:
                 raise
-            raise failures.no_answer(self._pieces.name, "") from error  # what reads requests, too, refused it
+            raise failures.no_answer(self._pieces.name, "") from error  # refused by a reader of requests
 
 
 class TextPieces:
-    """An answer that is text: JSON or server-sent events. `name` is the backend's, for messages."""
+    """An answer that is text: JSON or server-sent events; `name` is the backend's."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -90,10 +90,10 @@ class TextPieces:
         self._objects: JsonObjects | None = None
         self._any = False
         self.said_done = False
-        """Whether the server has said [DONE]."""
+        """True after the server has sent [DONE]."""
 
     def feed(self, data: bytes) -> Iterator[Json]:
-        """As `Pieces.feed`."""
+        """Yield the objects that `data` completes, as `Pieces.feed`."""
         if self._events is None and self._objects is None:
             self._head += data
             start = self._head.lstrip(_BLANK)
@@ -110,7 +110,7 @@ class TextPieces:
             yield from self._values(self._events.feed(data))
 
     def finish(self) -> Iterator[Json]:
-        """As `Pieces.finish`."""
+        """Yield the last objects, as `Pieces.finish`."""
         if self._events is not None:
             yield from self._values(self._events.end())
             if not self._any:

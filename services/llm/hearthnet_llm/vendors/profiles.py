@@ -1,7 +1,7 @@
-"""How the vendors of one wire differ: data, never code.
+"""Differences between the vendors of one protocol, as data.
 
-A profile says which of a wire's spellings a vendor wants (`Wire.SPELLINGS`), by what header it takes its key,
-and at which hosts it is met. What a profile does not say is as the wire's own vendor has it.
+A profile has a vendor's choices among the protocol's variants (`Wire.SPELLINGS`), the header of its key, and
+its hosts. By default everything is as the protocol's own vendor has it.
 
 See: docs/vendors.md#what-is-asked-and-how-it-is-spelled.
 """
@@ -17,10 +17,10 @@ import msgspec
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
-    """One vendor of the OpenAI wire.
+    """One vendor of the OpenAI protocol.
 
-    `models` are spellings for models whose name fits a pattern. `key` is the header that carries the key:
-    its name, and its value with {key} in it.
+    `models` has variants for models whose name matches a pattern. `key` is the header of the key: its name,
+    and its value with {key} as a placeholder.
     """
 
     hosts: tuple[str, ...] = ()
@@ -39,9 +39,9 @@ _REASONING: Final = {
     "budget": "reasoning.max_tokens",
 }
 _HOSTED: Final = {"complete": "chat"}
-"""What is met on the internet chats and no longer continues texts."""
+"""Vendors on the internet have chats and no longer an endpoint to continue texts."""
 _FIXED_SAMPLING: Final = (r"^(openai/)?(o\d|gpt-5)", {"sampling": "none"})
-"""Models that refuse every temperature but their own."""
+"""Models that refuse every temperature but their default."""
 
 _OPENAI: Final = Vendor(
     hosts=("api.openai.com",),
@@ -119,18 +119,18 @@ VENDORS: Final[dict[str, Vendor]] = {
     "xai": Vendor(hosts=("api.x.ai",), spelling=_THOUGHTS_BACK),
     "zai": Vendor(hosts=("api.z.ai", "bigmodel.cn"), spelling={**_SWITCH, "keep": "thinking.clear_thinking"}),
 }
-"""Vendors of the OpenAI wire by name; one that is not here is taken to be plain."""
+"""Vendors of the OpenAI protocol by name; an unlisted one gets the plain profile."""
 
 _PLAIN: Final = Vendor()
 
 
 def vendor(name: str) -> Vendor:
-    """The profile called `name`, or the plain one."""
+    """Return the profile called `name`, or the plain one."""
     return VENDORS.get(name, _PLAIN)
 
 
 def at(url: str) -> str:
-    """The name of the vendor that is met at `url`; "" for a server of one's own."""
+    """Return the name of the vendor at `url`, or "" for a self-hosted server."""
     host = (urlsplit(url).hostname or "").lower()
     for name, profile in VENDORS.items():
         if any(host == known or host.endswith(f".{known}") for known in profile.hosts):
@@ -140,7 +140,7 @@ def at(url: str) -> str:
 
 @cache
 def spelling(name: str, model: str) -> dict[str, str]:
-    """What the vendor `name` wants for `model`."""
+    """Return the variants of the vendor `name` for `model`."""
     profile = vendor(name)
     chosen = {**(_HOSTED if profile.hosts else {}), **profile.spelling}
     for pattern, special in profile.models:

@@ -1,4 +1,4 @@
-"""Taking foreign JSON apart: what is not of the expected kind is a `bad_request` that names the place."""
+"""Access to foreign JSON; unexpected values are refused with their place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hearthnet_llm.vendors.wire import Json
 
 
 def objects(value: Any, path: str) -> list[Json]:
-    """A list of objects; None is an empty one."""
+    """Return a list of objects; None is an empty one."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -21,32 +21,44 @@ def objects(value: Any, path: str) -> list[Json]:
 
 
 def fields(value: Any, path: str) -> Json:
-    """An object."""
+    """Return an object."""
     if not isinstance(value, dict):
         refuse(path, "must be an object")
     return value
 
 
 def text(value: Any, path: str) -> str:
-    """A text."""
+    """Return a text."""
     if not isinstance(value, str):
         refuse(path, "must be a text")
     return value
 
 
 def refuse(path: str, reason: str) -> NoReturn:
-    """Raises `bad_request`."""
+    """Raise the error for an invalid value.
+
+    Raises:
+        HearthNetError: `bad_request`, always.
+    """
     raise HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
 
 
 def ungrammatical(request: ChatRequest) -> None:
-    """`bad_request` for a grammar of the answer, where the model takes none."""
+    """Raise if the request has a grammar for its answer.
+
+    Raises:
+        HearthNetError: `bad_request` if it has one, because the model does not support it.
+    """
     if request.grammar is not None:
         refuse("/input/grammar", "this model takes no grammar; give a response_schema, or another model")
 
 
 def checked(request: ChatRequest) -> ChatRequest:
-    """The request, once its values are of the types it declares."""
+    """Return the request after validating the types of its values.
+
+    Raises:
+        HearthNetError: `bad_request` if a value has another type than declared.
+    """
     try:
         return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
     except msgspec.ValidationError as error:
@@ -54,5 +66,5 @@ def checked(request: ChatRequest) -> ChatRequest:
 
 
 def without_nones(**fields: Any) -> Json:
-    """The fields that are not None."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Whether a frame is what its type says: vendors' JSON may hold anything anywhere."""
+"""Validation of frames against their types, because vendors' JSON may have any values."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ import msgspec
 from hearthnet_llm.frames import Frame, Served
 
 MISSHAPEN = (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError)
-"""What comes of reading JSON that is of another shape than the vendor's reference has it."""
+"""Exceptions of reading JSON that deviates from the vendor's reference."""
 
 
 def checked(frame: Frame) -> Frame:
-    """The frame; ValueError for one that holds values of other types than it declares, or a nameless tool."""
+    """Return the frame.
+
+    Raises:
+        ValueError: it has values of other types than declared, or a tool without a name.
+    """
     if isinstance(frame, Served) and not getattr(frame.part, "name", True):
         raise ValueError("a tool without a name")
     return msgspec.convert(msgspec.to_builtins(frame), type(frame))
 
 
 def count(value: Any) -> int:
-    """A number of tokens; 0 for what is none."""
+    """Return a number of tokens, 0 for an invalid one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def counted(value: Any) -> int | None:
-    """A number of tokens; None where there is none."""
+    """Return a number of tokens, or None without one."""
     return None if value is None else count(value)

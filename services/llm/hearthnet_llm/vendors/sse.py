@@ -1,8 +1,8 @@
-"""Server-sent events out of bytes that come in pieces, without I/O.
+"""Parser of server-sent events in bytes that arrive in pieces, without I/O.
 
 Only `data:` lines matter here. Lines may end in CR, LF or both; comments, `event:` and `id:` lines are
-skipped; a last line without an end counts when the stream is over. A bare JSON object among them is given
-like an event: that is how some servers end a stream with an error.
+skipped; a last line without an end counts at the end of the stream. A bare JSON object between events is
+returned like an event, because some servers end a stream with such an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FIELD: Final = "data:"
 
 
 class EventLines:
-    """Feed it bytes as they come; gives the text of each event."""
+    """Parser of events, fed with bytes as they arrive; it returns the text of each event."""
 
     def __init__(self) -> None:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
@@ -23,7 +23,7 @@ class EventLines:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """The events that `data` completes."""
+        """Yield the events that `data` completes."""
         self._rest += self._decode(data)
         held = self._rest.endswith("\r")
         lines = self._rest.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -32,7 +32,7 @@ class EventLines:
             yield from self._line(line)
 
     def end(self) -> Iterator[str]:
-        """What was still open at the end of the stream."""
+        """Yield the events that were still open at the end of the stream."""
         rest = self._rest + self._decode(b"", True)
         self._rest = ""
         for line in (*rest.replace("\r", "\n").split("\n"), ""):

@@ -1,7 +1,7 @@
-"""Messages as turns, for wires whose users and assistants take turns and whose results are the user's.
+"""Grouping of messages into turns, for protocols with alternating users and assistants.
 
-A tool's result and what the user says next are one turn unless `Message.turn` says otherwise; two messages of
-the user that only say something are two.
+In these, results of tools are user content. A tool's result and the next user message are one turn unless
+`Message.turn` states otherwise; two user messages without results are two turns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hearthnet_llm.request import Message
 
 
 def turns(messages: Iterable[Message]) -> list[list[Message]]:
-    """The messages of each turn, in order."""
+    """Return the messages of each turn, in order."""
     made: list[list[Message]] = []
     for message in messages:
         if made and _joins(made[-1][-1], message):
@@ -26,7 +26,7 @@ def turns(messages: Iterable[Message]) -> list[list[Message]]:
 
 
 def marked(read: Iterable[Sequence[Message]]) -> list[Message]:
-    """The messages of turns that were read, with `turn` set where `turns` would not find them again."""
+    """Return the messages of given turns, with `turn` set where `turns` would differ."""
     made: list[Message] = []
     for turn in read:
         for place, message in enumerate(turn):
@@ -38,8 +38,9 @@ def marked(read: Iterable[Sequence[Message]]) -> list[Message]:
 
 
 def said(message: Message) -> list[Part]:
-    """The parts of a message in their order, thoughts first, a `CallPart` for each call; an empty text is
-    none.
+    """Return the parts of a message in order: thoughts first, a `CallPart` for each call.
+
+    An empty text is no part.
     """
     content = message.content
     parts: list[Part] = [*(message.thinking or ())]
@@ -52,7 +53,7 @@ def said(message: Message) -> list[Part]:
 
 
 def unplaced(parts: list[Part]) -> list[Part]:
-    """`parts` without the places of calls that come last anyway."""
+    """Return `parts` without the places of calls that come last by default."""
     end = len(parts)
     while end and isinstance(parts[end - 1], CallPart):
         end -= 1

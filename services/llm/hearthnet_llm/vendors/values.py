@@ -1,4 +1,4 @@
-"""Values that some wires want as text and others as they are."""
+"""Values that some protocols write as text and others as JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import msgspec
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text, None where it is none: strictly at first, which is fast, then as servers
-    write it (NaN, half a pair of surrogates, a line break within a text).
+    """Return the value of a JSON text, or None if it is none.
+
+    The first attempt is strict, which is fast; the second accepts deviations of servers (NaN, an unpaired
+    surrogate, a line break within a string).
     """
     try:
         return msgspec.json.decode(text)
@@ -24,5 +26,5 @@ def parsed(text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

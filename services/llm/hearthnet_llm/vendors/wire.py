@@ -1,6 +1,7 @@
-"""What each vendor's module offers: a request out, a native request in, and an answer's bytes into frames.
+"""The interface of each vendor's module: requests in both directions, answers to frames.
 
-No I/O here: keys, signatures, connections and time are the backend's. A key never enters these types.
+There is no I/O here: keys, signatures, connections and time belong to the backend. A key never enters these
+types.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ Json = dict[str, Any]
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a request goes, from the config: nothing here depends on what is asked.
+    """Destination of requests, from the config; independent of the request.
 
-    `base` is what the wire's own path is appended to. `vendor` names a profile of the wire. `spelling`
-    chooses among a wire's `SPELLINGS`, where one vendor takes several names or forms for the same thing;
-    absent: as the profile has it. `ctx`: tokens of context that the server is to keep, where each request
-    says it; None: as the server has it. `answer`: most tokens of an answer, for vendors that demand a bound
-    where the caller names none; None: by the model's name.
+    The protocol's own path is appended to `base`. `vendor` names a profile of the protocol. `spelling`
+    chooses among its `SPELLINGS`, if a vendor accepts several names or forms; missing choices are the
+    profile's. `ctx`: tokens of context to reserve, if each request states them; None is the server's default.
+    `answer`: limit of an answer's tokens, for vendors that require one, if the caller gives none; None
+    depends on the model's name.
     """
 
     model: str
@@ -38,10 +39,10 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What is known of a successful answer before its body is read.
+    """Data of a successful response before its body is read.
 
-    `name` is the backend's, for messages. `prompt_size` in characters: tokens are estimated from it where
-    none are reported.
+    `name` is the backend's, for messages. `prompt_size` is in characters, for an estimate of tokens if the
+    vendor reports none.
     """
 
     name: str
@@ -50,41 +51,50 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Decoder(Protocol):
-    """The body of one successful answer. Feed it as it comes, then `finish`; exactly one `Done` comes last.
+    """Decoder of one successful response. Call `feed` with its pieces, then `finish`.
 
-    Both give the frames that are ready, then raise `HearthNetError` for an error inside the answer, for one
-    that is none of this wire's, and (`finish`) for one that broke off. Where the bytes are cut makes no
-    difference to the frames.
+    The last frame is the only `Done`. The division of the body into pieces does not change the frames.
+
+    Raises:
+        HearthNetError: after the frames before it, for an error inside the answer, for a body that is not of
+            this protocol, and (`finish`) for one that broke off.
     """
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that `data` completes."""
+        """Yield the frames that `data` completes."""
         ...
 
     def finish(self) -> Iterator[Frame]:
-        """What was still open, and the end."""
+        """Yield the remaining frames, and the last."""
         ...
 
 
 class Wire(Protocol):
-    """One wire: a module with these names."""
+    """One protocol: a module with these names."""
 
     @property
     def SPELLINGS(self) -> Mapping[str, tuple[str, ...]]:
-        """For each choice of `Target.spelling` its values; the first is the default."""
+        """The values of each choice of `Target.spelling`; the first is the default."""
         ...
 
     def encode(self, request: ChatRequest, target: Target) -> HttpRequest:
-        """The native request; `bad_request` for what the vendor cannot take."""
+        """Return the native request.
+
+        Raises:
+            HearthNetError: `bad_request` for a request that the vendor does not support.
+        """
         ...
 
     def read(self, native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-        """A native request as the canonical one, and the target that `encode` makes the same of again.
+        """Return the canonical form of a native request, and its target.
 
-        `bad_request` with the field for what is no request of this wire.
+        With that target `encode` restores the native request.
+
+        Raises:
+            HearthNetError: `bad_request`, with the field, if it is no request of this protocol.
         """
         ...
 
     def decoder(self, heard: Heard) -> Decoder:
-        """For one answer, streamed or in one piece."""
+        """Return a decoder for one answer, streamed or in one piece."""
         ...

@@ -8,7 +8,7 @@ from hearthnet.errors import HearthNetError
 def refused(gate: str, message: str) -> HearthNetError:
     """Return the error of a check, for its caller to raise.
 
-    Its code is bad_request. `gate` names the check; `message` gives the fault and the remedy.
+    The error is a fault of the query. `gate` names the check; `message` gives the fault and the remedy.
     """
     return HearthNetError(
         "bad_request", f"refused by gate {gate!r}: {message}", details={"path": "/input/sql", "gate": gate}

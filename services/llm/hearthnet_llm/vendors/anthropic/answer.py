@@ -244,7 +244,7 @@ class Content:
             self._refused = str((where.get("stop_details") or {}).get("explanation") or "")
 
     def _count(self, where: Mapping[str, Any]) -> None:
-        """Update the counts: later ones replace earlier ones, because they cover the answer so far."""
+        """Update the counts: later ones replace earlier ones, which covered a part of the answer."""
         for name, value in (where.get("usage") or {}).items():
             if value is not None:
                 self._usage[name] = value

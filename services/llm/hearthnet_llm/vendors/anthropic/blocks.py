@@ -1,4 +1,4 @@
-"""Content blocks of Anthropic Messages: one small writer and one small reader for each kind."""
+"""Content blocks of Anthropic Messages: one small writer and one small reader a kind."""
 
 from __future__ import annotations
 

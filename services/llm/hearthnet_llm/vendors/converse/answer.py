@@ -1,5 +1,7 @@
-"""Converse back into frames, without I/O: the events of a stream, or the one object of an answer in one
-piece, whose blocks are taken as if they had come one by one.
+"""Decoding of Converse responses to frames, without I/O.
+
+The input is the events of a stream, or the one object of a single response, whose blocks are treated as if
+they had come one by one.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ _INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(AwsPieces(heard.name, lambda kind, body: {kind: body}), Content(heard))
 
 
 class _Open(msgspec.Struct):
-    """A block that is still coming in: what it began with, and its pieces. `id` is ours."""
+    """A block that is still arriving: its start, and its pieces. `id` is ours."""
 
     start: Json
     id: str = ""
@@ -66,7 +68,7 @@ class _Open(msgspec.Struct):
 
 
 class Content:
-    """What the events of one answer add up to (`pieces.Content`)."""
+    """Accumulated events of one answer (`pieces.Content`)."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
@@ -80,7 +82,7 @@ class Content:
         self._size = 0
 
     def feed(self, value: Json) -> Iterator[Frame]:
-        """The frames of one event or of the whole answer."""
+        """Yield the frames of one event or of the whole answer."""
         if "contentBlockDelta" in value:
             event = value["contentBlockDelta"]
             yield from self._delta(self._at(event), event.get("delta") or {})
@@ -95,7 +97,7 @@ class Content:
             self._about(value)
 
     def finish(self) -> Iterator[Frame]:
-        """As `pieces.Content.finish`."""
+        """Yield the last frames, as `pieces.Content.finish`."""
         if self._stop is None:
             raise failures.broken(self._heard.name)
         for index in list(self._open):
@@ -105,7 +107,7 @@ class Content:
         yield self._done()
 
     def _about(self, value: Json) -> None:
-        """What an event says of the answer itself."""
+        """Handle an event about the answer itself."""
         if "messageStop" in value:
             self._stop = str(value["messageStop"].get("stopReason"))
         elif "metadata" in value:
@@ -125,7 +127,7 @@ class Content:
         self._stop = str(answer.get("stopReason"))
 
     def _block(self, block: Json) -> Iterator[Frame]:
-        """A whole block that is no call."""
+        """Yield the frames of a complete block that is no call."""
         if "text" in block:
             yield from self._say(block["text"])
         elif "reasoningContent" in block:
@@ -144,13 +146,13 @@ class Content:
             yield from self._leave_out(block)
 
     def _leave_out(self, block: Json) -> Iterator[Frame]:
-        """A notice, once, if it is a medium: models speak in words here."""
+        """Yield a notice, once, for a medium: only text of models is supported here."""
         if not self._left_out and any(kind in block for kind in _MEDIA):
             self._left_out = True
             yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
 
     def _at(self, event: Json) -> _Open:
-        """The block of a delta; a text begins without a start."""
+        """Return the block of a delta; a text has no start event."""
         index = event.get("contentBlockIndex")
         if index not in self._open:
             self._open[index] = _Open({}, json=[], thought=[], result=[])
@@ -216,7 +218,7 @@ class Content:
         return made
 
     def _result(self, opened: _Open) -> Frame:
-        """A result of the vendor's own tool; its texts come in pieces."""
+        """Return a result of the vendor's own tool, whose texts arrive in pieces."""
         texts = all("text" in one for one in opened.result)
         content = [{"text": "".join(one["text"] for one in opened.result)}] if texts else opened.result
         native = {**opened.start["toolResult"], "content": content if opened.result else []}
@@ -239,7 +241,7 @@ class Content:
 
 
 def _thought(usage: Json) -> Any:
-    """How many of the tokens were thought, which some models tell."""
+    """Return the number of tokens of thoughts, which some models report."""
     details = usage.get("outputTokensDetails") or {}
     return usage.get("reasoningTokens", details.get("reasoningTokens"))
 

@@ -1,7 +1,6 @@
-"""Content blocks of Converse, both ways: one small writer and one small reader a kind.
+"""Content blocks of Converse: one small writer and one small reader for each kind.
 
-A point up to which the vendor may keep the prompt is a block of its own here, and a hint of the part before
-it in the canonical form.
+Here a cache point is a block of its own; in the canonical form it is a hint of the part before it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,11 @@ STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
 
 
 def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = {}) -> list[Json]:
-    """The block of a part, and a cache point if it has a hint; `bad_request` for what the vendor has not."""
+    """Return the block of a part, followed by a cache point if it has a hint.
+
+    Raises:
+        HearthNetError: `bad_request` for a part that the vendor does not support.
+    """
     if isinstance(part, CallPart):
         call = calls[part.id]
         kind = {"type": CALLED} if spelling.get("call_type") == CALLED else {}
@@ -58,35 +61,42 @@ def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = 
 
 
 def write_result(part: Part) -> list[Json]:
-    """The block of a part of a tool's result; none for one that has its place in what the user says alone."""
+    """Return the block of a part of a tool's result.
+
+    The result is empty for a part that is allowed only in user content.
+    """
     if isinstance(part, JsonPart):
         return [{"json": part.value}]
     return [] if isinstance(part, ToolReferencePart) else write(part, {})[:1]
 
 
 def cached(cache: CacheHint | None) -> list[Json]:
-    """The cache point of a hint, if there is one."""
+    """Return the cache point of a hint, if there is one."""
     if cache is None:
         return []
     return [{"cachePoint": {"type": "default", **without_nones(ttl=cache.ttl)}}]
 
 
 def hint(block: Json) -> CacheHint | None:
-    """The hint of a cache point; None for another block."""
+    """Return the hint of a cache point, or None for another block."""
     if "cachePoint" not in block:
         return None
     return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
 
 
 def hinted(part: _Kept, cache: CacheHint, where: str) -> _Kept:
-    """The part with the hint; `bad_request` where there cannot be one, or is one already."""
+    """Return the part with the hint.
+
+    Raises:
+        HearthNetError: `bad_request` if it cannot have one, or has one already.
+    """
     if getattr(part, "cache", cache) is not None:
         refuse(where, "a cache point must follow something that can be kept, and only once")
     return msgspec.structs.replace(part, cache=cache)
 
 
 def read(block: Json, where: str) -> Part:
-    """The part of a block that is neither a call nor a result for one."""
+    """Return the part of a block that is neither a call nor a call's result."""
     medium = media.read(block, where)
     if medium is not None:
         return medium
@@ -133,7 +143,7 @@ def _thinking(part: ThinkingPart) -> Json:
 
 
 def read_thinking(value: Any, where: str) -> ThinkingPart:
-    """The thought in a reasoningContent block."""
+    """Return the thought in a reasoningContent block."""
     native = fields(value, where)
     if "redactedContent" in native:
         return ThinkingPart(data=text(native["redactedContent"], f"{where}.redactedContent"))
@@ -192,8 +202,9 @@ def _served(part: ServerResultPart) -> Json:
 
 
 def read_served(value: Any, where: str, called: Mapping[str, str] = {}) -> ServerResultPart:
-    """The result of one of the vendor's own tools; `called`: the tools by the ids of their calls, where the
-    result itself may not name its tool.
+    """Return the result of one of the vendor's own tools.
+
+    `called` maps ids of calls to tools, for a result that does not name its tool.
     """
     native = fields(value, where)
     content = objects(native.get("content"), f"{where}.content")
@@ -204,12 +215,12 @@ def read_served(value: Any, where: str, called: Mapping[str, str] = {}) -> Serve
 
 
 def together(values: list[Any]) -> Any:
-    """The values of a result's blocks as one: a list, unless it is a single one that is none."""
+    """Return the values of a result's blocks as a list, or a single non-list value as it is."""
     return values[0] if len(values) == 1 and not isinstance(values[0], list) else values
 
 
 def failed(status: Any) -> bool | None:
-    """Whether a status is one of failure; None where there is none."""
+    """Return whether a status means failure, or None without a status."""
     return None if status is None else status == STATUS[True]
 
 

@@ -1,4 +1,4 @@
-"""Citations of Converse, both ways: a location of one of five kinds or none, and words of the source."""
+"""Citations of Converse: a location of one of five kinds or none, and words of the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hearthnet_llm.vendors.reading import fields, objects, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _NOWHERE: Final = "file"
-"""The kind of a citation that says only what the source is called."""
+"""The kind of a citation that only names its source."""
 _PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "chars": ("documentChar", {"index": "documentIndex", "start": "start", "end": "end"}),
     "pages": ("documentPage", {"index": "documentIndex", "start": "start", "end": "end"}),
@@ -23,7 +23,7 @@ _PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
 
 
 def write(citations: list[Citation]) -> list[Json]:
-    """The native citations, without those of a kind that only other vendors have."""
+    """Return the native citations, without those of a kind that only other vendors have."""
     return [
         _write(citation)
         for citation in citations
@@ -45,7 +45,7 @@ def _write(citation: Citation) -> Json:
 
 
 def read(native: Json) -> Citation | None:
-    """The citation of a block or a delta; None for one of a kind that is not known."""
+    """Return the citation of a block or a delta, or None if its kind is unknown."""
     location = fields(native.get("location") or {}, "location")
     quoted = _quoted(native)
     if not location:

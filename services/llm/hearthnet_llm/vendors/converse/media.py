@@ -1,7 +1,7 @@
-"""Images, documents, films and recordings as Converse has them: a format by name and a source, both ways.
+"""Images, documents, videos and recordings of Converse: a format by name, and a source.
 
-The bytes lie in S3 or in the request; `data:`-less URLs must therefore begin with s3://. Whose bucket it is
-stands behind such a URL, as ?bucketOwner=.
+The bytes are in the request or in S3, so a URL must begin with s3://. The owner of the bucket is appended to
+such a URL as ?bucketOwner=.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ Media = ImagePart | DocumentPart | VideoPart | AudioPart
 
 
 def write(part: Media) -> Json:
-    """The block of a medium; `bad_request` for one that is nowhere this vendor looks."""
+    """Return the block of a medium.
+
+    Raises:
+        HearthNetError: `bad_request` for a source that this vendor does not read.
+    """
     kind = str(part.__struct_config__.tag)
     form = None if part.media_type is None else _format(part.media_type)
     if isinstance(part, DocumentPart):
@@ -60,7 +64,7 @@ def _write_source(part: Media) -> Json:
 
 
 def read(block: Json, where: str) -> Media | None:
-    """The medium of a block; None for a block that is none."""
+    """Return the medium of a block, or None if it has none."""
     for kind in (ImagePart, VideoPart, AudioPart, DocumentPart):
         name = str(kind.__struct_config__.tag)
         if name in block:
@@ -98,7 +102,7 @@ def _read_document(native: Json) -> Json:
 
 
 def _format(media_type: str) -> str:
-    """The vendor's name of a media type: its own, or what stands after the slash."""
+    """Return the vendor's name of a media type: its own word, or the part after the slash."""
     bare = media_type.partition(";")[0].strip().lower()
     return _FORMATS.get(bare, bare.rpartition("/")[2])
 

@@ -1,7 +1,7 @@
-"""Messages in both directions: turns of blocks, results of tools among what the user says.
+"""Messages: turns of blocks, with results of tools among the user's content.
 
-A thought is handed back only if it is this vendor's; those of others are left out, and an answer that said
-nothing, which this vendor refuses.
+A thought is sent only to the vendor that made it. Thoughts of other vendors are left out, and so is an
+assistant message without content, which this vendor refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT: Final = "converse"
 
 
 def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
-    """The fields `messages` and, where there is such a message, `system`."""
+    """Return the field `messages`, and `system` if there is such a message."""
     system = [message for message in messages if _stands_apart(message)]
     rest = [message for message in messages if not _stands_apart(message)]
     written = (_write_turn(turn, spelling) for turn in turns(rest))
@@ -35,7 +35,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
 
 
 def _stands_apart(message: Message) -> bool:
-    """A system's message goes before all others, unless it is a turn of its own."""
+    """Return whether a message belongs to the field `system`: not if it is a turn of its own."""
     return message.role == "system" and message.turn is None
 
 
@@ -73,7 +73,7 @@ def _write_result(message: Message) -> list[Json]:
 
 
 def read(body: Json, spelling: dict[str, str]) -> list[Message]:
-    """The messages of a native body; notes in `spelling` how its calls stand."""
+    """Return the messages of a native body; records the variant of its calls in `spelling`."""
     native = objects(body.get("messages"), "messages")
     made = []
     if body.get("system") is not None:
@@ -95,7 +95,7 @@ def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Messa
 
 
 def _read_user(content: list[Json], where: str) -> list[Message]:
-    """One message for each result and one for each run of what the user says."""
+    """Return one message for each result and one for each run of user content."""
     made: list[Message] = []
     saying: list[Json] | None = None
     for place, block in enumerate(content):
@@ -165,5 +165,5 @@ def _read_call(native: Json, where: str) -> ToolCall:
 
 
 def has_calls(messages: list[Message]) -> bool:
-    """Whether tools were called, so that the vendor wants them declared again."""
+    """Return whether tools were called, in which case the vendor requires their declarations."""
     return any(message.tool_calls or message.role == "tool" for message in messages)

@@ -1,5 +1,7 @@
-"""What only some of Bedrock's models know, both ways: `additionalModelRequestFields`, whose names are each
-family's own, and how hard to think, which may also stand in `outputConfig`.
+"""Parameters of only some of Bedrock's models: `additionalModelRequestFields`.
+
+Their names differ between families of models. The thinking effort is among them, and may also be in
+`outputConfig`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _EFFORTS: Final = (
     ("openai.", "reasoning_effort"),
     ("qwen.", "reasoning_config"),
 )
-"""Where a family of models is told how hard to think, by a part of its ids; others are not."""
+"""Field for the thinking effort, by a part of the model's id; other models have none."""
 _MODES: Final[dict[str, str]] = {
     "on": "enabled",
     "auto": "adaptive",
@@ -43,16 +45,16 @@ _MODES: Final[dict[str, str]] = {
     "between_calls": "between_tools",
 }
 _DRAWN: Final = ("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
-"""Only some models take these, and others refuse the request because of them."""
+"""Supported by some models only; others refuse a request that has them."""
 
 
 def is_claudes(tool: Tool) -> bool:
-    """Whether Anthropic defines the tool: those have versions."""
+    """Return whether Anthropic defines the tool: its own tools have versions."""
     return tool.server is not None and tool.server.version is not None
 
 
 def write(request: ChatRequest, target: Target) -> Json:
-    """The field, {} for nothing."""
+    """Return the field, {} for nothing."""
     spelling = target.spelling
     made: Json = _top_k(request.top_k, target)
     if spelling.get("drawn") == "sent":
@@ -69,7 +71,7 @@ def write(request: ChatRequest, target: Target) -> Json:
 
 
 def output(request: ChatRequest, target: Target) -> Json:
-    """What of it belongs into `outputConfig`."""
+    """Return the part of the parameters that belongs into `outputConfig`."""
     effort = None if request.thinking is None else request.thinking.effort
     return without_nones(effort=effort) if _effort(target) == "outputConfig.effort" else {}
 
@@ -83,7 +85,7 @@ def _top_k(top_k: int | None, target: Target) -> Json:
 
 
 def _effort(target: Target) -> str:
-    """Where it is said how hard to think."""
+    """Return the field for the thinking effort."""
     usual = next((where for part, where in _EFFORTS if part in target.model), "none")
     return target.spelling.get("effort", usual)
 
@@ -107,7 +109,7 @@ def _thinking(thinking: Thinking, target: Target) -> Json:
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
-    """The fields of a canonical request; notes in `spelling` where they stood."""
+    """Return the fields of a canonical request; records their native places in `spelling`."""
     more = fields(body.get(FIELD) or {}, FIELD)
     found: Json = {name: more.get(name) for name in _DRAWN}
     if any(value is not None for value in found.values()):
@@ -124,7 +126,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
 
 
 def read_tools(body: Json) -> list[Tool]:
-    """The tools that stand there, as Anthropic writes them."""
+    """Return the tools in these parameters, in Anthropic's form."""
     native = objects(fields(body.get(FIELD) or {}, FIELD).get("tools"), f"{FIELD}.tools")
     tools = [claude.read(tool, f"{FIELD}.tools[{place}]", {}) for place, tool in enumerate(native)]
     if not all(is_claudes(tool) for tool in tools):
@@ -159,7 +161,7 @@ def _read_thinking(body: Json, more: Json, spelling: dict[str, str]) -> Thinking
 
 
 def _read_effort(body: Json, more: Json, native: Json, spelling: dict[str, str]) -> str | None:
-    """How hard to think, wherever it is said."""
+    """Return the thinking effort from any of its places."""
     config = more.get("reasoning_config")
     places = {
         "reasoningConfig.maxReasoningEffort": native.get("maxReasoningEffort"),

@@ -1,6 +1,6 @@
 """The whole request in both directions (Amazon Bedrock API reference, "Converse").
 
-What only some models know stands apart (`more.py`).
+Parameters of only some models are in `more.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INFERENCE: Final[dict[str, str]] = {
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST /model/{id}/converse, or its streaming sister."""
+    """Return the request POST /model/{id}/converse, or its streaming variant."""
     ungrammatical(request)
     path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
     inference = _inference(request, target)
@@ -66,7 +66,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """As `Wire.read`."""
+    """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
     base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
     body = native.body
@@ -101,7 +101,10 @@ def _inference(request: ChatRequest, target: Target) -> Json:
 
 
 def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
-    """Tools and choice. This vendor has no word for none: without tools, unless they were called before."""
+    """Return tools and choice.
+
+    This vendor has no choice "none": tools are omitted, unless they were called before.
+    """
     choice = request.tool_choice
     declared = [tool for tool in request.tools or () if not more.is_claudes(tool)]
     if not declared and spelling.get("no_tools") == "empty":

@@ -1,4 +1,4 @@
-"""Google's Gemini (generateContent and its streaming sister), by API key or as Vertex AI has it."""
+"""Google's Gemini (generateContent and its streaming variant), by API key or on Vertex AI."""
 
 from __future__ import annotations
 

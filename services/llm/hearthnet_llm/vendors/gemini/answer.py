@@ -1,6 +1,7 @@
-"""Gemini's answers back into frames, without I/O: events of a stream, items of an array, or one object.
+"""Decoding of Gemini's responses to frames, without I/O.
 
-All of them are responses of the same form; only the first candidate counts. A finish reason may be a number.
+The input is events of a stream, items of an array, or one object. All of them are responses of the same form;
+only the first candidate counts. A finish reason may be a number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 _NUMBERS: Final = (
     "", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "BLOCKLIST", "BLOCKLIST", "BLOCKLIST",
 )  # fmt: skip
-"""Finish reasons by number, as far as both of the vendor's endpoints count alike; from 6 to 8 they name other
+"""Finish reasons by number, as far as both of the vendor's endpoints agree; from 6 to 8 they have different
 reasons to refuse.
 """
 _STOPS: Final[dict[str, StopReason]] = {
@@ -43,7 +44,7 @@ _STOPS: Final[dict[str, StopReason]] = {
     "PUP_LIMITED_DISABLED": "refusal",
 }
 _RESPONSE: Final = ("candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId")
-"""Fields by which a response is known; one of a stream may say nothing but who speaks."""
+"""Fields that identify a response; one of a stream may have nothing but the model's name."""
 _MALFORMED: Final = (
     "MALFORMED_FUNCTION_CALL",
     "MALFORMED_RESPONSE",
@@ -60,12 +61,12 @@ _SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
 
 class Content:
-    """What the responses of one answer add up to (`pieces.Content`)."""
+    """Accumulated responses of one answer (`pieces.Content`)."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
@@ -78,7 +79,11 @@ class Content:
         self._left_out = False
 
     def feed(self, value: Json) -> Iterator[Frame]:
-        """The frames of one response; raises what `failures` makes of an error in its place."""
+        """Yield the frames of one response.
+
+        Raises:
+            HearthNetError: as translated by `failures`, for an error instead of a response.
+        """
         if value.get("error"):
             raise failures.inside(self._heard.name, value["error"])
         if not any(name in value for name in _RESPONSE):
@@ -95,7 +100,7 @@ class Content:
                 yield from self._candidate(candidate)
 
     def finish(self) -> Iterator[Frame]:
-        """As `pieces.Content.finish`."""
+        """Yield the last frames, as `pieces.Content.finish`."""
         if not self._finish:
             raise failures.broken(self._heard.name)
         yield from self._end_thought(None)
@@ -151,7 +156,7 @@ class Content:
             yield from self._end_thought(signature)
 
     def _end_thought(self, signature: str | None) -> Iterator[Frame]:
-        """A thought ends where something else begins, or with its proof."""
+        """End a thought, at its signature or at the next part of another kind."""
         if self._thought or signature:
             text = "".join(self._thought)
             self._thought = []
@@ -169,7 +174,7 @@ class Content:
 
 
 def _served(part: Json) -> ServerPart | None:
-    """A call of one of the vendor's own tools, or its result."""
+    """Return a call of one of the vendor's own tools or its result, else None."""
     for name, reader in _SERVED.items():
         if part.get(name) is not None:
             return reader(part)

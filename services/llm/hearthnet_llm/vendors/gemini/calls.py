@@ -1,4 +1,4 @@
-"""Calls of one answer: whole ones, and on Vertex those whose arguments come in values at paths."""
+"""Calls of one answer; on Vertex AI their arguments may arrive as values at paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hearthnet_llm.vendors.wire import Json
 
 
 class Calls:
-    """Feed it each functionCall in order; gives it once it is whole. `name` is the backend's."""
+    """Accumulator of calls, fed with each functionCall in order; `name` is the backend's."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -20,7 +20,7 @@ class Calls:
         self.called = False
 
     def feed(self, native: Json, signature: Any) -> list[ToolCall | Notice]:
-        """What one functionCall completes: itself, one that was open, or nothing yet."""
+        """Return the calls that one functionCall completes: itself, an earlier one, or none."""
         made: list[ToolCall | Notice] = []
         if native.get("name"):
             made += self.finish()
@@ -37,7 +37,7 @@ class Calls:
         return made
 
     def finish(self) -> list[ToolCall | Notice]:
-        """A call that was never said to be whole: it is, if its last value is."""
+        """Return a call without a final mark; it is complete if its last value is."""
         return [] if self._open is None else [self._close(self._open)]
 
     def _close(self, opened: _Open) -> ToolCall | Notice:
@@ -51,7 +51,7 @@ class Calls:
 
 
 class _Open:
-    """A call whose arguments are still coming in; `whole` where they came as one."""
+    """A call whose arguments are still arriving; `whole` has those that came as one value."""
 
     def __init__(self, call_id: str, name: str, signature: Any) -> None:
         self.id = call_id

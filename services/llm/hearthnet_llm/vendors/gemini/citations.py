@@ -1,4 +1,4 @@
-"""What a grounded answer of Gemini says of its sources."""
+"""Citations of a grounded answer of Gemini."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from hearthnet_llm.parts import Citation
 
 
 def of(candidate: Mapping[str, Any]) -> Iterator[Citation]:
-    """The citations of a candidate: for each piece of the answer its sources, else the sources alone."""
+    """Yield the citations of a candidate: the sources of each piece of the answer.
+
+    Without pieces, yield the sources alone.
+    """
     grounding = candidate.get("groundingMetadata") or {}
     chunks = grounding.get("groundingChunks") or []
     supports = grounding.get("groundingSupports") or []
@@ -33,7 +36,7 @@ def of(candidate: Mapping[str, Any]) -> Iterator[Citation]:
 
 
 def _source(chunk: Mapping[str, Any], index: int, segment: Mapping[str, Any]) -> Citation:
-    """One source; `start` and `end` count the bytes of the answer that it supports."""
+    """Return one source; `start` and `end` count bytes of the answer that it supports."""
     retrieved = chunk.get("retrievedContext")
     place = retrieved or chunk.get("web") or chunk.get("maps") or chunk.get("image") or {}
     return Citation(

@@ -1,7 +1,7 @@
-"""Contents in both directions: turns of parts; calls and results, whose ids may be missing and are then made
-up when they are read and left out when they are written.
+"""Contents: turns of parts, with calls and results.
 
-A thought is handed back only if it is this vendor's; those of others are left out.
+Their ids may be missing; they are then generated when read and omitted when written. A thought is sent only
+to the vendor that made it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "gemini"
 UNSIGNED: Final = "skip_thought_signature_validator"
-"""What the vendor takes instead of its own proof, for calls that another model made (ai.google.dev, "Thought
-signatures")."""
+"""Accepted by the vendor instead of its own proof, for calls that another model made (ai.google.dev, "Thought
+signatures").
+"""
 
 KINDS: Final = (
     "text", "functionCall", "functionResponse", "inlineData", "fileData", "executableCode",
@@ -40,17 +41,20 @@ KINDS: Final = (
 )  # fmt: skip
 SPEAKERS: Final = ("system", "user", "model")
 _PROOFS: Final[dict[str, Json]] = {"alone": {}, "thought": {"thought": True}}
-"""Forms of a proof without a text, by `proof`, and what stands beside it."""
+"""Forms of a proof without a text, by `proof`, and the fields beside it."""
 
 
 def thought_choices() -> dict[str, tuple[str, ...]]:
-    """For parts of each kind, by whom and whether signed: whether they say that they are no thoughts."""
+    """Return the choices for the field `thought`, which may be written as false.
+
+    There is one for parts of each kind, by speaker and signature.
+    """
     choices = [f"thought.{who}.{kind}" for who in SPEAKERS for kind in KINDS]
     return {f"{one}{signed}": ("when_so", "always") for one in choices for signed in ("", ".signed")}
 
 
 def _belongs_here(part: Part) -> bool:
-    """Whether a part is none that only another vendor can make use of."""
+    """Return whether this vendor can use a part."""
     if isinstance(part, ServerCallPart | ServerResultPart):
         return parts.is_own(part)
     return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
@@ -62,7 +66,7 @@ def _choice(speaker: str, part: Json) -> str:
 
 
 def _proof(part: Json) -> str | None:
-    """The form in which a part is a proof and nothing else; None for another part."""
+    """Return the form of a part that is only a proof, or None for another part."""
     beside = {name: value for name, value in part.items() if name != "thoughtSignature" and value is not None}
     if not part.get("thoughtSignature"):
         return None
@@ -70,7 +74,10 @@ def _proof(part: Json) -> str | None:
 
 
 class Writer:
-    """Contents of one request, written as `spelling` has it. `proofs`: whether the model wants proofs."""
+    """Writer of one request's contents in the variants of `spelling`.
+
+    `proofs` tells whether the model requires proofs.
+    """
 
     def __init__(self, messages: list[Message], spelling: Mapping[str, str], proofs: bool) -> None:
         self._messages = messages
@@ -79,7 +86,7 @@ class Writer:
         self._mark = proofs and spelling.get("unsigned") != "plain"
 
     def write(self) -> Json:
-        """The fields `contents` and, where there is such a message, `systemInstruction`."""
+        """Return the field `contents`, and `systemInstruction` if there is such a message."""
         system = [message for message in self._messages if message.role == "system"]
         rest = [message for message in self._messages if message.role != "system"]
         written = (self._content(turn) for turn in turns(rest))
@@ -93,7 +100,7 @@ class Writer:
         return body
 
     def _listed(self, native: list[Json], choice: str) -> list[Json] | Json:
-        """A list of one may be written as the one."""
+        """Return a list; one of a single item may be written as the item."""
         return native[0] if len(native) == 1 and self._spelling.get(choice) == "one" else native
 
     def _content(self, turn: list[Message]) -> Json:
@@ -156,16 +163,16 @@ class Writer:
         return {"functionResponse": body}
 
     def _ours(self, known: str) -> bool:
-        """Whether the vendor never sees an id; one like ours may be another client's."""
+        """Return whether an id is omitted for the vendor; one like ours may be another client's."""
         return is_made_up(known) and self._spelling.get("short_ids") != "sent"
 
     def _thought(self, speaker: str, part: Json) -> Json:
-        """Some clients say of every part whether it is a thought, or of those that they made themselves."""
+        """Add the field `thought` as false, which some clients write for some or all parts."""
         return {"thought": False, **part} if self._spelling.get(_choice(speaker, part)) == "always" else part
 
 
 def _response(given: list[Part], failed: bool) -> Json:
-    """The object that a result must be here: its own, or its text as `output` or `error`."""
+    """Return the object that a result must be: its own, or its text as `output` or `error`."""
     values = [part.value for part in given if isinstance(part, JsonPart)]
     if len(values) == 1 and isinstance(values[0], dict) and not failed:
         return values[0]
@@ -175,7 +182,7 @@ def _response(given: list[Part], failed: bool) -> Json:
 
 
 class Reader:
-    """Messages out of the contents of one native request; notes in `spelling` how they stood."""
+    """Reader of one native request's contents; records their variants in `spelling`."""
 
     def __init__(self, spelling: dict[str, str]) -> None:
         self._spelling = spelling
@@ -183,7 +190,7 @@ class Reader:
         self._signed = True
 
     def read(self, body: Json) -> list[Message]:
-        """All messages."""
+        """Return all messages."""
         made: list[Message] = []
         if body.get("systemInstruction") is not None:
             system = fields(body["systemInstruction"], "systemInstruction")
@@ -227,7 +234,7 @@ class Reader:
                 refuse(f"{where}.role", f"{role!r} is no role of this wire")
 
     def _user(self, listed: list[Json], where: str) -> list[Message]:
-        """One message for each result and one for each run of what the user says."""
+        """Return one message for each result and one for each run of user content."""
         made: list[Message] = []
         saying: list[Part] | None = None
         for place, part in enumerate(listed):
@@ -263,7 +270,7 @@ class Reader:
         return given
 
     def _given(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
-        """The content of a result: its object and media, or the text of a failure."""
+        """Return the content of a result: its object and media, or the text of a failure."""
         if native is None and media:
             self._spelling["media_result"] = "absent"
             return [*media]

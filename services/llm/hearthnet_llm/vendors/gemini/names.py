@@ -1,8 +1,10 @@
-"""Field names of Google's protobuf JSON: a field may be written snake_case or camelCase, and is the same
-(protobuf.dev, "ProtoJSON Format"). Here everything is camelCase; a target's spelling says which are not.
+"""Field names of Google's protobuf JSON, which may be written snake_case or camelCase.
 
-`_FIELDS` lists the messages of a request that have fields of several words, each field with the message it
-holds, or "" where what it holds is no message of this table: values, arguments, results.
+Both mean the same field (protobuf.dev, "ProtoJSON Format"). Here everything is camelCase; a target's spelling
+has the exceptions.
+
+`_FIELDS` lists the messages of a request that have fields of several words. Each field has the message that
+it contains, or "" if its value is no message of this table: values, arguments, results.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
 
 
 def snake(name: str) -> str:
-    """`mimeType` as mime_type."""
+    """Return `mimeType` as mime_type."""
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
@@ -127,11 +129,11 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     for field in known
     if snake(field) != field
 }
-"""A choice for each field that has two names."""
+"""A choice for each field with two names."""
 
 
 def camel(value: Any, message: str, spelling: dict[str, str]) -> Any:
-    """`value`, a `message` of the table, in camelCase; notes in `spelling` which of its fields were not."""
+    """Return `value`, a `message` of the table, in camelCase; record exceptions in `spelling`."""
     names = {snake(field): field for field in _FIELDS.get(message, {})}
 
     def renamed(name: str) -> str:
@@ -144,7 +146,7 @@ def camel(value: Any, message: str, spelling: dict[str, str]) -> Any:
 
 
 def spelled(value: Any, message: str, spelling: dict[str, str]) -> Any:
-    """`value` with its fields named as `spelling` has them."""
+    """Return `value` with the field names of `spelling`."""
 
     def renamed(name: str) -> str:
         return spelling.get(f"{message}.{name}", name)

@@ -1,4 +1,4 @@
-"""Tools that Google itself runs, with their settings, and the place that they are asked from, both ways."""
+"""Tools that Google runs, with their settings, and the user's place."""
 
 from __future__ import annotations
 
@@ -30,11 +30,15 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
 _FINDS: Final = {"web": "webSearch", "image": "imageSearch"}
 _DYNAMIC: Final = "MODE_DYNAMIC"
 _PLACED: Final = ("maps", "web_search", "enterprise_web_search", "web_search_retrieval")
-"""Tools that ask from a place, those first whose answers depend on it most."""
+"""Tools that use a place; those whose results depend on it most come first."""
 
 
 def write(tool: ServerTool) -> Json:
-    """The native tool; `bad_request` for one that this vendor has not."""
+    """Return the native tool.
+
+    Raises:
+        HearthNetError: `bad_request` for a tool that this vendor lacks.
+    """
     native = KINDS.get(tool.kind)
     if native is None:
         refuse("/input/tools", f"Gemini has no tool {tool.kind}; it has {', '.join(KINDS)}")
@@ -56,7 +60,7 @@ def _search(tool: ServerTool) -> Json:
 
 
 def read(name: str, native: Json, where: str) -> Tool:
-    """The tool of a native one, `native` being what its `name` holds."""
+    """Return the tool of a native one; `native` is the value of its field `name`."""
     kind = next((ours for ours, its in KINDS.items() if its == name), None)
     if kind is None:
         refuse(where, f"no tool {name!r} is known")
@@ -92,7 +96,7 @@ def _read_dynamic(native: Any, where: str) -> Json:
 
 
 def write_place(tools: list[Tool]) -> Json:
-    """The field `retrievalConfig`: the place of the first tool that has one; {} for none."""
+    """Return the field `retrievalConfig` with the first tool's place, {} without a place."""
     place = next((tool.server.place for tool in tools if tool.server and tool.server.place), None)
     if place is None or (place.latitude is None and place.language is None):
         return {}
@@ -101,7 +105,7 @@ def write_place(tools: list[Tool]) -> Json:
 
 
 def read_place(native: Json, tools: list[Tool], where: str) -> None:
-    """Puts the place of a `retrievalConfig` to the tool among `tools` that it is for."""
+    """Assign the place of a `retrievalConfig` to the tool among `tools` that uses it."""
     degrees = fields(native.get("latLng") or {}, f"{where}.latLng")
     place = Place(
         latitude=degrees.get("latitude"),

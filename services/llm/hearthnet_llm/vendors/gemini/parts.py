@@ -1,4 +1,4 @@
-"""Parts of a content, both ways: one small writer and one small reader a kind."""
+"""Parts of a content: one small writer and one small reader for each kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hearthnet_llm.vendors.wire import Json
 CODE: Final = "code_execution"
 """The vendor's interpreter, whose calls and results have kinds of their own."""
 UNNAMED: Final = "unnamed_tool"
-"""What a tool of the vendor's is called here whose calls do not say which it is."""
+"""Stand-in name for a tool of the vendor whose calls do not name it."""
 _TYPES: Final = (
     *("google_search_web", "google_search_image", "url_context", "google_maps", "file_search"),
     "media_processing",
@@ -39,7 +39,11 @@ Media = ImagePart | AudioPart | VideoPart | DocumentPart
 
 
 def write(part: Part) -> Json:
-    """The native part; `bad_request` for what this vendor has not."""
+    """Return the native part.
+
+    Raises:
+        HearthNetError: `bad_request` for a part that this vendor does not support.
+    """
     writer = _WRITERS.get(type(part))
     if writer is None:
         refuse("/input/messages", f"Gemini takes no {part.__struct_config__.tag}")
@@ -48,7 +52,7 @@ def write(part: Part) -> Json:
 
 
 def read(native: Json, where: str) -> Part:
-    """The part of a native one that is neither a call nor a result for one."""
+    """Return the part of a native one that is neither a call nor a call's result."""
     for name, reader in _READERS.items():
         if native.get(name) is not None:
             if native.get("thought") and name != "text":
@@ -69,7 +73,7 @@ def _read_text(native: Json, where: str) -> Part:
 
 
 def _thinking(part: ThinkingPart) -> Json:
-    """A thought, or the proof of one that is not shown."""
+    """Return a thought, or the proof of a hidden one."""
     return {"text": ""} if part.text is None else {"text": part.text, "thought": True}
 
 
@@ -86,7 +90,7 @@ def _media(part: Media) -> Json:
 
 
 def _film(part: Media) -> Json:
-    """What stands beside the place of a medium: how closely it is looked at, and how much of a film."""
+    """Return the fields beside a medium's source: resolution, and section of a video."""
     detail = None if isinstance(part, AudioPart) or part.detail == _AS_IT_LIKES else part.detail
     level = f"{_LEVEL}{detail.upper()}" if detail in _DETAILS else detail
     beside: Json = {} if level is None else {"mediaResolution": {"level": level}}
@@ -101,13 +105,13 @@ def _film(part: Media) -> Json:
 
 
 def _read_level(level: Any) -> Any:
-    """How closely to look, in the words of the contract; another word as it is."""
+    """Return the resolution in the words of the contract; another word stays as it is."""
     word = str(level).removeprefix(_LEVEL).lower()
     return word if level == f"{_LEVEL}{word.upper()}" and word in _DETAILS else level
 
 
 def read_media(native: Json, where: str) -> Media:
-    """The medium of a part with inlineData or fileData."""
+    """Return the medium of a part with inlineData or fileData."""
     inline = native.get("inlineData")
     place = fields(native.get("fileData") if inline is None else inline, where)
     media_type = place.get("mimeType")
@@ -149,7 +153,7 @@ def _served(part: ServerResultPart) -> Json:
 
 
 def is_own(part: ServerCallPart | ServerResultPart) -> bool:
-    """Whether it is of a tool of this vendor's."""
+    """Return whether it belongs to a tool of this vendor."""
     foreign = isinstance(part, ServerResultPart) and not isinstance(part.result, dict | None)
     return part.name in (CODE, UNNAMED, *_TYPES) and not foreign
 
@@ -164,28 +168,28 @@ def _read_type(native: Json, where: str) -> str:
 
 
 def read_code(native: Json, where: str = "executableCode") -> ServerCallPart:
-    """The program that the vendor runs."""
+    """Return the program that the vendor runs."""
     code = fields(native["executableCode"], where)
     given = {name: value for name, value in code.items() if name != "id"}
     return ServerCallPart(CODE, code.get("id"), given, signature=native.get("thoughtSignature"))
 
 
 def read_outcome(native: Json, where: str = "codeExecutionResult") -> ServerResultPart:
-    """What the program did."""
+    """Return the result of the program."""
     outcome = fields(native["codeExecutionResult"], where)
     result = {name: value for name, value in outcome.items() if name != "id"}
     return ServerResultPart(CODE, outcome.get("id"), result, signature=native.get("thoughtSignature"))
 
 
 def read_server_call(native: Json, where: str = "toolCall") -> ServerCallPart:
-    """A call of another tool of the vendor."""
+    """Return a call of another tool of the vendor."""
     call = fields(native["toolCall"], where)
     name = _read_type(call, where)
     return ServerCallPart(name, call.get("id"), call.get("args"), signature=native.get("thoughtSignature"))
 
 
 def read_served(native: Json, where: str = "toolResponse") -> ServerResultPart:
-    """What such a tool gave back."""
+    """Return the result of such a tool."""
     found = fields(native["toolResponse"], where)
     return ServerResultPart(
         _read_type(found, where),

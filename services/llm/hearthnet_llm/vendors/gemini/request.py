@@ -1,5 +1,6 @@
-"""The whole request in both directions (ai.google.dev, "Generating content"; Vertex AI has the same below
-another path).
+"""The whole request in both directions (ai.google.dev, "Generating content").
+
+Vertex AI has the same below another path.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _MODELS: Final = "models"
 _COLLECTIONS: Final = ("models", "tunedmodels", "endpoints")
-"""What a model's name stands below, in small letters; Vertex AI serves tuned models as endpoints."""
+"""Collections of models in a path, in small letters; Vertex AI serves tuned models as endpoints."""
 _ACTIONS: Final = ("generateContent", "streamGenerateContent")
 _STREAM: Final = "alt=sse"
 _PLAIN: Final[dict[str, str]] = {
@@ -82,7 +83,7 @@ _PROOFS: Final = ("gemini-3",)
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST /models/{model}:generateContent, or its streaming sister."""
+    """Return the request POST /models/{model}:generateContent, or its streaming variant."""
     ungrammatical(request)
     spelling = target.spelling
     proofs = target.model.startswith(_PROOFS)
@@ -107,7 +108,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """As `Wire.read`."""
+    """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
     path, _, query = native.url.partition("?")
     path, _, action = path.rpartition(":")
@@ -157,8 +158,9 @@ def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
 
 
 def _named(model: str, base: str) -> dict[str, str]:
-    """How a body may name the model that stands in the path already, by `model`; `resource` as Vertex AI has
-    it, from the project on.
+    """Return the forms in which a body may repeat the model's name from the path.
+
+    `resource` is Vertex AI's form, from the project on.
     """
     project = base[base.find("projects/") :] if "projects/" in base else ""
     full = f"{_MODELS}/{model}"
@@ -166,7 +168,7 @@ def _named(model: str, base: str) -> dict[str, str]:
 
 
 def _whole(value: Any) -> Any:
-    """A number without a fraction as an integer: Google's own clients write topK as 40.0."""
+    """Return a number without a fraction as an integer: Google's clients write topK as 40.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,7 +1,8 @@
-"""Google's own schema dialect (OpenAPI 3.0's, `parameters` and `responseSchema`), both ways to JSON Schema.
+"""Google's own schema dialect (OpenAPI 3.0's), converted to and from JSON Schema.
 
-It differs in the spelling of types, STRING or 1 for "string", and in `nullable` for a second type "null",
-which some clients write as a list all the same. `prefix` is that of the choices in a spelling.
+It is used by `parameters` and `responseSchema`. It differs in the spelling of types, STRING or 1 for
+"string", and in `nullable` for a second type "null", which some clients nevertheless write as a list.
+`prefix` is that of the choices in a spelling.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 TYPES: Final = ("lower", "upper", "number")
-"""How a type is written."""
+"""Spellings of a type."""
 _NUMBERS: Final[dict[str, int]] = {
     "string": 1,
     "number": 2,
@@ -31,14 +32,17 @@ _INNER: Final = ("items", "anyOf", "additionalProperties", "prefixItems", "oneOf
 
 
 def write(schema: Any, spelling: Mapping[str, str], prefix: str = "") -> Any:
-    """The dialect's schema."""
+    """Return the schema in the dialect."""
     types = spelling.get(f"{prefix}types", TYPES[0])
     listed = spelling.get(f"{prefix}nullable") == "list"
     return _mapped(schema, lambda inner: _write_type(_without_booleans(inner), _WRITTEN[types], listed))
 
 
 def _without_booleans(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with objects for the schema `true` and nothing for `false`: the dialect has neither."""
+    """Return `schema` without boolean schemas, which the dialect lacks.
+
+    `true` becomes {}, and `false` is dropped.
+    """
     made = dict(schema)
     for name in _NAMED:
         if isinstance(made.get(name), dict):
@@ -69,7 +73,7 @@ def _write_type(schema: dict[str, Any], written: Callable[[str], Any], listed: b
 
 
 def read(schema: Any, spelling: dict[str, str], prefix: str = "") -> Any:
-    """JSON Schema of the dialect's; notes in `spelling` how types are written."""
+    """Return the JSON Schema of one in the dialect; records the spelling of types."""
     return _mapped(schema, lambda inner: _read_type(inner, spelling, prefix))
 
 
@@ -90,7 +94,7 @@ def _read_type(schema: dict[str, Any], spelling: dict[str, str], prefix: str) ->
 
 
 def _plain(kind: Any, spelling: dict[str, str], prefix: str) -> Any:
-    """A type as JSON Schema has it."""
+    """Return a type in the spelling of JSON Schema."""
     if isinstance(kind, int):
         spelling[f"{prefix}types"] = "number"
         return _BY_NUMBER.get(kind)

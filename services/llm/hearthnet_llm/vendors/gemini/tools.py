@@ -1,4 +1,4 @@
-"""Tools and the choice among them, both ways."""
+"""Tools and the choice among them, in both directions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hearthnet_llm.vendors.wire import Json
 _MODES: Final = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 """In the order of their numbers."""
 _AMONG: Final = ("VALIDATED", "AUTO")
-"""Modes in which the model may call none of the functions that are named."""
+"""Modes in which the model need not call any of the named functions."""
 _FUNCTIONS: Final = "functionDeclarations"
 _PLAIN: Final = "JsonSchema"
-"""What ends the names of the fields that hold JSON Schema; the others are in the vendor's own dialect."""
+"""Ends the names of the fields with JSON Schema; others are in the vendor's own dialect."""
 _STREAMED: Final = "streamFunctionCallArguments"
 
 
 def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
-    """The fields `tools` and `toolConfig`."""
+    """Return the fields `tools` and `toolConfig`."""
     body: Json = {}
     if request.tools is not None:
         groups = _grouped(request.tools, spelling)
@@ -35,7 +35,7 @@ def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
 
 
 def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
-    """Functions that follow one another are one native tool; a target may want all in one, or each apart."""
+    """Return the native tools; by default, adjacent functions share one."""
     groups: list[Json] = []
     for tool in tools:
         native = own_tools.write(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
@@ -94,7 +94,7 @@ def _mode(choice: ToolChoice, spelling: Mapping[str, str]) -> str:
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
-    """The canonical fields on tools; notes in `spelling` how they stood."""
+    """Return the canonical fields of tools; records their variants in `spelling`."""
     made: Json = {}
     if body.get("tools") is not None:
         listed = body["tools"]
@@ -183,7 +183,7 @@ def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice | None:
 
 
 def _read_mode(given: Any, spelling: dict[str, str]) -> Any:
-    """The mode by its name; it may be a number, or in small letters."""
+    """Return the mode by its name; natively it may be a number, or in small letters."""
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(_MODES):
         spelling["mode"] = "number"
         return _MODES[given]

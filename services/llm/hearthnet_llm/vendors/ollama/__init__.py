@@ -1,4 +1,4 @@
-"""Ollama's own wire (/api/chat), both ways without I/O; below /v1 it speaks OpenAI's."""
+"""Ollama's own protocol (/api/chat) in both directions; below /v1 it has OpenAI's."""
 
 from __future__ import annotations
 

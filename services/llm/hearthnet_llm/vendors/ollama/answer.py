@@ -1,4 +1,7 @@
-"""Ollama's answers back into frames, without I/O: a line for each piece, or one object for all of it."""
+"""Decoding of Ollama's responses to frames, without I/O.
+
+The input has a line for each piece, or one object for the whole answer.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ _FORMAT: Final = "ollama"
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
 
 class Content:
-    """What the objects of one answer add up to (`pieces.Content`)."""
+    """Accumulated objects of one answer (`pieces.Content`)."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
@@ -37,7 +40,11 @@ class Content:
         self._size = 0
 
     def feed(self, value: Json) -> Iterator[Frame]:
-        """The frames of one object; raises what `failures` makes of an error in its place."""
+        """Yield the frames of one object.
+
+        Raises:
+            HearthNetError: as translated by `failures`, for an error instead of an answer.
+        """
         if value.get("error") is not None:
             raise _failure(self._heard.name, value)
         message = value.get("message")
@@ -49,7 +56,7 @@ class Content:
             self._last = value
 
     def finish(self) -> Iterator[Frame]:
-        """As `pieces.Content.finish`."""
+        """Yield the last frames, as `pieces.Content.finish`."""
         if self._last is None:
             raise failures.broken(self._heard.name)
         yield from self._end_thought()
@@ -91,7 +98,7 @@ class Content:
 
 
 def _failure(name: str, value: Json) -> HearthNetError:
-    """The error that stands in an object's place; beside its words the cloud has a status in capitals."""
+    """Return the error in an object; Ollama's cloud adds a status in capitals."""
     error, status = value["error"], value.get("StatusCode") or value.get("status_code")
     if isinstance(error, str) and isinstance(status, int):
         return failures.inside(name, {"status": status, "message": error})
@@ -99,5 +106,5 @@ def _failure(name: str, value: Json) -> HearthNetError:
 
 
 def _count(given: Any, characters: int) -> int:
-    """What is reported; a prompt that the server still knows is not."""
+    """Return the reported count, else an estimate: cached prompts are not reported."""
     return tokens(characters) if given is None else count(given)

@@ -1,4 +1,4 @@
-"""Messages in both directions: text and images apart, thoughts in a field, calls whose ids may be missing."""
+"""Messages: text and images apart, thoughts in a field, calls whose ids may be missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEFT_OUT: Final = (
 
 
 def write(messages: list[Message], spelling: Mapping[str, str]) -> list[Json]:
-    """The native messages."""
+    """Return the native messages."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     return [_write(message, names, spelling) for message in messages]
 
@@ -43,7 +43,7 @@ def _write(message: Message, names: dict[str, str], spelling: Mapping[str, str])
 
 
 def _empty_calls(message: Message, spelling: Mapping[str, str]) -> bool:
-    """Whether a list of no calls stands in the message."""
+    """Return whether the message has a list of no calls."""
     where = spelling.get("no_calls")
     return where == "everywhere" or (where == "empty" and message.role == "assistant")
 
@@ -60,7 +60,7 @@ def _content(message: Message, parts: list[Part], spelling: Mapping[str, str]) -
 
 
 def _text(part: Part) -> str | None:
-    """The words of a part; None for one that has its own field, or is of another vendor."""
+    """Return the text of a part, or None if it has a field of its own or is another vendor's."""
     if isinstance(part, TextPart | RefusalPart):
         return part.text
     if isinstance(part, JsonPart):
@@ -84,7 +84,10 @@ def _is_plain(part: ThinkingPart) -> bool:
 
 
 def _answer(message: Message, names: dict[str, str], spelling: Mapping[str, str]) -> Json:
-    """Whose result it is: by the tool's name, and by the call's id where the vendor gave one."""
+    """Return the fields that identify the call of a result.
+
+    These are the tool's name, and the call's id if the vendor gave one.
+    """
     known = str(message.tool_call_id)
     name = message.name or (None if spelling.get("results") == "some" else names.get(known))
     field = spelling.get("result_name", "tool_name")
@@ -104,7 +107,7 @@ def _call(call: ToolCall, place: int, spelling: Mapping[str, str]) -> Json:
 
 
 def read(native: Any, spelling: dict[str, str]) -> list[Message]:
-    """The messages of a native body; notes in `spelling` how they stood."""
+    """Return the messages of a native body; records their variants in `spelling`."""
     pairing = Pairing()
     listed = objects(native, "messages")
     return [_read(one, f"messages[{place}]", pairing, spelling) for place, one in enumerate(listed)]
@@ -137,7 +140,7 @@ def _read(native: Json, where: str, pairing: Pairing, spelling: dict[str, str]) 
 
 
 def _note_empty(native: Json, role: str, spelling: dict[str, str]) -> None:
-    """Notes in which messages empty lists and texts stand for what is not there."""
+    """Record in which messages empty lists and texts replace missing ones."""
     if native.get("tool_calls") == [] and spelling.get("no_calls") != "everywhere":
         spelling["no_calls"] = "empty" if role == "assistant" else "everywhere"
     if native.get("images") == []:
@@ -149,7 +152,7 @@ def _note_empty(native: Json, role: str, spelling: dict[str, str]) -> None:
 
 
 def _note_name(field: str, spelling: dict[str, str]) -> None:
-    """Notes how a result names its tool, and whether only some do."""
+    """Record the field in which results name their tool, and whether only some do."""
     before = spelling.get("result_name", field)
     if "none" in (before, field) and before != field:
         spelling["results"] = "some"

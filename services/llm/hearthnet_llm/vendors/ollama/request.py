@@ -1,7 +1,7 @@
 """The whole request in both directions (Ollama API, "Generate a chat completion").
 
-This vendor has no tool choice: none leaves the tools out, and the others are left to the model. Where the
-target says how much context there is, what does not fit is an error and not cut in silence.
+This vendor has no tool choice: for "none" the tools are omitted, and other choices are left to the model. If
+the target states the context, a longer prompt is an error instead of being cut silently.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _JSON: Final = "json"
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST /api/chat."""
+    """Return the request POST /api/chat."""
     ungrammatical(request)
     spelling = target.spelling
     body: Json = {"model": target.model, "messages": messages.write(request.messages, spelling)}
@@ -87,13 +87,13 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def loading(target: Target) -> HttpRequest:
-    """The request that has the server load the model and answer nothing (its FAQ, "preload a model")."""
+    """Return the request to load the model without an answer (its FAQ, "preload a model")."""
     options = {} if target.ctx is None else {"options": {"num_ctx": target.ctx}}
     return HttpRequest("POST", target.base + _PATH, {"model": target.model, "messages": [], **options})
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """As `Wire.read`."""
+    """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
     if not native.url.endswith(_PATH):
         refuse("path", f"must end in {_PATH}")
@@ -117,7 +117,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 
 def _limited(options: Json, spelling: dict[str, str]) -> Json:
-    """The options without a limit that is none: -1 stands for any length, -2 for all of the context."""
+    """Return the options without an unlimited limit: -1 is any length, -2 all of the context."""
     most = options.get("num_predict")
     if isinstance(most, bool) or str(most) not in SPELLINGS["no_limit"][1:]:
         return options
@@ -126,7 +126,7 @@ def _limited(options: Json, spelling: dict[str, str]) -> Json:
 
 
 def _allowed(request: ChatRequest) -> list[Tool] | None:
-    """The tools that may be called at all."""
+    """Return the tools that may be called at all, or None."""
     choice = request.tool_choice
     if request.tools is None or choice == "none":
         return None

@@ -1,4 +1,7 @@
-"""OpenAI's Chat Completions, and everything compatible with it; vendors differ by profile (profiles.py)."""
+"""OpenAI's Chat Completions, and everything compatible; vendors differ by profile.
+
+See: profiles.py.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,15 @@ _CHAT: Final = "/chat/completions"
 _COMPLETE: Final = "/completions"
 _VERSION: Final = "?api-version="
 _CONTINUED: Final = 256
-"""Tokens of a text that is continued, where the caller names none: servers would stop after 16."""
+"""Default tokens of a continued text; servers would stop after 16."""
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
-    """POST of the native request; `bad_request` for an image that nobody has loaded."""
+    """Return the native POST request.
+
+    Raises:
+        HearthNetError: `bad_request` for an image that was not fetched.
+    """
     choices = Choices(target)
     body: Json = {} if choices["model"] == "path" else {"model": target.model}
     body["messages"] = messages.write_messages(request.messages, choices, custom.names(request.tools))
@@ -40,7 +47,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 
 
 def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
-    """POST of a text that is to be continued; a chat of one message where there is no endpoint for that."""
+    """Return the POST request to continue a text, as a chat for vendors without that endpoint."""
     choices = Choices(target)
     if choices["complete"] == "chat":
         return encode(as_chat(request), target)
@@ -54,7 +61,7 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
 
 
 def as_chat(request: CompleteRequest) -> ChatRequest:
-    """A text that is to be continued, as a conversation."""
+    """Return the continuation of a text as a conversation of one message."""
     return ChatRequest(
         messages=[Message(role="user", content=request.prompt)],
         max_tokens=request.max_tokens,
@@ -67,7 +74,7 @@ def as_chat(request: CompleteRequest) -> ChatRequest:
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
-    """The canonical request and its target."""
+    """Return the canonical request and its target."""
     spelling: dict[str, str] = {"extras": "sent"}
     made = {
         "messages": messages_read.read_messages(native.body.get("messages"), spelling),
@@ -85,7 +92,10 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 
 def _target(native: HttpRequest, vendor: str, spelling: dict[str, str]) -> Target:
-    """Where a native request goes; Azure names the model in the path, some servers have one path only."""
+    """Return the target of a native request.
+
+    Azure has the model in the path, and some servers have only one path.
+    """
     address, _, version = native.url.partition(_VERSION)
     if not address.endswith(_CHAT):
         spelling["path"] = "own"

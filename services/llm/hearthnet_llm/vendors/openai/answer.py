@@ -1,7 +1,7 @@
-"""Chat Completions back into frames, without I/O: chunks of a stream, or the one object of a server that
-does not stream.
+"""Decoding of Chat Completions to frames, without I/O.
 
-A spoken answer is given by its transcript. What else is no text is left out, with a notice.
+The input is chunks of a stream, or the one object of a server that does not stream. A spoken answer is
+represented by its transcript. Other content than text is left out, with a notice.
 
 Tolerated: usage in a chunk with choices, in one without, in several or in `x_groq`; content as a list of
 parts or an object; the older `function_call`; `finish_reason: stop` after a call, "" or none before `[DONE]`;
@@ -55,7 +55,7 @@ _FAILED: Final = {
     "insufficient_system_resource": 503,
     "engine_overloaded": 503,
 }
-"""Reasons to stop that are failures, by the status that means the same."""
+"""Finish reasons that are failures, by the status with the same meaning."""
 
 _CACHED: Final = (
     ("prompt_tokens_details", "cached_tokens"),
@@ -64,17 +64,17 @@ _CACHED: Final = (
     ("cache_read_input_tokens",),
 )
 _THOUGHT: Final = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
-"""Where vendors count what they had kept, and what was thought."""
+"""Paths of the vendors' counts of cached tokens (above) and of thought tokens."""
 
 
 def decoder(heard: Heard) -> Decoder:
-    """For one answer, streamed or in one piece."""
+    """Return a decoder for one answer, streamed or in one piece."""
     pieces = TextPieces(heard.name)
     return Decoding(pieces, _Content(heard, pieces))
 
 
 class _Content:
-    """What the objects of one answer add up to (`pieces.Content`)."""
+    """Accumulated objects of one answer (`pieces.Content`)."""
 
     def __init__(self, heard: Heard, pieces: TextPieces) -> None:
         self._heard = heard
@@ -90,7 +90,11 @@ class _Content:
         self._wordless = False
 
     def feed(self, value: Mapping[str, Any]) -> Iterator[Frame]:
-        """The frames of one chunk; raises what `failures` makes of an error inside the answer."""
+        """Yield the frames of one chunk.
+
+        Raises:
+            HearthNetError: as translated by `failures`, for an error inside the answer.
+        """
         if failed := _error(value):
             raise failures.inside(self._heard.name, failed)
         self._citations.beside(value)
@@ -103,7 +107,7 @@ class _Content:
                 yield from self._one(choice)
 
     def finish(self) -> Iterator[Frame]:
-        """Sources, thoughts, complete calls, a notice for each that never became complete, and `Done`."""
+        """Yield sources, thoughts, calls, a notice for each incomplete call, and `Done`."""
         if self._finish is None and not self._pieces.said_done:
             raise failures.broken(self._heard.name)
         yield from self._citations.finish()
@@ -144,7 +148,7 @@ class _Content:
             raise failures.of_error(self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}")
 
     def _count(self, usage: Any) -> None:
-        """Keeps the latest count; some servers send one that counts nothing."""
+        """Keep the latest usage; one without counts is ignored, which some servers send."""
         if isinstance(usage, Mapping) and usage.get("prompt_tokens") is not None:
             self._usage = usage
 
@@ -190,7 +194,10 @@ class _Content:
 
 
 def _error(value: Mapping[str, Any]) -> Any:
-    """The error that one object is or holds; an object with choices or counts of tokens is none itself."""
+    """Return the error that an object is or has, or None.
+
+    An object with choices or token counts is not an error itself.
+    """
     if value.get("error"):
         return value["error"]
     if value.get("object") == "error" or value.get("type") == "error":
@@ -200,7 +207,7 @@ def _error(value: Mapping[str, Any]) -> Any:
 
 
 def _old_call(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The one call of the older form; some servers send it empty beside the newer one."""
+    """Return the one call of the older form; some servers send it empty beside the newer one."""
     call = said.get("function_call") or {}
     return [{"index": 0, "function": call}] if any(call.values()) else []
 

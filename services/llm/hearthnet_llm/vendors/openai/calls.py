@@ -1,9 +1,9 @@
-"""Tool calls put together from deltas.
+"""Assembly of tool calls from deltas.
 
-Quirks seen in recorded exchanges, all of them tolerated: calls without an id or an index (several in one list
-are told apart by their place in it), an index that
-starts at 1 or is the same for all, name and id repeated on each delta, arguments as an object, empty
-arguments, calls that come whole, text in place of arguments (custom.py; it comes with the whole call).
+Variants seen in recorded exchanges, all of them tolerated: calls without an id or an index (several in one
+list are distinguished by their place in it), an index that starts at 1 or is the same for all, name and id
+repeated on each delta, arguments as an object, empty arguments, calls that arrive complete, text in place of
+arguments (custom.py; it comes with the complete call).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hearthnet_llm.vendors.values import as_text
 
 
 class _Open(msgspec.Struct):
-    """A call that is still coming in; `given` is the id that the vendor has for it."""
+    """A call that is still arriving; `given` is the vendor's id of it."""
 
     id: str
     given: str
@@ -37,7 +37,7 @@ class _Open(msgspec.Struct):
 
 
 class _Delta(NamedTuple):
-    """One element of `tool_calls`, with what is missing empty."""
+    """One element of `tool_calls`; missing values are empty."""
 
     id: str
     slot: int | None
@@ -46,7 +46,7 @@ class _Delta(NamedTuple):
 
     @classmethod
     def of(cls, native: Mapping[str, Any]) -> _Delta:
-        """The element as it came."""
+        """Return the element in this form."""
         function = native.get("function") or native.get(custom.KIND) or {}
         given, index = function.get("arguments", function.get(custom.INPUT)), native.get("index")
         piece = given if isinstance(given, str) else "" if given is None else as_text(given)
@@ -54,9 +54,9 @@ class _Delta(NamedTuple):
         return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
 
     def begins_after(self, known: _Open) -> bool:
-        """Whether this is another call, under the index of one that is complete.
+        """Return whether this is another call, with the index of one that is complete.
 
-        With an id of its own its name says so; without one it must bring arguments, too, for some servers
+        If it has an id, its name is enough; without one it must also have arguments, because some servers
         repeat the name on each delta.
         """
         told = self.name and (self.id or (self.piece and known.text))
@@ -78,8 +78,9 @@ class Calls:
     def feed(
         self, native: Mapping[str, Any], position: int, whole: bool, alone: bool = True
     ) -> Iterator[Frame]:
-        """One element of `tool_calls`, at `position` in its list, which may be `alone`; `whole`: of a message
-        that is no stream.
+        """Yield the frames of one element of `tool_calls`, at `position` in its list.
+
+        `whole` tells that it is of a message instead of a stream, `alone` that it is the only element.
         """
         delta = _Delta.of(native)
         place = position if whole else self._place(delta, None if alone else position)
@@ -94,12 +95,12 @@ class Calls:
             yield ToolCallDelta(one.id, delta.piece, (tool_name(one.name) or None) if fresh else None)
 
     def finish(self) -> Iterator[ToolCall | Notice]:
-        """Each complete call in order, and a notice for each that never became complete."""
+        """Yield each complete call in order, and a notice for each incomplete one."""
         for one in self._order:
             yield call(self._model, one.id, one.name, one.text, one.signature)
 
     def _find(self, delta: _Delta, place: int | str) -> tuple[_Open, bool]:
-        """The call at `place` that a delta belongs to, and whether it is a new one."""
+        """Return the call at `place` to which a delta belongs, and whether it is a new one."""
         known = self._open.setdefault(place, [])
         self._latest = place
         for one in reversed(known):
@@ -113,7 +114,10 @@ class Calls:
         return made, True
 
     def _place(self, delta: _Delta, position: int | None) -> int | str:
-        """By index, else by id; else a name starts a call; else by `position` among those of one list."""
+        """Return the place of a delta: its index, else its id, else a new place if it has a name.
+
+        Otherwise it is found by `position` among those of one list.
+        """
         if delta.slot is not None:
             return delta.slot
         if delta.id:
@@ -124,7 +128,7 @@ class Calls:
 
 
 def _signature(delta: Mapping[str, Any]) -> str | None:
-    """Google's proof of the thought behind a call."""
+    """Return Google's proof of the thought behind a call, or None."""
     value: Any = delta
     for step in ("extra_content", "google", "thought_signature"):
         value = value.get(step) if isinstance(value, Mapping) else None

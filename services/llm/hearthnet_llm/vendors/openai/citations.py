@@ -1,4 +1,4 @@
-"""Where an answer comes from: annotations of its message, or a list beside it that comes with each chunk."""
+"""Sources of an answer: annotations of its message, or a list repeated in each chunk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Citations:
         self._listed: list[Any] = []
 
     def feed(self, said: Mapping[str, Any]) -> None:
-        """The annotations of a delta or a message."""
+        """Add the annotations of a delta or a message."""
         for one in said.get("annotations") or ():
             cited = one.get("url_citation") if isinstance(one, Mapping) else None
             if isinstance(cited, Mapping) and isinstance(cited.get("url"), str):
@@ -29,13 +29,13 @@ class Citations:
                 self._annotated.setdefault((cited["url"], start), found)
 
     def beside(self, chunk: Mapping[str, Any]) -> None:
-        """The list of the answer's sources: objects if there are any, else URLs. The last one counts."""
+        """Record the list of sources: objects if there are any, else URLs. The last list counts."""
         listed = chunk.get("search_results") or chunk.get("citations")
         if isinstance(listed, list):
             self._listed = listed
 
     def finish(self) -> Iterator[Cited]:
-        """Each annotation once, then the list: the text refers to its items by number."""
+        """Yield each annotation once, then the list, whose items the text cites by number."""
         for citation in self._annotated.values():
             yield Cited(citation)
         for index, one in enumerate(self._listed):

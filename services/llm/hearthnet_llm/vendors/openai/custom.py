@@ -1,6 +1,6 @@
-"""Tools that are called with one text instead of arguments; OpenAI calls them custom.
+"""Tools called with one text instead of arguments, which OpenAI calls custom.
 
-Canonically the text is the argument `input`, so that nobody but this wire has to know.
+Canonically the text is the argument `input`, so that only this protocol has to handle the form.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hearthnet_llm.vendors.wire import Json
 KIND: Final = "custom"
 INPUT: Final = "input"
 _SYNTAX: Final = "lark"
-"""Of a grammar that does not say it, which OpenAI refuses."""
+"""Default syntax of a grammar; OpenAI requires one."""
 
 
 def names(tools: list[Tool] | None) -> set[str]:
-    """The names of such tools."""
+    """Return the names of such tools."""
     return {tool.name for tool in tools or () if tool.text is not None}
 
 
 def write_tool(tool: Tool, form: TextForm) -> Json:
-    """The native tool."""
+    """Return the native tool."""
     made = {"name": tool.name, **without_nones(description=tool.description)}
     if form.definition is not None:
         grammar = {"syntax": form.syntax or _SYNTAX, "definition": form.definition}
@@ -36,7 +36,7 @@ def write_tool(tool: Tool, form: TextForm) -> Json:
 
 
 def read_tool(native: Json, path: str) -> Json:
-    """The canonical tool."""
+    """Return the canonical tool."""
     given = fields(native.get(KIND), f"{path}.{KIND}")
     form = given.get("format") or {}
     grammar = form.get("grammar")
@@ -50,16 +50,16 @@ def read_tool(native: Json, path: str) -> Json:
 
 
 def write_call(call: ToolCall) -> Json:
-    """The native fields of an earlier call."""
+    """Return the native fields of an earlier call."""
     return {"type": KIND, KIND: {"name": call.name, INPUT: call.arguments[INPUT]}}
 
 
 def read_call(native: Json, path: str) -> Json:
-    """The canonical fields of an earlier call."""
+    """Return the canonical fields of an earlier call."""
     given = fields(native.get(KIND), f"{path}.{KIND}")
     return {"name": given.get("name"), "arguments": {INPUT: text(given.get(INPUT), f"{path}.{KIND}.{INPUT}")}}
 
 
 def is_call(native: Mapping[str, Any]) -> bool:
-    """Whether a call in an answer, or a piece of one, is such a call."""
+    """Return whether a call in an answer, or a piece of one, is of this form."""
     return isinstance(native.get(KIND), Mapping)

@@ -1,6 +1,6 @@
-"""The plain fields of a request, as a table: canonical name, native names, and how values are written.
+"""The plain fields of a request, as a table: canonical name, native names, and values.
 
-A native name may be a path. The same table is read in both directions.
+A native name may be a path. The same table is used in both directions.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from hearthnet_llm.vendors.wire import Json
 
 
 class _Words(NamedTuple):
-    """Values that are other words natively; what is in neither column is left as it is."""
+    """Values that natively are other words; values in neither column stay as they are."""
 
     natively: Mapping[Any, Any]
 
     def write(self, value: Any) -> Any:
-        """The native value."""
+        """Return the native value."""
         return self.natively.get(value, value) if isinstance(value, str | bool) else value
 
     def read(self, value: Any) -> Any:
-        """The canonical value."""
+        """Return the canonical value."""
         for ours, theirs in self.natively.items():
             if theirs == value and type(theirs) is type(value):
                 return ours
@@ -30,7 +30,7 @@ class _Words(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A canonical field by its path, the choice that spells it or "", and else its one native name."""
+    """A canonical field by its path, with the choice that names it, or its only native name."""
 
     path: str
     choice: str = ""
@@ -39,7 +39,7 @@ class _Field(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The native names it may have."""
+        """The possible native names."""
         return SPELLINGS[self.choice] if self.choice else (self.native or self.path,)
 
 
@@ -85,7 +85,7 @@ _FIELDS: Final = (
     _Field("thinking.keep", "keep"),
 )
 _NOT_HERE: Final = "between_calls"
-"""A way to think that no vendor of this wire has: left to the vendor."""
+"""A mode of thinking that no vendor of this protocol has; it is omitted."""
 
 _USAGE: Final = {
     (True, True): "both",
@@ -102,7 +102,7 @@ _STREAM_OPTIONS: Final[dict[str, Json]] = {
 
 
 def write(request: Any, choices: Choices, body: Json) -> None:
-    """Puts the plain fields of `request` (an object with their canonical names) into `body`."""
+    """Put the plain fields of `request` (an object with their canonical names) into `body`."""
     plain = choices["sampling"] == "sent"
     for field in _FIELDS:
         value = _attribute(request, field.path)
@@ -116,7 +116,10 @@ def write(request: Any, choices: Choices, body: Json) -> None:
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
-    """The plain fields of a native `body` under their canonical names; notes in `spelling` how they stood."""
+    """Return the plain fields of a native `body` by canonical name.
+
+    Records their variants in `spelling`.
+    """
     made: Json = {}
     for field in _FIELDS:
         for name in field.names:
@@ -137,7 +140,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
 
 
 def write_usage(choices: Choices, body: Json) -> None:
-    """Asks for the count of tokens at the end of a stream."""
+    """Request the token counts at the end of a stream."""
     usage = choices["usage"]
     if usage in _STREAM_OPTIONS:
         body["stream_options"] = dict(_STREAM_OPTIONS[usage])
@@ -146,7 +149,7 @@ def write_usage(choices: Choices, body: Json) -> None:
 
 
 def read_usage(body: Json, spelling: dict[str, str]) -> None:
-    """Notes how the count was asked for."""
+    """Record how the token counts were requested."""
     asked = bool(_get(body, "stream_options.include_usage")), bool(_get(body, "usage.include"))
     spelling["usage"] = _USAGE[asked]
     options = body.get("stream_options")

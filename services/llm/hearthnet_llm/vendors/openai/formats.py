@@ -1,4 +1,4 @@
-"""The form of the answer: a JSON Schema or a grammar, under the names that vendors have for them."""
+"""The form of the answer: a JSON Schema or a grammar, under each vendor's name for it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hearthnet_llm.vendors.wire import Json
 
 _FIELD: Final = "response_format"
 _NAME: Final = "response"
-"""The name of a schema that has none, which OpenAI refuses."""
+"""Default name of a schema; OpenAI requires one."""
 _BARE: Final[dict[str, tuple[str, ...]]] = {
     "bare": ("json_schema",),
     "guided_json": ("guided_json",),
     "structured_outputs": ("structured_outputs", "json"),
 }
-"""Where a schema stands by itself, as a path of the request."""
+"""Paths in the request of a schema without a wrapper."""
 _GRAMMARS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "grammar": (("grammar",), "gbnf"),
     "guided_grammar": (("guided_grammar",), "gbnf"),
@@ -27,13 +27,17 @@ _GRAMMARS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "format_grammar": ((_FIELD, "grammar"), "gbnf"),
     "format_regex": ((_FIELD, "regex", "regex"), "regex"),
 }
-"""Where a grammar stands, and in which syntax it is."""
+"""Path and syntax of a grammar."""
 _TYPED: Final = {"format_grammar": "grammar", "format_regex": "regex"}
-"""The type of a form that is a grammar."""
+"""The type of a `response_format` that is a grammar."""
 
 
 def write(request: ChatRequest, choices: Choices, body: Json) -> None:
-    """Puts the form of the answer into `body`; `bad_request` for a grammar where the vendor takes none."""
+    """Put the form of the answer into `body`.
+
+    Raises:
+        HearthNetError: `bad_request` for a grammar that the vendor does not support.
+    """
     schema = request.response_schema
     form = choices["schema"]
     if schema is None:
@@ -74,7 +78,7 @@ def _write_grammar(grammar: TextForm, choices: Choices, body: Json) -> None:
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
-    """The form of the answer that a native `body` asks for, as its canonical fields, or nothing."""
+    """Return the canonical fields of the answer's form in a native `body`, or nothing."""
     made = _read_format(body, spelling)
     for form, where in _BARE.items():
         schema = _get(body, where)

@@ -1,4 +1,4 @@
-"""Canonical messages into native ones: roles, calls and their results.
+"""Conversion of canonical messages to native ones: roles, calls and their results.
 
 The older form with `function_call` and role `function` has no call ids: they are left out.
 """
@@ -18,11 +18,11 @@ from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "
-"""This wire has no field for a tool that failed; its result begins with this."""
+"""Begins the result of a tool that failed, because this protocol has no field for that."""
 
 
 def write_messages(messages: list[Message], choices: Choices, texts: Set[str] = frozenset()) -> list[Json]:
-    """The native messages; `texts` are the tools that are called with one text."""
+    """Return the native messages; `texts` names the tools that are called with one text."""
     if choices["functions"] == "functions":
         names = {call.id: call.name for message in messages for call in message.tool_calls}
         return [_old(message, names, choices) for message in messages]
@@ -33,7 +33,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
     role = choices["system"] if message.role == "system" else message.role
     body: Json = {"role": role, "content": write_content(message.content, choices)}
     if body["content"] is None and message.role != "assistant" and choices["no_content"] != "null":
-        body["content"] = ""  # all of it was for other vendors
+        body["content"] = ""  # all of its parts were of other vendors
     body |= write_voice(message)
     sources_back.write(message, body, choices)
     if message.role == "tool":
@@ -50,7 +50,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
 
 
 def _marked(content: Any) -> Any:
-    """Content that says that the tool failed."""
+    """Return content that is marked as that of a failed tool."""
     if isinstance(content, list):
         return [{"type": "text", "text": ERROR_MARK.strip()}, *content]
     return ERROR_MARK + (content or "")
@@ -70,7 +70,7 @@ def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json
 
 
 def _id(field: str, given: str | None, choices: Choices) -> Json:
-    """The id of a call, for vendors that have them."""
+    """Return the field of a call's id, for vendors that have it."""
     form = choices["ids"]
     return {} if form == "left_out" else {field: "" if form == "empty" else given}
 
@@ -86,7 +86,7 @@ def _function(call: ToolCall, choices: Choices) -> Json:
 
 
 def _old(message: Message, names: dict[str, str], choices: Choices) -> Json:
-    """A message of the older form: one call at most, and results by name."""
+    """Return a message of the older form, with at most one call, and results by name."""
     body = _message(message, choices)
     if message.role == "tool":
         name = names.get(message.tool_call_id or "", message.name)

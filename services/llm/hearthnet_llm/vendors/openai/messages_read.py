@@ -1,4 +1,7 @@
-"""Native messages into canonical ones. Calls without ids, as in the older form, are given some."""
+"""Conversion of native messages to canonical ones.
+
+Calls without ids, as in the older form, get generated ones.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _ROLES: Final = {"developer": "system", "function": "tool"}
 
 
 def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
-    """The canonical messages, as JSON; notes in `spelling` how things stood."""
+    """Return the canonical messages as JSON; records their variants in `spelling`."""
     made: list[Json] = []
     waiting: list[str] = []
     for index, message in enumerate(objects(native, "messages")):
@@ -37,7 +40,7 @@ def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
 
 
 def _answer(read: Json, waiting: list[str]) -> None:
-    """Takes the call that a result answers off the list; one that names none answers the first."""
+    """Assign a result to a waiting call; one without an id answers the first."""
     given = read.get("tool_call_id") or next(iter(waiting), "call_0")
     if given in waiting:
         waiting.remove(given)
@@ -66,7 +69,10 @@ def _read(message: Json, path: str, spelling: dict[str, str]) -> Json:
 
 
 def _content(message: Json, role: str, path: str, spelling: dict[str, str]) -> Any:
-    """The content; an assistant may say nothing, the others then say an empty list."""
+    """Return the content; missing content stays missing only for an assistant.
+
+    Others get an empty list.
+    """
     given = message.get("content")
     if given == [] or (given is None and role != "assistant"):
         spelling["no_content"] = "null" if given is None else "list"
@@ -76,7 +82,7 @@ def _content(message: Json, role: str, path: str, spelling: dict[str, str]) -> A
 
 
 def _unmarked(content: Any) -> Json:
-    """The result of a tool that failed, without the mark that says so."""
+    """Return the result of a failed tool without its mark, or nothing."""
     if isinstance(content, str) and content.startswith(ERROR_MARK):
         return {"content": content.removeprefix(ERROR_MARK), "is_error": True}
     mark = {"type": "text", "text": ERROR_MARK.strip()}
@@ -102,7 +108,7 @@ def _calls(message: Json, path: str, spelling: dict[str, str]) -> Json:
 
 
 def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
-    """Whether calls carry their place, or a 0 whatever their place is."""
+    """Return whether calls have their index, or always a 0, or none."""
     if indexes[0] is None:
         return "none"
     return "zero" if len(indexes) > 1 and not any(indexes) else spelling.get("call_index", "index")

@@ -1,4 +1,4 @@
-"""Canonical parts of a message's content into native ones: one small writer a kind."""
+"""Conversion of canonical content parts to native ones: one small writer a kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hearthnet_llm.vendors.values import as_text
 from hearthnet_llm.vendors.wire import Json
 
 _UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
-"""What other vendors keep among the content and this wire knows nothing of: it is left out."""
+"""Parts of other vendors that this protocol lacks; they are left out."""
 
 _SOUNDS: Final = {
     "mpeg": "mp3",
@@ -44,7 +44,7 @@ _SOUNDS: Final = {
 
 
 def write_content(content: str | list[Part] | None, choices: Choices) -> str | list[Json] | None:
-    """The native content; thoughts only where the vendor keeps them among it."""
+    """Return the native content, with thoughts only if the vendor keeps them in it."""
     if content is None or isinstance(content, str):
         return content
     left_out = _UNHEARD if choices["thoughts"] == "content" else (*_UNHEARD, ThinkingPart)
@@ -54,7 +54,7 @@ def write_content(content: str | list[Part] | None, choices: Choices) -> str | l
 
 
 def write_voice(message: Message) -> Json:
-    """The native field for an earlier answer that was spoken: the vendor keeps it under an id."""
+    """Return the native field of an earlier spoken answer, which the vendor keeps under an id."""
     if message.role != "assistant" or not isinstance(message.content, list):
         return {}
     spoken = [part.file_id for part in message.content if isinstance(part, AudioPart) and part.file_id]
@@ -62,7 +62,12 @@ def write_voice(message: Message) -> Json:
 
 
 def write_part(part: Part, choices: Choices) -> Json:
-    """One native part; `bad_request` for a kind that this wire has not, and an image nobody has loaded."""
+    """Return one native part.
+
+    Raises:
+        HearthNetError: `bad_request` for a kind that this protocol lacks, and for an image that was not
+            fetched.
+    """
     writer = _WRITERS.get(type(part))
     if writer is None:
         refuse("/input/messages", f"a model of this kind takes no {part.__struct_config__.tag} in a message")
@@ -70,12 +75,12 @@ def write_part(part: Part, choices: Choices) -> Json:
 
 
 def write_cache(cache: CacheHint | None) -> Json:
-    """The native cache hint, or nothing."""
+    """Return the native cache hint, or nothing."""
     return {} if cache is None else {"cache_control": {"type": "ephemeral", **without_nones(ttl=cache.ttl)}}
 
 
 def _is_voice(part: Part) -> bool:
-    """Whether a part is a spoken answer that the vendor keeps; it stands beside the content."""
+    """Return whether a part is a spoken answer kept by the vendor, which is no content."""
     return isinstance(part, AudioPart) and part.file_id is not None
 
 

@@ -1,4 +1,4 @@
-"""Native parts of a message's content into canonical ones: one small reader a kind."""
+"""Conversion of native content parts to canonical ones: one small reader a kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hearthnet_llm.vendors.wire import Json
 
 
 def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
-    """The canonical content."""
+    """Return the canonical content."""
     if content is None or isinstance(content, str):
         return content
     found = []
@@ -25,7 +25,7 @@ def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
 
 
 def read_voice(message: Json, content: Any) -> Any:
-    """The `content` of an assistant's message with the earlier answer that was spoken."""
+    """Return the `content` of an assistant's message with its spoken answer added."""
     voice = message.get("audio")
     if not isinstance(voice, dict) or voice.get("id") is None:
         return content
@@ -34,7 +34,7 @@ def read_voice(message: Json, content: Any) -> Any:
 
 
 def read_cache(native: Json) -> Json:
-    """The canonical cache hint of a native object, as its field, or nothing."""
+    """Return the canonical cache hint of a native object as a field, or nothing."""
     hint = native.get("cache_control")
     return {} if hint is None else {"cache": without_nones(ttl=fields(hint, "cache_control").get("ttl"))}
 
@@ -82,7 +82,7 @@ def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
 
 
 def _by_value(made: Json, given: str) -> Json:
-    """A part with what an address holds or points to; what is no address are the bytes themselves."""
+    """Return a part with the content or target of an address, else with the text as its bytes."""
     found = media.of_url(given)
     is_address = found.get("url", "").startswith(("http:", "https:", "data:"))
     return made | (found if "data" in found or is_address else {"data": given})

@@ -1,5 +1,7 @@
-"""Tools that the vendor runs itself: among the tools with their settings beside `type`, or, as OpenRouter has
-them, with a prefix and the settings under `parameters`; OpenAI's own search is a field of the request.
+"""Tools that the vendor runs.
+
+Mostly they are among the tools with their settings beside `type`; OpenRouter has a prefix, and the settings
+under `parameters`; OpenAI's own search is a field of the request.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from hearthnet_llm.vendors.wire import Json
 SEARCH: Final = "web_search"
 _PREFIX: Final = "openrouter:"
 _BUILTIN: Final = "builtin_function"
-"""What Moonshot calls them; their names begin with a dollar sign."""
+"""Moonshot's type for them; their names begin with a dollar sign."""
 _NAMES: Final = {
     "context_size": "search_context_size",
     "allowed_domains": "allowed_domains",
@@ -27,11 +29,11 @@ _NAMES: Final = {
     "model": "model",
     "transcript": "forward_transcript",
 }
-"""Settings by our names, and how they are called natively."""
+"""Settings by canonical name, with their native names."""
 
 
 def write(server: ServerTool, choices: Choices) -> Json:
-    """The native tool."""
+    """Return the native tool."""
     if choices["server_tools"] == "builtin_function":
         return {"type": _BUILTIN, "function": {"name": f"${server.kind}"}}
     if choices["server_tools"] == "flat":
@@ -44,7 +46,11 @@ def write(server: ServerTool, choices: Choices) -> Json:
 
 
 def read(native: Json, path: str, spelling: dict[str, str]) -> Json:
-    """The canonical tool; `bad_request` for a setting that no canonical one means."""
+    """Return the canonical tool.
+
+    Raises:
+        HearthNetError: `bad_request` for a setting without a canonical name.
+    """
     kind = text(native.get("type"), f"{path}.type")
     spelling["web_search"] = "tool"
     if kind == _BUILTIN:
@@ -68,7 +74,7 @@ def read(native: Json, path: str, spelling: dict[str, str]) -> Json:
 
 
 def write_options(server: ServerTool) -> Json:
-    """OpenAI's own field for its search."""
+    """Return OpenAI's own field for its search."""
     made = without_nones(search_context_size=server.context_size)
     if server.place is not None:
         made["user_location"] = {"type": "approximate", "approximate": msgspec.to_builtins(server.place)}
@@ -76,7 +82,7 @@ def write_options(server: ServerTool) -> Json:
 
 
 def read_options(native: Any) -> Json:
-    """The canonical tool out of OpenAI's own field."""
+    """Return the canonical tool of OpenAI's own field."""
     options = fields(native, "web_search_options")
     place = options.get("user_location") or {}
     known = {"kind": SEARCH, **without_nones(context_size=options.get("search_context_size"))}
@@ -99,7 +105,7 @@ def _read_settings(settings: Json, path: str) -> Json:
 
 
 def _read_place(place: Any, path: str) -> Json:
-    """Where the user is, as its field, or nothing."""
+    """Return the user's place as a field, or nothing."""
     if place is None:
         return {}
     given = fields(place, f"{path}.user_location")

@@ -1,6 +1,7 @@
-"""The sources of an earlier answer, as they are handed back: `annotations` of its message.
+"""Sources of earlier answers in later requests: `annotations` of a message.
 
-Canonically they are citations of the message's only text; a message that has them and no text drops them.
+Canonically they are citations of the message's only text; a message that has annotations and no text loses
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FIELDS: Final = {
 
 
 def write(message: Message, body: Json, choices: Choices) -> None:
-    """Puts the sources of an assistant's `message` into its native `body`."""
+    """Put the sources of an assistant's `message` into its native `body`."""
     form = choices["annotations"]
     if message.role != "assistant" or form == "left_out":
         return
@@ -49,7 +50,7 @@ def _written(citation: Citation) -> Json:
 
 
 def read(message: Json, made: Json, path: str, spelling: dict[str, str]) -> None:
-    """Puts the sources of a native `message` into the canonical one that is being `made`."""
+    """Put the sources of a native `message` into the canonical one in `made`."""
     if message.get("annotations") is None:
         return
     given = objects(message["annotations"], f"{path}.annotations")
@@ -61,7 +62,7 @@ def read(message: Json, made: Json, path: str, spelling: dict[str, str]) -> None
 
 
 def _read(one: Json, path: str) -> Json | None:
-    """A citation; None for what is no source, such as what the vendor made of a file."""
+    """Return a citation, or None for other annotations, such as those of a file."""
     if one.get("type") != _KIND:
         return None
     given = fields(one.get(_KIND), f"{path}.{_KIND}")

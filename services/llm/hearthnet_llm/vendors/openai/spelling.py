@@ -1,4 +1,4 @@
-"""The names and forms that one thing has on this wire, and which of them goes to a target."""
+"""Variants of names and forms in this protocol, and their choice for a target."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ class Choices:
         self._vendors = profiles.spelling(target.vendor, target.model)
 
     def __getitem__(self, choice: str) -> str:
-        """The value of `choice`."""
+        """Return the value of `choice`."""
         return self._own.get(choice) or self._vendors.get(choice) or SPELLINGS[choice][0]

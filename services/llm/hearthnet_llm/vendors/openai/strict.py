@@ -1,12 +1,13 @@
-"""What OpenAI itself and Azure take of a native request. Others pass over fields that they do not know; these
-two refuse the request (400), so what is only a hint is left out here, and what changes the question is
-refused.
+"""Reduction of a native request to the fields of OpenAI and Azure.
 
-    fields that OpenAI has not (`top_k`, `thinking`, `cache_control`)    left out
-    empty lists, and what is said of tools without any                   left out
-    an assistant that said nothing                                       an empty text
+Other vendors ignore unknown fields; these two refuse the request (400). So mere hints are left out here, and
+anything that changes the question is refused.
+
+    fields that OpenAI lacks (`top_k`, `thinking`, `cache_control`)      left out
+    empty lists, and tool settings without any tools                     left out
+    an assistant message without content                                 an empty text
     an image or a file in a tool's result                                shown by the user after the results
-    a film, a recording that is neither WAV nor MP3, a foreign tool      `bad_request`
+    a video, a recording that is neither WAV nor MP3, a foreign tool     refused
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ _AT: Final = "/input/messages"
 
 
 def narrowed(body: Json) -> Json:
-    """The native request as OpenAI takes it. Raises `bad_request` for what it has not."""
+    """Return the native request in the form that OpenAI accepts.
+
+    Raises:
+        HearthNetError: `bad_request` for content that it does not support.
+    """
     made = {name: value for name, value in body.items() if name in _FIELDS and value != []}
     if "tools" in made:
         made["tools"] = [_tool(tool) for tool in made["tools"]]
@@ -68,7 +73,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(messages: Iterable[Json]) -> Iterable[Json]:
-    """The messages; what tools have shown stands behind the results of one turn."""
+    """Yield the messages, with media of tools moved behind the results of one turn."""
     shown: list[Json] = []
     for message in messages:
         if message["role"] != "tool" and shown:
@@ -87,7 +92,7 @@ def _messages(messages: Iterable[Json]) -> Iterable[Json]:
 
 
 def _take_shown(made: Json) -> list[Json]:
-    """Takes what is no text out of a result, and gives it."""
+    """Remove all parts but texts from a result, and return them."""
     content = made.get("content")
     if not isinstance(content, list):
         return []

@@ -1,7 +1,8 @@
-"""What a model thinks, under the names that vendors have for it: `reasoning_content`, `reasoning`,
-`reasoning_text`, `reasoning_details` (typed, signed or encrypted pieces), and parts of the content.
+"""Thoughts of a model, under each vendor's name for them.
 
-Several names in one answer say the same; one of them is shown, and the typed pieces are what is handed back.
+The names are `reasoning_content`, `reasoning`, `reasoning_text`, `reasoning_details` (typed, signed or
+encrypted pieces), and parts of the content. Several names in one answer repeat the same thought; one of them
+is shown, and the typed pieces are returned to the vendor.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Kind = Literal["text", "summary", "encrypted"]
 
 
 class _Open(msgspec.Struct):
-    """A typed thought that is still coming in."""
+    """A typed thought that is still arriving."""
 
     kind: _Kind
     index: int | None
@@ -43,11 +44,11 @@ class Thoughts:
 
     @property
     def size(self) -> int:
-        """Characters so far."""
+        """Number of characters so far."""
         return sum(map(len, self._plain))
 
     def feed(self, delta: Mapping[str, Any]) -> Iterator[Thinking]:
-        """The thinking in one delta, or in a whole message."""
+        """Yield the thinking in one delta, or in a complete message."""
         details = delta.get("reasoning_details")
         words = [self._detail(one) for one in details if isinstance(one, Mapping)] if details else []
         plain = (delta.get(name) for name in _PLAIN)
@@ -55,7 +56,7 @@ class Thoughts:
         self._sign(delta)
 
     def part(self, part: Mapping[str, Any]) -> Iterator[Thinking]:
-        """The thinking in one part of the content: a list of texts, under either of two names."""
+        """Yield the thinking in one part of the content: texts under either of two names."""
         pieces = part.get("thinking") or part.get("summary") or ()
         if isinstance(part.get("closed"), bool):
             self._closed = part["closed"]
@@ -78,7 +79,7 @@ class Thoughts:
                 self._signature = said[name]
 
     def finish(self) -> Iterator[Thought]:
-        """Each complete thought."""
+        """Yield each complete thought."""
         for one in self._typed.values():
             text = "".join(one.texts)
             yield Thought(
@@ -97,7 +98,7 @@ class Thoughts:
             yield Thought(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
 
     def _detail(self, detail: Mapping[str, Any]) -> str:
-        """Adds a typed piece to its thought; its words."""
+        """Add a typed piece to its thought and return its text."""
         kind = str(detail.get("type") or "").removeprefix("reasoning.")
         if kind not in _KINDS:
             return ""

@@ -1,4 +1,4 @@
-"""What the model thought in earlier turns, as vendors want it back: under their own names, or not at all."""
+"""Thoughts of earlier turns in later requests, under each vendor's name or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIGNED: Final[dict[str, tuple[str, ...]]] = {
 
 
 def write(message: Message, choices: Choices) -> Json:
-    """The fields of a native message that hand its thoughts back."""
+    """Return the fields of a native message for its thoughts."""
     form = choices["thoughts"]
     thoughts = [*(message.thinking or ()), *([] if form == "content" else _among(message))]
     body: Json = {}
@@ -40,7 +40,7 @@ def write(message: Message, choices: Choices) -> Json:
 
 
 def write_signature(signature: str | None, choices: Choices, forms: tuple[str, ...]) -> Json:
-    """The field that holds a proof, where the vendor has one of these `forms` of it."""
+    """Return the field of a proof if the vendor has one of these `forms`, else nothing."""
     form = choices["signatures"]
     if signature is None or form not in forms:
         return {}
@@ -51,7 +51,7 @@ def write_signature(signature: str | None, choices: Choices, forms: tuple[str, .
 
 
 def _among(message: Message) -> list[ThinkingPart]:
-    """The thoughts among the content."""
+    """Return the thoughts among the content."""
     if not isinstance(message.content, list):
         return []
     return [part for part in message.content if isinstance(part, ThinkingPart)]
@@ -64,7 +64,7 @@ def _detail(thought: ThinkingPart) -> Json:
 
 
 def read(message: Json, path: str, spelling: dict[str, str]) -> list[Json] | None:
-    """The thoughts of a native message; None where it has no field for them."""
+    """Return the thoughts of a native message, or None if it has no field for them."""
     plain = [
         name for name in ("reasoning_content", "reasoning", "reasoning_text") if message.get(name) is not None
     ]
@@ -86,7 +86,7 @@ def read(message: Json, path: str, spelling: dict[str, str]) -> list[Json] | Non
 
 
 def read_signature(native: Json, spelling: dict[str, str]) -> Any:
-    """The proof that a native message or call holds, in whichever form."""
+    """Return the proof in a native message or call, in any form, or None."""
     for form, path in _SIGNED.items():
         value: Any = native
         for step in path:

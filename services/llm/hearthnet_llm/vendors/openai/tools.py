@@ -15,7 +15,7 @@ from hearthnet_llm.vendors.wire import Json
 
 
 def write(request: ChatRequest, choices: Choices, body: Json) -> None:
-    """Puts what `request` says of tools into `body`."""
+    """Put the tools and the choice of `request` into `body`."""
     tools = request.tools
     if tools is not None and choices["web_search"] == "web_search_options":
         for tool in tools:
@@ -70,7 +70,7 @@ def _choice(choice: ToolChoice, choices: Choices, old: bool, texts: set[str]) ->
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
-    """What a native `body` says of tools, under the canonical names."""
+    """Return the tools and the choice of a native `body` by canonical name."""
     made: Json = {}
     if body.get("tools") is not None:
         tools = objects(body["tools"], "tools")
