@@ -147,7 +147,11 @@ def _demand(view: OfferView) -> str:
 
 
 def _key_of(cnf: dict[str, Any] | None) -> str:
-    """The key of a session's holder as a node id, empty where there is none."""
+    """Return the key of a session's holder as a node id, or "" without one.
+
+    Raises:
+        HearthNetError: `bad_request` if `cnf` is malformed.
+    """
     if cnf is None:
         return ""
     try:

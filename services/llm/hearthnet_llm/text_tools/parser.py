@@ -225,7 +225,7 @@ def calls(block: str) -> list[Found]:
     wrapped = _WRAPPED.fullmatch(block)
     try:
         value = _read(wrapped[2] if wrapped else block)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half characters, endless numbers
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # lone surrogates, infinite numbers
         return [_call(one) for one in (value if isinstance(value, list) else [value])] or _nothing()
     except (ValueError, RecursionError) as error:
         return [Broken(str(error) or "it is nested too deep")]

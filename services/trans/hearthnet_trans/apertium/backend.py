@@ -100,8 +100,11 @@ class Apertium:
     async def _run(self, work: Work, stream: str) -> str:
         """Return the answer of the pair's pipeline.
 
-        After a failure the text is tried once more, this time as the only one of its pair, so that a text
-        that breaks the pipeline fails other texts at most once.
+        After a failure the text is tried once more. Retries of a pair run one at a time, so that a text that
+        breaks the pipeline does not fail another text twice.
+
+        Raises:
+            HearthNetError: `internal_error` if the second attempt fails; errors of `_pipeline`.
         """
         pair = work.source, work.target
         try:

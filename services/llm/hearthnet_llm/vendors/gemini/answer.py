@@ -44,7 +44,7 @@ _STOPS: Final[dict[str, StopReason]] = {
     "PUP_LIMITED_DISABLED": "refusal",
 }
 _RESPONSE: Final = ("candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId")
-"""Fields that identify a response; one of a stream may have nothing but the model's name."""
+"""Fields that identify a response; one in a stream may have nothing but the model's version."""
 _MALFORMED: Final = (
     "MALFORMED_FUNCTION_CALL",
     "MALFORMED_RESPONSE",

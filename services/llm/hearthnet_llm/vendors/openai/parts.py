@@ -80,7 +80,7 @@ def write_cache(cache: CacheHint | None) -> Json:
 
 
 def _is_voice(part: Part) -> bool:
-    """Return whether a part is a spoken answer kept by the vendor, which is no content."""
+    """Return whether a part is a spoken answer kept by the vendor, written beside the content."""
     return isinstance(part, AudioPart) and part.file_id is not None
 
 
