@@ -1,3 +1,3 @@
-"""Tool calls: their types, the loop without I/O, the executor that drives it, the built-in tools."""
+"""Tool calls: types, the loop without I/O, the executor that drives it, built-in tools."""
 
 from __future__ import annotations

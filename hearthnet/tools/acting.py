@@ -1,10 +1,10 @@
-"""Runs for somebody who is not the node's owner: whose they are, under which token, and whose yes counts.
+"""Runs for a client that is not the node's owner: principal, tokens and approvals.
 
     owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
-    client's run    the client's own token, for the model too; its own approval, or, where it has no key,
-                    one that its gateway gives and says so (`via`)                              here
-    owner's page    as a client; what the owner allowed at the command line goes out as the owner's
-                    run would (docs/decisions/0164)                                             here
+    client's run    the client's own token, for the model too; approvals signed by the client's key, or,
+                    where it has none, by its gateway, which marks them with `via`              here
+    owner's page    as a client; calls that the owner approved at the command line are sent as those of
+                    an owner's run (docs/decisions/0164)                                        here
 
 A gateway never acts with its node's bare key for a client: without a token nothing is sent.
 
@@ -40,10 +40,13 @@ MODEL: Final = "llm.chat@2.0"
 class ActingFor(msgspec.Struct, frozen=True):
     """The client for whom a run works.
 
-    `principal` is as trust/authority.py gives it; `key` whose signature counts for its approvals, in
-    node-id form, empty where its gateway approves. `token(approver)` gives the token under which calls go
-    out: the client's own for "", else one whose approvals `approver` signs, where it is another key of the
-    same principal; it raises `unauthorized` where there is none. `is_owner`: this is the node owner's page.
+    `principal` is as trust/authority.py gives it. `key` is the node id whose signature counts for its
+    approvals, empty where its gateway approves. `token(approver)` returns the token for calls: the client's
+    own for "", else one under which `approver`, another key of the same principal, signs approvals.
+    `is_owner`: this is the page of the node's owner.
+
+    Raises:
+        HearthNetError: `token` raises `unauthorized` if there is no such token.
     """
 
     principal: str
@@ -53,7 +56,7 @@ class ActingFor(msgspec.Struct, frozen=True):
     is_owner: bool = False
 
     def covers(self, tool: Tool) -> bool:
-        """Whether the scope lets the client call `tool` with what is fixed for it."""
+        """Return whether the scope lets the client call `tool` with its bound params."""
         if not isinstance(tool, BoundTool):
             return True
         covered = self.scope.covers(tool.contract.capability)
@@ -62,13 +65,13 @@ class ActingFor(msgspec.Struct, frozen=True):
         return covered and self._allows(tool)
 
     def covers_named(self, capability: str) -> bool:
-        """Whether the scope covers `name@major.minor`."""
+        """Return whether the scope covers `name@major.minor`."""
         from hearthnet.types import parse_capability
 
         return self.scope.covers(parse_capability(capability))
 
     def _allows(self, tool: BoundTool) -> bool:
-        """Whether some call of `tool` can meet the scope's constraints."""
+        """Return whether some call of `tool` can meet the scope's constraints."""
         fixed = tool.contract.split_arguments({}, tool.bound_params)
         for key, values in self.scope.params_constraints.items():
             section, _, name = key.rpartition(".")
@@ -88,15 +91,18 @@ def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
 
 
 def must_be_signed(tool: Tool) -> bool:
-    """Whether a yes to a call of `tool` takes an approval: every effect that a provider carries out."""
+    """Return whether approving a call of `tool` takes a signed approval.
+
+    That is so for every effect that a provider carries out.
+    """
     return isinstance(tool, BoundTool) and tool.contract.side_effects
 
 
 class Said(Protocol):
-    """What people said about the calls of a run."""
+    """The decisions of people about the calls of a run."""
 
     async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
-        """What was decided about a call, proved to be of this node; None where nothing was."""
+        """Return the decision about a call, verified as this node's; None where there is none."""
 
 
 class ClientAuthority:
@@ -112,8 +118,10 @@ class ClientAuthority:
         clock: Callable[[], int] = now_ms,
         owner: RunAuthority | None = None,
     ) -> None:
-        """`said` knows what was decided; `clock` milliseconds since the epoch. `owner` is the authority of
-        the node's owner over this run, where the client is a page of that one.
+        """Create the authority of the run `run`.
+
+        `said` returns the decisions that were made; `clock` returns milliseconds since the epoch. `owner` is
+        the authority of the node's owner over this run, where the client is a page of the owner.
         """
         self._identity = identity
         self._community = community
@@ -124,11 +132,14 @@ class ClientAuthority:
         self._owner = owner
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
-        """The client's token, that of the approver where another key of it has approved, the owner's for what
-        the owner allowed at the command line.
+        """Return the token under which a call of `tool` is sent.
 
-        Raises `unauthorized` for a `holder` other than this node: who has no key of its own here cannot let
-        another node act for it (docs/protocol/tokens.md#run-tokens).
+        It is the client's token, that of the approver where another key of the client has approved, or the
+        owner's for a call that the owner approved at the command line.
+
+        Raises:
+            HearthNetError: `unauthorized` for a `holder` other than this node: a client without a key here
+                cannot let another node act for it (docs/protocol/tokens.md#run-tokens).
         """
         self._own_node(holder)
         key = "" if approval is None or approval.via else approval.approver
@@ -137,14 +148,16 @@ class ClientAuthority:
         return self._acting.token("" if key == self._acting.key else key)
 
     def model_token(self) -> str:
-        """The token under which the model is asked."""
+        """Return the token for requests to the model."""
         return self._acting.token("")
 
     async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:
-        """The yes to exactly this call: the one that the client signed, or, where it has no key, its
-        gateway's.
+        """Return the approval of exactly this call, signed by the client or its gateway.
 
-        Raises `unauthorized` where the client has a key and no approval of it is there.
+        The gateway signs for a client that has no key.
+
+        Raises:
+            HearthNetError: `unauthorized` if the client has a key and has not signed an approval.
         """
         self._own_node(actor)
         said = None
@@ -175,7 +188,7 @@ class ClientAuthority:
         return sign_approval(self._identity, approval)
 
     def _allowed_by_owner(self, said: SignedDecision, call: Dispatch) -> bool:
-        """Whether `said` is the yes of the node's owner, at the command line, to exactly `call`."""
+        """Return whether `said` is the owner's approval, at the command line, of exactly `call`."""
         return said.by == self._identity.node_id and said.digest == call.arguments_digest
 
     def _own_node(self, node: str) -> None:
@@ -189,10 +202,10 @@ class ClientAuthority:
 async def to_sign(
     tool: BoundTool, asked: Pending, key: str, actor: str, community: str, bus: Offers
 ) -> Approval:
-    """The approval of exactly what `asked` shows, all but the signature of `key`; `actor` is this node.
+    """Return the approval of exactly the call in `asked`, without the signature of `key`.
 
-    It lives as long as the question. Raises as `provider_of` where it is not settled which home
-    an effect is for.
+    `actor` is this node. The approval expires with the pending approval. Raises what `provider_of` raises
+    where the home that an effect is for is not settled.
     """
     now = now_ms()
     return Approval(
@@ -212,10 +225,13 @@ async def to_sign(
 
 
 def check_signed(approval: Approval, expected: Approval, now: int) -> None:
-    """Raises unless `approval` is what `expected` (as `to_sign` gives it) asks for, signed by its approver.
+    """Check that `approval` matches `expected` (of `to_sign`) and is signed by its approver.
 
-    Its id and time are its own. Raises `unauthorized` where it is for something else, `invalid_signature`
-    where it was not signed so, `expired` outside its life, or for a longer one than was asked for.
+    Its id and time may differ.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is for another call or expires later than `expected`;
+            `invalid_signature` if the signature does not verify; `expired` outside its lifetime.
     """
     claimed = Claimed(
         community=expected.community,
@@ -251,7 +267,7 @@ class Voter:
     def __init__(
         self, principal: str, key: str, actor: str, community: str, bus: Offers, *, is_owner: bool = False
     ) -> None:
-        """`actor` is the node that makes the calls: this one. `is_owner`: this is a page of its owner."""
+        """Create a client; `actor` is this node, `is_owner` marks the page of its owner."""
         self.principal: Final = principal
         self.key: Final = key
         self._actor = actor
@@ -260,20 +276,20 @@ class Voter:
         self._is_owner = is_owner
 
     def sees(self, principal: str) -> bool:
-        """As `desk.ClientDesk.sees`."""
+        """Implement `desk.ClientDesk.sees`."""
         return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
 
     async def to_sign(self, tool: Tool, asked: Pending) -> Approval | None:
-        """What the client has to sign to say yes to `asked`; None where it has no key, or nothing takes one.
+        """Return the approval that the client has to sign for `asked`.
 
-        Raises as `to_sign`.
+        None where the client has no key, or the call takes no approval. Raises what `to_sign` raises.
         """
         if not self.key or not isinstance(tool, BoundTool) or not must_be_signed(tool):
             return None
         return await to_sign(tool, asked, self.key, self._actor, self._community, self._bus)
 
     async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
-        """As `desk.ClientDesk.check`."""
+        """Implement `desk.ClientDesk.check`."""
         expected = await self.to_sign(tool, allowed)
         if expected is None:
             return

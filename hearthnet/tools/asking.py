@@ -1,4 +1,4 @@
-"""Calls that wait for somebody: a person who decides, or the client that runs a tool of its own.
+"""Calls that wait for a person to decide, or for the client to run a tool of its own.
 
 See: docs/protocol/agent.md#consent-to-effects, docs/protocol/agent.md#client-tools.
 """
@@ -40,10 +40,10 @@ MAX_EDITS: Final = 5
 
 
 class Asking(Outcomes):
-    """What is asked of people and of the client, and what they answer."""
+    """Requests to people and to the client, and their answers."""
 
     def hear(self, event: AnswerEvent) -> None:
-        """An answer, or that there is none."""
+        """Handle an answer, or the news that there is none."""
         if isinstance(event, Decided | Undecided):
             self.hear_person(event)
         elif isinstance(event, Granted | NotGranted):
@@ -68,7 +68,7 @@ class Asking(Outcomes):
             self._seek_yes(call)
 
     def hear_home(self, event: HomeEvent) -> None:
-        """For which home one call is; of any other call it changes nothing."""
+        """Set the home that one pending call is for; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or not call.locating or call.phase is not CallPhase.PENDING:
             return
@@ -80,7 +80,7 @@ class Asking(Outcomes):
             self._settle(call, CallStep.ABANDONED, "refused", error_text(event.code, event.message))
 
     def _seek_yes(self, call: CallState) -> None:
-        """Asks the standing grants, or a person."""
+        """Look for a standing grant where one may serve; ask a person otherwise."""
         call.granting = self._may_be_granted(call)
         if call.granting:
             self._out.append(AskGrant(self.pending(call)))
@@ -88,13 +88,16 @@ class Asking(Outcomes):
             self._ask(call)
 
     def _may_be_granted(self, call: CallState) -> bool:
-        """Whether a standing grant may be asked: a no beats it, and so does what others have written."""
+        """Return whether a standing grant may serve `call`.
+
+        A denial of the same tool, words of others in the run, and an invalid edit rule it out.
+        """
         state = self._state
         stands = call.name in state.granted and call.name not in state.denied
         return stands and not state.untrusted and not call.problem
 
     def hear_grant(self, event: GrantEvent) -> None:
-        """What the standing grants say of one call; of any other call it changes nothing."""
+        """Handle the result of the search for a standing grant; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or not call.granting or call.phase is not CallPhase.PENDING:
             return
@@ -114,11 +117,11 @@ class Asking(Outcomes):
         self._out.append(AskPerson(pending))
 
     def pending(self, call: CallState) -> Pending:
-        """What a person must see of `call`."""
+        """Return the parts of `call` that a person must see."""
         return pending_of(self._state.run, call)
 
     def hear_person(self, event: PersonEvent) -> None:
-        """A decision about one pending call; about any other call it changes nothing."""
+        """Handle a decision about one pending call; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or call.phase is not CallPhase.PENDING or call.locating:
             return
@@ -159,7 +162,7 @@ class Asking(Outcomes):
     # --- the client
 
     def _hand_out(self, call: CallState) -> None:
-        """Asks the client to run `call`."""
+        """Hand `call` to the client to run."""
         state = self._state
         call.step(CallStep.HANDED)
         call.dispatched_at = call.dispatched_at or state.now
@@ -179,7 +182,7 @@ class Asking(Outcomes):
         self._out.append(AskClient(wanted))
 
     def wanted(self, call: CallState) -> Wanted:
-        """What the client must know to run `call`."""
+        """Return the parts of `call` that the client needs to run it."""
         return Wanted(
             run=self._state.run,
             tool_call_id=call.id,
@@ -189,7 +192,7 @@ class Asking(Outcomes):
         )
 
     def hear_client(self, event: ClientEvent) -> None:
-        """The result of a call that the client runs; of any other call it changes nothing."""
+        """Handle the result of a call that the client runs; ignore any other call."""
         call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
         if call is None or call.phase is not CallPhase.WANTED:
             return
@@ -216,7 +219,7 @@ class Asking(Outcomes):
         self._out.append(Abort(call.id))
 
     def lose_patience(self) -> None:
-        """Closes questions that have expired, and stops waiting where the wait was long enough."""
+        """Expire calls whose time has passed, and stop waiting after `patience_ms`."""
         state = self._state
         for call in state.calls:
             if not call.waits:
@@ -228,7 +231,7 @@ class Asking(Outcomes):
 
 
 def pending_of(run: str, call: CallState) -> Pending:
-    """What a person must see of `call`, or saw of it."""
+    """Return the parts of `call` that a person must see, or has seen."""
     return Pending(
         confirmation_id=call.confirmation_id,
         run=run,

@@ -1,16 +1,16 @@
-"""What a run may do in its owner's name: run tokens and signed approvals.
+"""The authority of a run in its owner's name: run tokens and signed approvals.
 
 A call that a model made is never sent under the owner's bare key. It carries a run token, which covers some
-of the declared tools and a few minutes; so the provider of a side effect demands an approval, and the loop
-could not act unasked even if it wanted to.
+of the declared tools for a few minutes. So the provider of a side effect demands an approval, and the loop
+cannot cause one without a person's decision.
 
-Tools that are fixed to the same values share a token, reads and effects apart: a provider proves each token
-once, and a constraint would refuse every call of a tool that lacks the param. That of reads names no run and
-serves all runs of an executor (docs/decisions/0076). How many calls it is good for it does not say: its owner
-is its holder, who could make another one at any time; the loop counts them (docs/decisions/0006).
+Tools with the same bound params share a token, reads and effects apart: a provider verifies each token
+once, and a constraint would refuse every call of a tool that lacks the param. The token for reads names no
+run and serves all runs of an executor (docs/decisions/0076). It does not limit the number of calls: its
+holder is its owner, who could make another at any time. The loop counts the calls (docs/decisions/0006).
 
 Times come from the wall clock, as the provider's do, and not from the run's own clock, which never jumps:
-where a computer learns the time while a run lasts, what it signs afterwards must be right.
+after the computer's clock has been corrected during a run, signatures must have the right time.
 
 See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/approvals.md#approval.
 """
@@ -35,15 +35,18 @@ from hearthnet.trust.token import Scope, mint
 TOKEN_TTL_SECONDS: Final = 300
 RENEW_SECONDS: Final = 60
 MOST_CALLS_ELSEWHERE: Final = 128
-"""So many calls a token is good for that another node holds, at each provider."""
+"""The number of calls, at each provider, for which a token held by another node is good."""
 MOST_CAPABILITIES: Final = 16
 MOST_CHARACTERS: Final = 640
-"""So many, with so long names together, fit into the bytes of a token, beside what the tools are fixed to."""
+"""Limits on the capabilities of one token and the total length of their names.
+
+These many fit into the bytes of a token, beside the constraints of the tools' bound params.
+"""
 APPROVAL_TTL_MS: Final = 120_000
 
 
 class CallAuthority(Protocol):
-    """Under which token a run's calls go out, and the yes that its effects carry."""
+    """The tokens under which a run's calls are sent, and the approvals that its effects carry."""
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str: ...
     def model_token(self) -> str: ...
@@ -51,13 +54,13 @@ class CallAuthority(Protocol):
 
 
 _Alike = tuple[bytes, bool, bool]
-"""What the tools of one token have in common: what they are fixed to, having effects, being composed."""
+"""The key of the tools that share a token: bound params, having effects, being composed."""
 _Tokens = dict[tuple[int, str], tuple[str, int]]
-"""Tokens by their number and their holder, and when each was made."""
+"""Tokens by number and holder, with the time at which each was made."""
 
 
 class Scopes:
-    """What the tokens of a run say, for each of its tools. Made once for all runs with these tools."""
+    """The scopes of a run's tokens, for each tool; made once for all runs with these tools."""
 
     def __init__(self, tools: Iterable[BoundTool]) -> None:
         alike: dict[_Alike, dict[str, list[str]]] = {}
@@ -69,7 +72,7 @@ class Scopes:
             alike.setdefault(key, {}).setdefault(tool.capability, []).append(tool.definition.name)
         self._of: dict[str, tuple[int, Scope]] = {}
         self.reads: Final[_Tokens] = {}
-        """What the owner's own node reads with, in every run."""
+        """The tokens under which the owner's own node reads, in every run."""
         for key, named in alike.items():
             self._share(key, named)
 
@@ -81,7 +84,7 @@ class Scopes:
             self._of |= {name: (number, scope) for capability in some for name in named[capability]}
 
     def of(self, tool: BoundTool) -> tuple[int, Scope]:
-        """The number of the token that covers `tool`, and what it says."""
+        """Return the number and the scope of the token that covers `tool`."""
         return self._of[tool.definition.name]
 
 
@@ -92,7 +95,7 @@ def _constraints(tool: BoundTool) -> dict[str, list[Any]]:
 
 
 def _portions(capabilities: list[str]) -> Iterator[tuple[str, ...]]:
-    """What fits into one token each."""
+    """Divide capabilities into groups that fit into one token each."""
     some: list[str] = []
     for capability in capabilities:
         if len(some) == MOST_CAPABILITIES or sum(map(len, some)) + len(capability) > MOST_CHARACTERS:
@@ -103,12 +106,12 @@ def _portions(capabilities: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 class RunAuthority:
-    """The authority of one run, whose owner and executor are the same node."""
+    """The authority of one run whose owner and executor are the same node."""
 
     def __init__(
         self, identity: Identity, community: str, run: str, scopes: Scopes, clock: Callable[[], int] = now_ms
     ) -> None:
-        """`clock` gives the milliseconds since the epoch."""
+        """Create the authority; `clock` returns milliseconds since the epoch."""
         self._identity = identity
         self._community = community
         self._run = run
@@ -117,11 +120,11 @@ class RunAuthority:
         self._tokens: _Tokens = {}
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
-        """A token for this tool: its capability, its bound params. Renewed before its time runs out.
+        """Return a token for this tool's capability and bound params, renewed before it expires.
 
-        It is for the owner's own node, or for the node `holder`, which makes the tool's calls for it: that
-        one covers the tool's capabilities alone, for so many calls. It is bound to the run, but for what the
-        own node reads. Every `approval` is by the same key.
+        It is for the owner's own node, or for the node `holder` that makes the tool's calls for it; the
+        latter covers the tool's capabilities alone, for `MOST_CALLS_ELSEWHERE` calls. It is bound to the run,
+        except for reads by the owner's node. `approval` does not matter: all are signed by the same key.
         """
         number, scope = self._scopes.of(tool)
         holder = holder or self._identity.node_id
@@ -129,14 +132,14 @@ class RunAuthority:
         tokens, run = (self._scopes.reads, "") if reads else (self._tokens, self._run)
         now = self._clock()
         token, made_at = tokens.get((number, holder), ("", 0))
-        # A clock that was set may put the present before it was made.
+        # After the clock was set back, `now` may precede `made_at`.
         if not token or not 0 <= now - made_at < (TOKEN_TTL_SECONDS - RENEW_SECONDS) * 1000:
             token = self._mint(scope, now, holder, run)
             tokens[number, holder] = token, now
         return token
 
     def model_token(self) -> str:
-        """None: a question of the owner's is asked under the owner's own key."""
+        """Return no token: the owner's requests to the model are sent under the owner's key."""
         return ""
 
     def _mint(self, scope: Scope, now: int, holder: str, run: str) -> str:
@@ -154,9 +157,10 @@ class RunAuthority:
         )
 
     async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:
-        """The owner's signed yes to exactly this call, by the node `actor` where that is not the owner's.
+        """Return the owner's signed approval of exactly this call.
 
-        Only for what a person has confirmed.
+        `actor` is the node that makes the call, empty for the owner's. Call this only for what a person has
+        confirmed.
         """
         node, now = self._identity.node_id, self._clock()
         return sign_approval(

@@ -1,6 +1,6 @@
-"""Which built-in tools can be called now, and why not the others.
+"""The built-in tools that can be called now, and the reasons against the others.
 
-A tool needs a contract that this version has, and somebody who offers its capability.
+A tool needs a contract that this version has, and an offer of its capability.
 
 See: docs/tools.md#the-parts.
 """
@@ -18,11 +18,14 @@ from hearthnet.tools.types import ToolDefinition
 from hearthnet.types import parse_capability
 
 UNAVAILABLE: Final = "tool_unavailable"
-"""The code of the notice about a tool that was asked for and cannot be called."""
+"""The code of the notice about a tool that was requested by name and cannot be called."""
 
 
 class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A built-in tool as the mesh is now; `nodes` offer what it needs, `reason` says why none does."""
+    """A built-in tool in the present mesh.
+
+    `nodes` offer its capability; `reason` says why it is not available.
+    """
 
     name: str
     description: str
@@ -34,7 +37,7 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notice(self) -> str:
-        """What is said where it was asked for by name and cannot be called."""
+        """The text for a run that named this tool although it cannot be called."""
         return f"the tool {self.name} is not available: {self.reason}"
 
 
@@ -46,7 +49,7 @@ class Chosen(NamedTuple):
 
 
 def listed_tools(offers: Iterable[OfferView]) -> list[ListedTool]:
-    """All built-in tools, those that cannot be called now too; `offers` are all of the mesh."""
+    """Return all built-in tools, available or not; `offers` are all offers of the mesh."""
     there = list(offers)
     return [_listed(name, there) for name in ALL_BUILTIN]
 
@@ -56,8 +59,9 @@ def available_tools(
     offers: Iterable[OfferView],
     bound_params: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Chosen:
-    """The tools called `names` that can be called now, as `builtin_tools` makes them and with its errors; and
-    those that cannot.
+    """Divide the tools called `names` into those that can be called now and the others.
+
+    The former are made by `builtin_tools`, whose errors are raised.
     """
     there = list(offers)
     listed = [_listed(name, there) for name in names if name in ALL_BUILTIN]

@@ -1,4 +1,4 @@
-"""What a run may use, and what is said when it has used it.
+"""The limits of a run, and the texts for calls that exceed them.
 
 See: docs/protocol/agent.md#limits.
 """
@@ -14,9 +14,9 @@ REPEATED: Final = "repeated_call"
 
 
 def reached(state: RunState) -> str:
-    """The limit that ends the calling of tools after this turn, or nothing.
+    """Return the limit that ends the calling of tools after this turn, or an empty string.
 
-    `max_calls` and `wall_clock` are found where they are exceeded, in the middle of a turn.
+    `max_calls` and `wall_clock` are set in the middle of a turn, where they are exceeded.
     """
     limits = state.limits
     if state.limit:
@@ -31,7 +31,7 @@ def reached(state: RunState) -> str:
 
 
 def told(limit: str, limits: Limits) -> str:
-    """A limit in words, after "the limit of"."""
+    """Return a limit in words, to follow "the limit of"."""
     words = {
         "max_iterations": f"{limits.max_iterations} rounds of tool calls",
         "max_calls": f"{limits.max_calls} tool calls",
@@ -43,12 +43,12 @@ def told(limit: str, limits: Limits) -> str:
 
 
 def over(state: RunState) -> str:
-    """What is said of a call that a limit forbids."""
+    """Return the result of a call that a limit forbids."""
     return error_text("budget_exhausted", f"not run; the limit {state.limit} is reached")
 
 
 def repeated(limits: Limits) -> str:
-    """What is said of a call that was made too often."""
+    """Return the result of a call that was made too often."""
     return error_text(
         REPEATED, f"not run; the same call was made {limits.max_equal_calls} times: use the result it had"
     )

@@ -1,7 +1,7 @@
 """The tools that HearthNet brings, bound to capabilities.
 
-Their schemas come from the contracts; here is only what a model needs on top: when to use which, and what
-may be left out. A contract that changes changes its tool.
+Their schemas come from the contracts. This module adds what a model needs besides: when to use which tool,
+and which fields it does not see. A contract that changes changes its tool.
 
 See: docs/protocol/agent.md#tool-definitions.
 """
@@ -20,7 +20,7 @@ from hearthnet.tools.types import ToolDefinition
 
 
 class _Recipe(msgspec.Struct, frozen=True):
-    """A tool as it is declared here. `hidden` are optional fields that only confuse a model."""
+    """A tool as it is declared here; `hidden` are optional fields that only confuse a model."""
 
     capability: str
     description: str
@@ -111,42 +111,48 @@ _RECIPES: Final[dict[str, _Recipe]] = {
 }
 _GENERATED: Final = "client_id"
 ALL_BUILTIN: Final = tuple(_RECIPES)
-"""The names of all built-in tools, also of those whose capability this version has no contract for."""
+"""The names of all built-in tools, including those without a contract in this version."""
 
 
 def builtin_names() -> list[str]:
-    """The names of the built-in tools that can be declared: there is a contract of what they are bound to."""
+    """Return the names of the built-in tools whose capability has a contract in this version."""
     known = set(contracts().names())
     return [name for name, recipe in _RECIPES.items() if recipe.capability.partition("@")[0] in known]
 
 
 def capability_of(name: str) -> str:
-    """What the built-in tool `name` is bound to, `name@major.minor`."""
+    """Return the capability of the built-in tool `name`, as `name@major.minor`."""
     return _RECIPES[name].capability
 
 
 def description_of(name: str) -> str:
-    """What the model is told of the built-in tool `name`."""
+    """Return the description of the built-in tool `name` for the model."""
     return _RECIPES[name].description
 
 
 def builtin_tools(
     names: Iterable[str], bound_params: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ToolDefinition]:
-    """The built-in tools called `names`, the values in `bound_params[name]` fixed and hidden from the model.
+    """Return the built-in tools called `names`.
 
-    Raises `not_found` for a name there is not, the nearest ones in `alt`, and for one whose capability has no
-    contract here; `bad_request` for a param there is not.
+    The values in `bound_params[name]` are fixed and hidden from the model.
+
+    Raises:
+        HearthNetError: `not_found` for an unknown name, with the nearest ones in `alt`, and for a tool whose
+            capability has no contract in this version; `bad_request` for an unknown param.
     """
     fixed = bound_params or {}
     return [_tool(name, dict(fixed.get(name, {}))) for name in names]
 
 
 def capability_tool(identifier: str, bound_params: Mapping[str, Any] | None = None) -> ToolDefinition:
-    """A tool that is a capability, `name` or `name@major.minor`, under the name that was given without its
-    version; the values in `bound_params` are fixed.
+    """Return a tool bound to the capability `identifier` and named like it, without version.
 
-    Raises `not_found` and `schema_mismatch` for one that is unknown, `bad_request` for a param there is not.
+    `identifier` is `name` or `name@major.minor`. The values in `bound_params` are fixed.
+
+    Raises:
+        HearthNetError: `not_found` for an unknown capability; `schema_mismatch` for an unknown version;
+            `bad_request` for an unknown param.
     """
     name = identifier.partition("@")[0]
     contract = contracts().find(identifier)

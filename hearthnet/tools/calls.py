@@ -1,7 +1,7 @@
-"""The calls of one turn: judged, shown to a person, queued, dispatched, settled.
+"""The calls of one turn: checked, shown to a person, queued, dispatched, settled.
 
-`CALL_TRANSITIONS` in state.py says what may follow what. Every call is settled exactly once, and settling
-it is the only way to a `tool_result` frame.
+`CALL_TRANSITIONS` in state.py gives the allowed steps. Every call is settled exactly once, and settling it
+is the only way to a `tool_result` frame.
 
 See: docs/protocol/agent.md#judging-a-call, docs/protocol/agent.md#consent-to-effects.
 """
@@ -33,15 +33,15 @@ from hearthnet.tools.toolbox import Tool, Toolbox
 from hearthnet.tools.transcript import DEEPEST, INVALID, error_text, too_deep
 
 MAX_ID_LENGTH: Final = 40
-"""OpenAI takes no longer ones, and the vendor may change in mid-conversation."""
+"""The longest id of a call that OpenAI accepts; the vendor may change within a conversation."""
 MOST_OF_A_TURN: Final = 128
-"""Calls of one turn that are taken up, and ids of which pieces are shown."""
+"""The number of calls that are taken up in one turn, and of ids for which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"
 _TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
 class Calls(Asking):
-    """The calls in `state`; what has to be done about them is appended to `out`."""
+    """The calls in `state`; the actions that they require are appended to `out`."""
 
     def __init__(self, state: RunState, toolbox: Toolbox, per_tool_seconds: float, out: list[Action]) -> None:
         super().__init__(state, toolbox, out)
@@ -50,7 +50,7 @@ class Calls(Asking):
     # --- from the model
 
     def show_delta(self, event: CallDelta) -> None:
-        """Passes a piece of a call on, under the id that the call will have."""
+        """Pass on a piece of a call, under the id that the call will have."""
         aliases = self._state.aliases
         if event.id not in aliases:
             if len(aliases) >= MOST_OF_A_TURN:
@@ -63,7 +63,7 @@ class Calls(Asking):
         self._emit("tool_call_delta", data)
 
     def take(self, event: CallComplete) -> None:
-        """Takes up a complete call: refused, shown to a person, or queued."""
+        """Take up a complete call: refuse it, show it to a person, or queue it."""
         state, tool = self._state, self._toolbox.find(event.name)
         if len(state.calls) >= MOST_OF_A_TURN:
             self._ignore(event)
@@ -89,7 +89,7 @@ class Calls(Asking):
             call.step(CallStep.ADMITTED)
 
     def _judge(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
-        """Fills in what would be sent; returns why it must not be, or nothing."""
+        """Fill in the request of `call`; return the reason to refuse it, or an empty string."""
         state = self._state
         if not state.limit and state.call_count > state.limits.max_calls:
             state.limit = "max_calls"
@@ -114,7 +114,7 @@ class Calls(Asking):
         return ""
 
     def _ignore(self, event: CallComplete) -> None:
-        """Of more calls than any turn needs the first is told, and none is kept."""
+        """Drop a call beyond `MOST_OF_A_TURN`, with a notice for the first one of the turn."""
         state = self._state
         if not state.flooded:
             state.flooded = True
@@ -122,7 +122,10 @@ class Calls(Asking):
             self._emit("notice", {"code": "tool_call_ignored", "text": text})
 
     def _fresh_id(self, given: str) -> str:
-        """An id that no other call of the run has: the model's own if it will do, else `call_<n>`."""
+        """Return an id that no other call of the run has.
+
+        That is the model's own id where it is short enough and unused, else `call_<n>`.
+        """
         used = self._state.used_ids
         if 0 < len(given) <= MAX_ID_LENGTH and given not in used:
             fresh = given
@@ -134,10 +137,10 @@ class Calls(Asking):
         return fresh
 
     def take_up(self) -> None:
-        """Goes on with the open calls of a saved run (docs/decisions/0070).
+        """Continue the open calls of a saved run (docs/decisions/0070).
 
-        What was under way is sent again: a read as it is, an effect under its key, by which a provider knows
-        it. An effect without one is never sent twice; nobody can say what became of it.
+        A call that was under way is sent again: a read as it is, an effect under its idempotency key, by
+        which the provider recognizes it. An effect without a key is never sent twice; its outcome is unknown.
         """
         for call in self._state.calls:
             if call.phase is CallPhase.PENDING:
@@ -155,9 +158,9 @@ class Calls(Asking):
     # --- to and from the tools
 
     def dispatch_queued(self) -> None:
-        """Sends as many queued calls as there are places, in the order of the calls.
+        """Send as many queued calls as there are places, in the order of the calls.
 
-        What is remembered needs no place, and what an equal call is being asked for waits for that.
+        A remembered result needs no place. A call whose equal is running waits for the result of that one.
         """
         state = self._state
         queued = [call for call in state.calls if call.phase is CallPhase.QUEUED]
@@ -186,7 +189,7 @@ class Calls(Asking):
         if call.effect:
             self._memory.forget()
         call.epoch = state.epoch
-        # What was confirmed has its full time; a read gets no more than the run has left.
+        # A confirmed call has its full time; a read is limited to the time that the run has left.
         left = call.timeout_ms if call.effect else state.limits.wall_clock_ms - state.spent_ms
         self._out.append(
             Dispatch(
@@ -208,7 +211,7 @@ class Calls(Asking):
         self._emit("tool_started", {**data, "arguments": call.arguments})
 
     def hear_tool(self, event: CallEvent) -> None:
-        """Progress or the outcome of a running call; of any other call it changes nothing."""
+        """Handle progress or the outcome of a running call; ignore any other call."""
         call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
         if call is None or call.phase is not CallPhase.RUNNING:
             return
@@ -228,7 +231,7 @@ class Calls(Asking):
 
 
 def _model_name(called: str, tool: Tool | None) -> str:
-    """The name under which the call goes back to the model: one that every vendor takes."""
+    """Return the name, accepted by every vendor, under which the call goes back to the model."""
     if tool is not None:
         return tool.safe_name
     return called if is_safe(called) else presentable(called)

@@ -1,11 +1,11 @@
-"""Tools that the client runs itself, while it is there.
+"""Tools that the client runs itself while it is connected.
 
     client = ClientTools()
     run = executor.open_run(body, stream_to=show, run_tool=client)      # the frame `tool_wanted` goes out
     client.give("call_1", {"colour": "red"})                            # ... and the client answers
 
-A client that asks once and goes (plain HTTP) needs none of this: without `run_tool` the run is suspended
-with what is wanted, and is resumed with the answers.
+A client that sends one request and disconnects (plain HTTP) does not need this: without `run_tool` the run
+is suspended with the wanted calls, and is resumed with their results.
 
 See: docs/protocol/agent.md#client-tools.
 """
@@ -24,21 +24,21 @@ _MOST_ENDED: Final = 1024
 
 
 class ClientResult(msgspec.Struct, frozen=True):
-    """What the client's tool gave back; with `is_error` what went wrong."""
+    """The result of a client tool; with `is_error`, the text of its error."""
 
     content: Any
     is_error: bool = False
 
 
 class ClientTools:
-    """The calls that one client was handed, and its answers."""
+    """The calls that were handed to one client, and its results."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[ClientResult]] = {}
         self._ended: dict[str, str] = {}
 
     async def __call__(self, wanted: Wanted) -> ClientResult | None:
-        """Waits until the client has answered; for `ToolExecutor.open_run(run_tool=...)`."""
+        """Wait for the client's result of one call; for `ToolExecutor.open_run(run_tool=...)`."""
         future: asyncio.Future[ClientResult] = asyncio.get_running_loop().create_future()
         self._waiting[wanted.tool_call_id] = future
         how = "late"
@@ -51,10 +51,11 @@ class ClientTools:
             self._end(wanted.tool_call_id, how)
 
     def give(self, tool_call_id: str, content: Any, *, is_error: bool = False) -> None:
-        """The client's result of one call.
+        """Pass in the client's result of one call.
 
-        Raises `not_found` for a call that it was not handed, `bad_request` for one that it has answered
-        before, `expired` for one that is no longer waited for.
+        Raises:
+            HearthNetError: `not_found` for a call that was not handed to this client; `bad_request` for one
+                that has its result already; `expired` for one that no longer waits.
         """
         future = self._waiting.get(tool_call_id)
         if future is None or future.done():

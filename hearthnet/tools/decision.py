@@ -1,7 +1,7 @@
-"""What people decide about the calls of a run: signed over what was shown, written once, on record once.
+"""Decisions of people about the calls of a run: signed, stored once, logged once.
 
-A decision can be made by any process of the node that keeps the run, while the run is driven elsewhere or by
-nobody. It moves nothing by itself: whoever drives the run reads it (docs/decisions/0070).
+Any process of the node that keeps the run can make a decision, whether or not another process drives the
+run. The decision alone moves nothing: the process that drives the run reads it (docs/decisions/0070).
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ PURPOSE: Final = "run decision"
 
 
 class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One person's word about one call, signed by the node that keeps the run.
+    """One person's decision about one call, signed by the node that keeps the run.
 
-    `shown` is the digest of what they saw, `digest` that of what they allow: another one after an edit, none
-    after a no. `by` is the principal who gave it, `via` says how, `time` when (milliseconds since the epoch),
-    `since` how long the audit log was then. `approval` is what they signed themselves, where they have a key.
+    `shown` is the digest of the call that the person saw, `digest` that of the call that they allow: another
+    one after an edit, empty after a denial. `by` is the principal who decided, `via` the way in which it was
+    given, `time` is in milliseconds since the epoch, `since` the length of the audit log at that time.
+    `approval` is the approval that the person signed, where they have a key.
     """
 
     run: str
@@ -52,12 +53,12 @@ class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def signed_yes(self) -> Approval | None:
-        """The approval that came with it."""
+        """The approval that came with the decision, or None."""
         return self.approval or None
 
     @property
     def word(self) -> str:
-        """`approved`, `edited` or `denied`."""
+        """The decision as one word: `approved`, `edited` or `denied`."""
         match self.decision:
             case Deny():
                 return "denied"
@@ -67,12 +68,12 @@ class SignedDecision(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def event(self) -> Decided:
-        """What the tool loop is told."""
+        """The event for the tool loop."""
         return Decided(now=self.time, confirmation_id=self.confirmation_id, decision=self.decision)
 
 
 class Taken(NamedTuple):
-    """The decision that stands, and whether it had been made before."""
+    """The decision that counts, and whether it had been made before."""
 
     said: SignedDecision
     repeated: bool
@@ -90,7 +91,10 @@ class Ballot:
         clock: Callable[[], int] = now_ms,
         by: str = "",
     ) -> None:
-        """`clock` gives milliseconds since the epoch; `by` is the principal who decides, else the node."""
+        """Create the access of one process to the decisions.
+
+        `clock` returns milliseconds since the epoch; `by` is the principal who decides, by default the node.
+        """
         self._by = by or identity.node_id
         self._store = store
         self._identity = identity
@@ -99,14 +103,19 @@ class Ballot:
         self._clock = clock
 
     async def find(self, asked: Pending) -> SignedDecision | None:
-        """What was decided about this call; `invalid_signature` where that was altered or is of another."""
+        """Return the decision about the call `asked`; None where there is none.
+
+        Raises:
+            HearthNetError: `invalid_signature` if it was altered or is about another call.
+        """
         data = await self._store.said(asked.run, asked.confirmation_id)
         return None if data is None else self._read(data, asked)
 
     async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
-        """What was decided about a call of `run`; None where nothing was.
+        """Return the decision about a call of `run`; None where there is none.
 
-        Raises `invalid_signature` where what is written there is not this node's.
+        Raises:
+            HearthNetError: `invalid_signature` if the stored decision was not written by this node.
         """
         data = await self._store.said(run, confirmation_id)
         if data is None:
@@ -119,11 +128,13 @@ class Ballot:
     async def cast(
         self, asked: Pending, decision: Decision, via: str, digest: str, approval: Approval | None = None
     ) -> Taken:
-        """Decides about `asked`, allowing what has the digest `digest`; the first decision stands.
+        """Decide about `asked`; where there is a decision already, return that one.
 
-        `approval` is the person's own signature, checked before.
+        `digest` is the digest of the call that is allowed. `approval` is the person's own signature, checked
+        by the caller. Returns when the decision is in the audit log.
 
-        Returns when it is on record. Raises `expired` for a yes that comes too late, and writes nothing.
+        Raises:
+            HearthNetError: `expired` for an approval that comes too late; nothing is written then.
         """
         now = self._clock()
         if now >= asked.expires_at and not isinstance(decision, Deny):
@@ -156,7 +167,7 @@ class Ballot:
         return taken
 
     async def note(self, said: SignedDecision) -> None:
-        """Puts a decision on record, however often and by how many processes this is asked for."""
+        """Put a decision into the audit log, once, even if several processes do so repeatedly."""
         entry = Entry(
             node=self._identity.node_id,
             community=self._community,

@@ -1,4 +1,4 @@
-"""Ids that follow from a run and one of its calls, so that repetitions are known.
+"""Ids derived from a run and one of its calls, by which repetitions are recognized.
 
 See: docs/protocol/agent.md#ids.
 """
@@ -9,10 +9,10 @@ from hearthnet.canonical import derived_id
 
 
 def client_id(run: str, tool_call_id: str) -> str:
-    """The idempotency key of a call: the same for every repetition of this call, and for no other."""
+    """Return the idempotency key of a call: equal for its repetitions, else different."""
     return derived_id("client", run, tool_call_id)
 
 
 def confirmation_id(run: str, tool_call_id: str) -> str:
-    """The id under which a person is asked about a call."""
+    """Return the id of the question to a person about a call."""
     return derived_id("confirmation", run, tool_call_id)

@@ -1,12 +1,12 @@
-"""Saved runs from outside: listed, looked at, decided about, cancelled, by any process of their node.
+"""Saved runs, listed, read, decided about and cancelled by any process of their node.
 
-A decision passes a ladder, and the first check that fails is the answer: the run is known, the call is known,
-the person's signature fits, it was shown as it stands, it still waits. Nobody needs to drive the run for
-this, nor is who does hindered.
+A decision passes a ladder, and the first check that fails is the answer: the run exists, the call exists,
+the person's signature fits, the call is still as it was shown, it still waits. The run need not be driven
+for this, and a process that drives it is not hindered.
 
-A run is its principal's: for every other client there is no such run. The node's owner sees all of them, and
-may say no to each call, but not yes for somebody else who has a key (docs/decisions/0101). The owner at the
-command line and at the page is one person: each sees and decides what waits for the other
+A run belongs to its principal: for every other client it does not exist. The node's owner sees all runs and
+may deny each call, but may not approve a call for a person with a key of their own (docs/decisions/0101).
+The owner at the command line and at the page is one person: each sees and decides what waits for the other
 (docs/decisions/0164).
 """
 
@@ -36,21 +36,21 @@ _SEEN: Final = frozenset({"pending", "expired"})
 
 
 class Loaded(NamedTuple):
-    """A run as it was saved, and the revision to replace it by."""
+    """A run as it was saved, and the revision under which to replace it."""
 
     record: RunRecord
     revision: int
 
 
 class Listing(NamedTuple):
-    """The runs that are kept, newest first, and the ids of those that were altered."""
+    """The stored runs, newest first, and the ids of those that were altered."""
 
     runs: list[RunRecord]
     altered: list[str]
 
 
 class RunPage(NamedTuple):
-    """All that is known of a run: as it was saved, what was said (by confirmation id), what is on record."""
+    """A run as it was saved, its decisions by confirmation id, and its audit entries."""
 
     record: RunRecord
     said: dict[str, SignedDecision]
@@ -58,7 +58,7 @@ class RunPage(NamedTuple):
 
 
 class ClientDesk(Protocol):
-    """Who decides, where it is not the node's owner: `key` is empty for a client whose gateway approves."""
+    """A client that decides about its runs; `key` is empty where its gateway approves."""
 
     @property
     def principal(self) -> str: ...
@@ -69,7 +69,7 @@ class ClientDesk(Protocol):
         """Return whether the runs of `principal` are the client's, too."""
 
     async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
-        """Raises unless `approval` is the client's signed yes to a call of `tool`, as `allowed` shows it."""
+        """Check that `approval` is the client's signed approval of the call in `allowed`."""
 
 
 class RunDesk:
@@ -84,7 +84,10 @@ class RunDesk:
         clock: Callable[[], int] = now_ms,
         client: ClientDesk | None = None,
     ) -> None:
-        """The desk of the node's owner, or of one `client`; `clock` gives milliseconds since the epoch."""
+        """Create the desk of the node's owner, or of one `client`.
+
+        `clock` returns milliseconds since the epoch.
+        """
         self.store: Final = store
         self.ballot: Final = Ballot(
             store, identity, community, instance, clock, by="" if client is None else client.principal
@@ -94,7 +97,12 @@ class RunDesk:
         self._clock = clock
 
     async def load(self, run: str) -> Loaded:
-        """The run; `not_found` where none is kept, `invalid_signature` where it was altered."""
+        """Return a saved run.
+
+        Raises:
+            HearthNetError: `not_found` if there is none with this id, or it is not the client's;
+                `invalid_signature` if it was altered.
+        """
         kept = await self.store.load(run) if ids.is_ulid(run) else None
         if kept is None:
             raise _no_run(run)
@@ -104,7 +112,10 @@ class RunDesk:
         return loaded
 
     async def listing(self) -> Listing:
-        """Every run that is kept, or every one of the client's; what was altered only the owner is told."""
+        """Return the stored runs, or those of the client.
+
+        Only the owner gets the ids of altered runs.
+        """
         runs, altered = [], []
         for run in reversed(await self.store.runs()):
             try:
@@ -117,7 +128,7 @@ class RunDesk:
         return Listing(runs, altered)
 
     async def page(self, run: str) -> RunPage:
-        """Proposed, shown, decided, executed and the result of each of its calls, in one answer."""
+        """Return a run with the proposal, decision, execution and result of each of its calls."""
         record = (await self.load(run)).record
         said = await self.said(record)
         since = min((one.since for one in said.values()), default=None)
@@ -125,12 +136,12 @@ class RunDesk:
         return RunPage(record, said, log)
 
     async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
-        """What people said about its calls, by confirmation id."""
+        """Return the decisions about the calls of a run, by confirmation id."""
         found = {one.asked.confirmation_id: await self.ballot.find(one.asked) for one in record.effects}
         return {name: said for name, said in found.items() if said is not None}
 
     async def waiting(self, record: RunRecord) -> list[Pending]:
-        """The calls about which nobody has said anything, and still can."""
+        """Return the calls that can still be decided about and have no decision."""
         said, now = await self.said(record), self._clock()
         return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
 
@@ -144,13 +155,16 @@ class RunDesk:
         shown: str | None = None,
         approval: Approval | None = None,
     ) -> Taken:
-        """Decides about `call` (its tool call id or confirmation id), which was seen with the digest `shown`.
+        """Decide about `call`, given by its tool call id or confirmation id.
 
-        A client with a key gives the `approval` that it signed. What was decided before stands and is
-        returned, `repeated`. Raises `not_found` for a run or call there is not, `unauthorized` where
-        something else was shown than what waits, or a yes is not by the key that counts, `invalid_signature`
-        for an approval that was not signed so, `expired` for a yes that comes too late (a no is kept),
-        `bad_request` for an edit that is not valid and a call that waits no more.
+        `shown` is the digest of the call as the person saw it. A client with a key passes the `approval` that
+        it signed. An earlier decision stays and is returned, with `repeated` set.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown run or call; `unauthorized` if the call has changed
+                since it was shown, or an approval is not by the key that counts; `invalid_signature` for a
+                signature that does not verify; `expired` for an approval that comes too late (a denial is
+                accepted); `bad_request` for an edit that is not valid and for a call that no longer waits.
         """
         record = (await self.load(run)).record
         effect = _effect(record, call)
@@ -158,7 +172,7 @@ class RunDesk:
         earlier = await self.ballot.find(asked)
         if earlier is None or earlier.signed_yes != approval:
             await self._check_key(record, asked, decision, approval)
-        # An edit that was taken has another digest than what its author saw, and may be repeated.
+        # After an accepted edit the digest differs from the one that its author saw; a repetition is valid.
         seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
         if shown is not None and shown not in seen:
             raise HearthNetError(
@@ -168,7 +182,7 @@ class RunDesk:
             )
         if earlier is not None:
             await self.ballot.note(earlier)
-            await self.store.tell(run)  # who decided may have died before saying so
+            await self.store.tell(run)  # the process that decided may have died before this
             return Taken(earlier, True)
         self.check_waits(record, call, decision)
         allowed = _allowed(record, asked, decision).arguments_digest
@@ -177,8 +191,11 @@ class RunDesk:
         return taken
 
     def check_waits(self, record: RunRecord, call: str, decision: Decision) -> None:
-        """Raises where `decision` about `call` comes too late: `expired` for a yes after its time,
-        `bad_request` for a call that waits no more, `not_found` for one that there is not.
+        """Check that `decision` about `call` does not come too late.
+
+        Raises:
+            HearthNetError: `expired` for an approval after the call's time; `bad_request` for a call that no
+                longer waits; `not_found` for an unknown call.
         """
         effect = _effect(record, call)
         status = status_of(effect, None, self._clock())
@@ -193,7 +210,7 @@ class RunDesk:
     async def _check_key(
         self, record: RunRecord, asked: Pending, decision: Decision, approval: Approval | None
     ) -> None:
-        """Raises unless a yes is given in the way in which it counts for this run."""
+        """Check that an approval is given in the way that counts for this run."""
         if isinstance(decision, Deny):
             return
         signs = "" if self._client is None else self._client.key
@@ -218,9 +235,9 @@ class RunDesk:
             raise HearthNetError("unauthorized", "whoever decides here has no key that signs approvals")
 
     async def preview(self, run: str, call: str, arguments: dict[str, Any]) -> Pending:
-        """What would be sent, and its digest, if `call` were edited to `arguments`; nothing is decided.
+        """Return `call` as it would be sent after an edit to `arguments`, without deciding.
 
-        Raises as `decide`.
+        Raises what `decide` raises.
         """
         record = (await self.load(run)).record
         effect = _effect(record, call)
@@ -228,9 +245,11 @@ class RunDesk:
         return _allowed(record, effect.asked, Edit(arguments))
 
     async def cancel(self, run: str) -> RunRecord:
-        """Ends the run, also where another process drives it; each open call gets a result that says so.
+        """End the run, even if another process drives it; each open call gets a result.
 
-        Raises `bad_request` where it has ended, or another process was faster.
+        Raises:
+            HearthNetError: `bad_request` if it has ended or another process saved it first; `expired` if it
+                is too old.
         """
         loaded = await self.load(run)
         check_open(loaded.record, self._clock())
@@ -251,7 +270,11 @@ def _no_run(run: str) -> HearthNetError:
 
 
 def _effect(record: RunRecord, call: str) -> EffectRecord:
-    """The call that is meant; `not_found` where the run has none of that id."""
+    """Return the call with the tool call id or confirmation id `call`.
+
+    Raises:
+        HearthNetError: `not_found` if the run has no such call.
+    """
     effect = record.effect(call)
     if effect is None:
         known = ", ".join(one.asked.tool_call_id for one in record.effects) or "none"
@@ -262,7 +285,11 @@ def _effect(record: RunRecord, call: str) -> EffectRecord:
 
 
 def _allowed(record: RunRecord, asked: Pending, decision: Decision) -> Pending:
-    """`asked` as `decision` allows it to be sent; `bad_request` for an edit that is not valid."""
+    """Return `asked` as `decision` allows it to be sent.
+
+    Raises:
+        HearthNetError: `bad_request` for an edit that is not valid.
+    """
     if not isinstance(decision, Edit):
         return asked
     prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
@@ -278,7 +305,11 @@ def _allowed(record: RunRecord, asked: Pending, decision: Decision) -> Pending:
 
 
 def toolbox_of(record: RunRecord) -> Toolbox:
-    """The tools of a saved run; `schema_mismatch` where they do something else than when it was saved."""
+    """Return the tools of a saved run.
+
+    Raises:
+        HearthNetError: `schema_mismatch` if their contracts have changed since it was saved.
+    """
     toolbox = Toolbox(record.tools)
     if contracts_digest(toolbox) != record.contracts:
         raise HearthNetError(
@@ -290,7 +321,11 @@ def toolbox_of(record: RunRecord) -> Toolbox:
 
 
 def check_open(record: RunRecord, now: int) -> None:
-    """Raises `bad_request` where the run has ended, `expired` where it is too old to go on with."""
+    """Check that the run can be continued.
+
+    Raises:
+        HearthNetError: `bad_request` if the run has ended; `expired` if it is too old.
+    """
     if record.ended:
         raise HearthNetError("bad_request", f"the run {record.run} has ended; ask anew")
     if now >= record.expires_at:
@@ -298,7 +333,7 @@ def check_open(record: RunRecord, now: int) -> None:
 
 
 def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> str:
-    """How a call stands at `now`: also what was decided or has expired since the run was saved."""
+    """Return the status of a call at `now`, with later decisions and its expiry."""
     if effect.status not in _SEEN:
         return effect.status
     if said is not None:

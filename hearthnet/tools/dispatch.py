@@ -1,4 +1,4 @@
-"""Runs one tool call over the bus, under the run's authority, to an outcome.
+"""Execution of one tool call over the bus, under the run's authority.
 
 See: docs/protocol/agent.md#sending-an-effect, docs/protocol/agent.md#results-as-the-model-reads-them.
 """
@@ -39,9 +39,9 @@ from hearthnet.trust.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.grant import Grant
 
 ATTEMPTS_OF_EFFECTS: Final = 4
-"""How often an effect is sent whose reply is lost again and again."""
+"""The number of times that an effect is sent while its reply is lost."""
 PATIENCE_WITH_EFFECTS: Final = 2
-"""For how many times its own limit an effect is sent again."""
+"""The time for sending an effect again, as a multiple of the call's own limit."""
 PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
@@ -57,7 +57,7 @@ class _Consent(TypedDict, total=False):
 
 
 class Dispatcher:
-    """Sends the calls of one run."""
+    """The sender of the calls of one run."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Dispatcher:
         self._results = results
 
     def model_token(self) -> str:
-        """The token under which the model is asked, empty where the run is the node's own."""
+        """Return the token for requests to the model, empty where the run is the node's own."""
         return self._authority.model_token()
 
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
-        """Runs `call` and says how it ended. Raises nothing but `CancelledError`."""
+        """Run `call` and return its outcome. Raises nothing but `CancelledError`."""
         with spans.tool_span(self._bus.peer, self._run, call) as span:
             outcome = await self._outcome(call, on_progress)
             spans.note(span, outcome)
@@ -112,7 +112,10 @@ class Dispatcher:
         )
 
     async def _kept(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
-        """A result that is too large is kept, and what is shown of it put in its place."""
+        """Store a result that is too large; return its CID, its size and the part to show.
+
+        The CID is empty for a result that fits or could not be stored.
+        """
         most = call.max_result_bytes
         if self._results is None or not most or surely_fits(output, most):
             return "", 0, output
@@ -126,13 +129,13 @@ class Dispatcher:
             _log.warning("a large result of run %s is not kept: %s", self._run, error.message)
             return "", 0, output
         except Exception:
-            # Whatever breaks here, the call has happened, and its run waits for what became of it.
+            # Whatever fails here, the call has happened, and its run waits for the outcome.
             _log.exception("a large result of run %s is not kept", self._run)
             return "", 0, output
         return cid, len(data), await asyncio.to_thread(shown, text, cid, call.max_result_bytes)
 
     async def _read(self, call: Dispatch) -> ToolReturned:
-        """A part of a result that was kept."""
+        """Read a part of a stored result."""
         if self._results is None:
             raise HearthNetError("not_found", "results are not kept here; ask for less instead")
         offset = call.body["offset"]
@@ -146,8 +149,9 @@ class Dispatcher:
         )
 
     async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
-        """Sends `call`. What a person confirmed is sent again under its key where the provider knows that: a
-        few times where the reply was lost, and for as long as there is no place for it.
+        """Send `call`, an effect again under its idempotency key where the contract allows that.
+
+        It is sent a few times where the reply was lost, and for as long as the provider has no place for it.
         """
         tool = self._toolbox.bound(call.name)
         consent = await self._consent(tool, call)
@@ -167,14 +171,14 @@ class Dispatcher:
                 elif not (error.code in _BUSY or (lost and error.code == "not_found")):
                     raise
                 if not left or clock() + pause > until:
-                    # Only who was never heard can be said to have done nothing.
+                    # After a lost reply a later refusal does not prove that nothing happened.
                     raise (lost or error) from None
                 _log.warning("call %s of run %s is sent again: %s", call.tool_call_id, self._run, error.code)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def granted(self, pending: Pending) -> Granted | NotGranted:
-        """Takes a use of a standing grant for `pending`, where one covers it. A broken book is none."""
+        """Take a use of a standing grant that covers `pending`; an unreadable book has none."""
         use = None
         try:
             tool = self._toolbox.bound(pending.name)
@@ -189,7 +193,7 @@ class Dispatcher:
         return Granted(now=now, confirmation_id=about, grant=use.grant.id, use=use.number)
 
     async def located(self, pending: Pending) -> Located | NotLocated:
-        """For which home the effect in `pending` is: settled before anybody is asked about it."""
+        """Find the home that the effect in `pending` is for, before a person sees it."""
         about, peer = pending.confirmation_id, self._bus.peer
         try:
             tool = self._toolbox.bound(pending.name)
@@ -201,14 +205,18 @@ class Dispatcher:
         return Located(now=self._clock.now_ms(), confirmation_id=about, provider=node, home=home)
 
     async def _consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
-        """Where the provider asks for it: a caller may confirm what the contract calls harmless."""
+        """Return the approval or grant that the provider requires, and the node to call.
+
+        None is sent where the contract has no side effects, even if the tool definition demands a
+        confirmation.
+        """
         if tool.composed:
             return await self._composed_consent(tool, call)
         if not tool.contract.side_effects:
             return {}
         if not call.grant:
             approval = await self._authority.approve(tool, call, self._bus)
-            # What is approved for one node goes to that one.
+            # A call that is approved for one node is sent to that node.
             return {
                 "approval": approval,
                 "node": "" if approval.provider == ANY_PROVIDER else approval.provider,
@@ -219,7 +227,7 @@ class Dispatcher:
         return {"grant": grant, "use": call.use, "node": grant.provider}
 
     async def _composed_consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
-        """Which node makes the call, the own one where it can, and the yes to its making it."""
+        """Return the node that makes the call, this one if it can, and the approval for it."""
         own = self._bus.peer.identity.node_id
         nodes = sorted({view.node for view in await self._bus.offers(TOOLS_CALL_ID)})
         if not nodes:
@@ -232,7 +240,7 @@ class Dispatcher:
     async def _send_composed(
         self, tool: BoundTool, call: Dispatch, consent: _Consent, seconds: float
     ) -> tuple[Any, dict[str, Any]]:
-        """The call as llm.tools.call makes it, under a token for the node that does (decision 0072)."""
+        """Make the call through llm.tools.call, with a token for the serving node (decision 0072)."""
         approval = consent.get("approval")
         node, token = consent["node"], self._authority.token(tool, approval=approval)
         given: dict[str, Any] = {
@@ -281,7 +289,7 @@ class Dispatcher:
         seconds: float,
         on_progress: OnProgress,
     ) -> tuple[Any, dict[str, Any]]:
-        """A capability that streams, drained into one result; its progress is passed on."""
+        """Drain a streaming capability into one result and pass its progress on."""
         stream = self._bus.stream(
             call.capability,
             call.body,

@@ -1,4 +1,4 @@
-"""A capability that streams, read to its end and made one result.
+"""Reading a streaming capability to its end, as one result.
 
 See: docs/protocol/agent.md#results-as-the-model-reads-them.
 """
@@ -15,22 +15,25 @@ from hearthnet.tools.ports import StreamPort
 
 OnProgress = Callable[[dict[str, Any]], None]
 MOST_COLLECTED: Final = 64 << 20
-"""Bytes of the frames of a tool that streams, of which one result is made."""
+"""The most bytes of frames that are collected into one result."""
 MOST_PROGRESS: Final = 1000
-"""Progress frames of one call that are passed on, each of at most `MOST_PROGRESS_BYTES`."""
+"""The most progress frames of one call that are passed on, each of `MOST_PROGRESS_BYTES` at most."""
 MOST_PROGRESS_BYTES: Final = 4096
 RESULT: Final = "result"
-"""The event of a frame that is the output of a capability which streams only its progress."""
+"""The event of a frame that holds the output of a capability which streams only its progress."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 async def drain(
     capability: str, opened: StreamPort, on_progress: OnProgress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`{frames, final}` and the meta of what was opened; its progress goes to `on_progress`.
+    """Return `{frames, final}` and the meta of a stream; pass its progress to `on_progress`.
 
-    A frame `result` holds the whole output, which is then all that is given. Raises `payload_too_large` for
-    a stream of more than `MOST_COLLECTED` bytes, and what the stream raises.
+    A frame `result` holds the whole output, which then replaces `{frames, final}`. Errors of the stream are
+    passed through.
+
+    Raises:
+        HearthNetError: `payload_too_large` for a stream of more than `MOST_COLLECTED` bytes.
     """
     frames: list[dict[str, Any]] = []
     final: dict[str, Any] = {}
@@ -58,7 +61,7 @@ async def drain(
 
 
 def _bounded(data: dict[str, Any]) -> dict[str, Any]:
-    """What is said of progress; only its numbers where it says too much."""
+    """Return the data of a progress frame, reduced to its numbers where it is too large."""
     if len(_ENCODE(data)) <= MOST_PROGRESS_BYTES:
         return data
     return {name: value for name, value in data.items() if name in ("current", "total")}

@@ -1,7 +1,7 @@
-"""What goes into the tool loop and what comes out: closed unions of frozen values.
+"""Events into the tool loop and actions out of it: closed unions of frozen values.
 
 Every event carries `now`, milliseconds since the epoch, because the loop has no clock. Actions are carried
-out in the order they come; exactly one of a run's actions is terminal.
+out in the order in which they come; exactly one of a run's actions is terminal.
 
 See: docs/protocol/agent.md#frames-of-a-run.
 """
@@ -25,7 +25,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Display(_Event, frozen=True, kw_only=True, tag=True):
-    """A frame of the model that only passes through: `notice` or `progress`."""
+    """A frame of the model that is passed through: `notice` or `progress`."""
 
     event: str
     data: dict[str, Any]
@@ -39,8 +39,9 @@ class Token(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class Kept(_Event, frozen=True, kw_only=True, tag=True):
-    """What some vendors want back with the turn, unchanged: a `thought`, or what was `served` by a tool of
-    the vendor's own.
+    """A part of a turn that some vendors require back unchanged with the transcript.
+
+    `event` is `thought`, or `served` for the work of a tool of the vendor's own.
     """
 
     event: str
@@ -48,7 +49,7 @@ class Kept(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class CallDelta(_Event, frozen=True, kw_only=True, tag=True):
-    """A piece of a call, for display. `id` as the model gave it, empty where it gave none."""
+    """A piece of a call, for display; `id` as the model gave it, empty where it gave none."""
 
     id: str
     name: str
@@ -58,8 +59,8 @@ class CallDelta(_Event, frozen=True, kw_only=True, tag=True):
 class CallComplete(_Event, frozen=True, kw_only=True, tag=True):
     """A complete call.
 
-    `arguments` is whatever the model sent; whether it is an object is the loop's to judge. `sealed` goes back
-    with the call as it came: `signature`, `called_by` and `toolset`, where the vendor gave them.
+    `arguments` are as the model sent them; the loop checks that they are an object. `sealed` goes back with
+    the call unchanged: `signature`, `called_by` and `toolset`, where the vendor gave them.
     """
 
     id: str
@@ -69,13 +70,13 @@ class CallComplete(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class ModelDone(_Event, frozen=True, kw_only=True, tag=True):
-    """The model's turn is over. `meta` is the data of its `done` frame."""
+    """The end of the model's turn; `meta` is the data of its `done` frame."""
 
     meta: dict[str, Any]
 
 
 class ModelFailed(_Event, frozen=True, kw_only=True, tag=True):
-    """The model's turn ended in an error; `error` is the error object of the wire."""
+    """The end of the model's turn by an error; `error` is the error object of the wire."""
 
     error: dict[str, Any]
 
@@ -86,21 +87,21 @@ ModelEvent = Display | Token | Kept | CallDelta | CallComplete | ModelDone | Mod
 
 
 class Start(_Event, frozen=True, kw_only=True, tag=True):
-    """The run begins."""
+    """The beginning of the run."""
 
 
 class ToolProgress(_Event, frozen=True, kw_only=True, tag=True):
-    """A dispatched call reports how far it is."""
+    """Progress of a dispatched call."""
 
     tool_call_id: str
     data: dict[str, Any]
 
 
 class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
-    """A dispatched call has its result: the reply's `output` and `meta`.
+    """The result of a dispatched call: the reply's `output` and `meta`.
 
-    With `cid` set, `output` is only what the model is shown of a result of `size` bytes that is kept there.
-    `is_error`: the tool itself says that it failed.
+    With `cid`, the whole result of `size` bytes is stored under it, and `output` is the part for the model.
+    `is_error`: the tool itself reported an error.
     """
 
     tool_call_id: str
@@ -112,7 +113,7 @@ class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
-    """A dispatched call failed with a wire code, `timeout` included."""
+    """The failure of a dispatched call, with an error code of the wire (timeouts included)."""
 
     tool_call_id: str
     code: str
@@ -120,14 +121,14 @@ class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class Decided(_Event, frozen=True, kw_only=True, tag=True):
-    """A person decided."""
+    """A person's decision about a call."""
 
     confirmation_id: str
     decision: Decision
 
 
 class Granted(_Event, frozen=True, kw_only=True, tag=True):
-    """A standing grant says yes: its use `use` was taken for this call. No client can say this."""
+    """The use `use` of a standing grant, taken for this call; no client can send this event."""
 
     confirmation_id: str
     grant: str
@@ -135,13 +136,13 @@ class Granted(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class NotGranted(_Event, frozen=True, kw_only=True, tag=True):
-    """No standing grant covers this call; a person is asked."""
+    """No standing grant covers this call; a person decides."""
 
     confirmation_id: str
 
 
 class Located(_Event, frozen=True, kw_only=True, tag=True):
-    """An effect on a single home is for the node `provider`, which people know as `home`."""
+    """The node `provider` that an effect on a single home is for, and its name `home`."""
 
     confirmation_id: str
     provider: str
@@ -149,7 +150,7 @@ class Located(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class NotLocated(_Event, frozen=True, kw_only=True, tag=True):
-    """It is not settled for which home an effect is meant, or none offers it: nobody is asked."""
+    """The home of an effect is ambiguous, or none offers it; the call is refused."""
 
     confirmation_id: str
     code: str
@@ -157,7 +158,7 @@ class NotLocated(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class ClientAnswered(_Event, frozen=True, kw_only=True, tag=True):
-    """The client ran a tool of its own: `content` is its result, or with `is_error` what went wrong."""
+    """The result of a tool that the client ran; with `is_error`, the text of its error."""
 
     tool_call_id: str
     content: Any
@@ -165,15 +166,15 @@ class ClientAnswered(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class Unanswered(_Event, frozen=True, kw_only=True, tag=True):
-    """The client is not there, or did not answer."""
+    """The client is not connected, or gave no result."""
 
     tool_call_id: str
 
 
 class Resume(_Event, frozen=True, kw_only=True, tag=True):
-    """The run was saved, by this process or another one, and goes on here.
+    """The continuation of a saved run, by the process that saved it or another one.
 
-    `decisions` were made and `answers` given meanwhile, each at its own time.
+    `decisions` and `answers` were given since it was saved, each with its own time.
     """
 
     decisions: tuple[Decided, ...] = ()
@@ -181,7 +182,7 @@ class Resume(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class Undecided(_Event, frozen=True, kw_only=True, tag=True):
-    """Nobody is there to ask, or nobody answered."""
+    """No person could be reached, or none decided."""
 
     confirmation_id: str
 
@@ -191,7 +192,7 @@ class Tick(_Event, frozen=True, kw_only=True, tag=True):
 
 
 class Cancel(_Event, frozen=True, kw_only=True, tag=True):
-    """The caller wants the run to end now."""
+    """The caller's request to end the run now."""
 
 
 CallEvent = ToolProgress | ToolReturned | ToolFailed
@@ -214,7 +215,7 @@ class Emit(msgspec.Struct, frozen=True, tag=True):
 
 
 class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Send the model these messages. One request is under way at a time."""
+    """Send these messages to the model; one request is under way at a time."""
 
     messages: list[dict[str, Any]]
     tool_choice: ToolChoice
@@ -222,8 +223,10 @@ class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Run this call. `arguments_digest` is set where a person confirmed exactly this `body`, `grant` and
-    `use` where a standing grant stands for that, `provider` where it was shown which home it is for.
+    """Run this call.
+
+    `arguments_digest` is set where a person confirmed exactly this `body`, `grant` and `use` where a standing
+    grant replaces that decision, `provider` where the person was shown the home that the call is for.
     """
 
     tool_call_id: str
@@ -240,45 +243,49 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class AskPerson(msgspec.Struct, frozen=True, tag=True):
-    """Ask whether this call may run; the answer comes back as `Decided` or `Undecided`."""
+    """Request a decision about this call; `Decided` or `Undecided` follows."""
 
     pending: Pending
 
 
 class AskGrant(msgspec.Struct, frozen=True, tag=True):
-    """Look whether a standing grant covers this call; the answer comes back as `Granted` or `NotGranted`."""
+    """Look for a standing grant for this call; `Granted` or `NotGranted` follows."""
 
     pending: Pending
 
 
 class AskHome(msgspec.Struct, frozen=True, tag=True):
-    """Look for which home this effect is; the answer comes back as `Located` or `NotLocated`."""
+    """Find the home that this effect is for; `Located` or `NotLocated` follows."""
 
     pending: Pending
 
 
 class AskClient(msgspec.Struct, frozen=True, tag=True):
-    """Have the client run this call; its result comes back as `ClientAnswered`, or `Unanswered`."""
+    """Have the client run this call; `ClientAnswered` or `Unanswered` follows."""
 
     wanted: Wanted
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """Stop working on this call; an outcome that still comes is ignored."""
+    """Stop working on this call; a later outcome is ignored."""
 
     tool_call_id: str
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Terminal: the answer is there. `message` is the assistant's, `done` the data of the `done` frame."""
+    """The terminal action of an answered run.
+
+    `message` is the assistant's, `done` the data of the `done` frame.
+    """
 
     message: dict[str, Any]
     done: dict[str, Any]
 
 
 class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Terminal: the run waits for decisions that nobody here can make, or for a client; or it was given back
-    after it acted, with the `results` of its turn.
+    """The terminal action of a run that waits for decisions or for a client.
+
+    The run may also be returned after it acted, with the `results` of its turn.
     """
 
     run: str
@@ -289,7 +296,7 @@ class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fail(msgspec.Struct, frozen=True, tag=True):
-    """Terminal: the model could not be heard out. `error` is the error object of the wire."""
+    """The terminal action after a model error; `error` is the error object of the wire."""
 
     error: dict[str, Any]
 
@@ -299,7 +306,7 @@ Action = Emit | AskModel | Dispatch | AskPerson | AskGrant | AskHome | AskClient
 
 
 def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None:
-    """What a frame of `llm.chat` stands for; None for a frame this version does not know."""
+    """Return the event for a frame of `llm.chat`; None for an unknown frame."""
     match event:
         case "token":
             return Token(now=now, text=str(data.get("text", "")), logprob=data.get("logprob"))

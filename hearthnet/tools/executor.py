@@ -1,13 +1,13 @@
-"""Runs tools for a model: one call, or a whole conversation.
+"""Execution of tools for a model: single calls or a whole conversation.
 
     executor = ToolExecutor(bus, builtin_tools(["search_corpus"], {"search_corpus": {"corpus": "system"}}))
     message = await executor.run_chat_with_tools(body, stream_to=show)
 
-The executor works for the node whose bus it is given: it mints that node's run tokens and signs its
-approvals. Only `decide`, a decision in its store, or a call of `dispatch_confirmed`, makes it sign one.
+The executor works for the node whose bus it uses: it mints that node's run tokens and signs its approvals.
+It signs an approval only after a decision: by `decide`, in its store, or by a call of `dispatch_confirmed`.
 
-With a `store` its runs outlive it: what waits for a person is decided from anywhere, and any process of the
-node resumes it (docs/decisions/0070).
+With a `store` its runs survive the process: waiting calls are decided from anywhere, and any process of the
+node resumes them (docs/decisions/0070).
 
 See: docs/tools.md#a-run.
 """
@@ -59,7 +59,7 @@ from hearthnet.tools.whose import Whose
 
 
 class ToolExecutor:
-    """The tools of one conversation, and what it takes to run them."""
+    """The tools of one conversation, with the means to run them."""
 
     def __init__(
         self,
@@ -77,18 +77,19 @@ class ToolExecutor:
         acting_for: ActingFor | None = None,
         follow_up: bool = False,
     ) -> None:
-        """`limits` sets the rest of what a run may use; its rounds and places are those given by name.
-        `results` keeps what is too large for the model, which can then read it in parts.
-        `grants` are the owner's standing grants; without them every side effect is asked about.
-        `acting_for` is the client whose runs these are, where it is not the node's owner: only tools that its
-        scope covers are declared, and the owner's grants do not serve it.
+        """Create an executor for `tools`.
 
-        `follow_up`: a turn that acted is given back before the model is asked again (`requires_follow_up`
-        with its `results`), and `resume` asks it.
+        `max_iterations` and `max_parallel` replace those of `limits`. `results` stores results that are too
+        large for the model, which can then read them in parts. `grants` are the owner's standing grants;
+        without them each side effect needs a decision. `acting_for` is the client of these runs, where it is
+        not the node's owner: only tools within its scope are declared, and the owner's grants do not serve
+        it. `store` keeps its runs for a day; `via` is recorded there for decisions that `decide` returns.
+        `follow_up`: a turn that acted is returned before the next request to the model (`requires_follow_up`
+        with its `results`); `resume` sends that request.
 
-        `store` keeps its runs for a day; `via` says there how decisions were given that `decide` returns.
-        Raises `bad_request` for a tool that cannot be offered and for `follow_up` without a store,
-        `not_found` for one bound to no known capability.
+        Raises:
+            HearthNetError: `bad_request` for a tool that cannot be offered and for `follow_up` without a
+                store; `not_found` for a tool bound to an unknown capability.
         """
         if follow_up and store is None:
             raise HearthNetError("bad_request", "a turn is given back where it is kept: give it a store")
@@ -111,26 +112,27 @@ class ToolExecutor:
 
     @property
     def native_definitions(self) -> list[dict[str, Any]]:
-        """The tools in the form that `llm.chat` takes: name, description, parameters_schema."""
+        """The tools in the form of `llm.chat`: name, description, parameters_schema."""
         return self._toolbox.native_definitions
 
     @property
     def toolbox(self) -> Toolbox:
-        """The tools that its runs have."""
+        """The tools of its runs."""
         return self._toolbox
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """The tools as they were declared, less what the client's scope does not cover."""
+        """The tools as they were declared, without those outside the client's scope."""
         return [tool.definition for tool in self._toolbox]
 
     # --- one call
 
     async def dispatch(self, call: ToolCall) -> ToolResult:
-        """Runs one call that has no side effects; whatever goes wrong is in the result.
+        """Run one call that has no side effects; errors are returned in the result.
 
-        Raises `ToolError("requires_confirmation")` for a call with side effects: show its `pending`, then
-        `dispatch_confirmed`. The loop does all of this by itself.
+        Raises:
+            ToolError: `requires_confirmation` for a call with side effects: show its `pending`, then call
+                `dispatch_confirmed`. The loop does all of this by itself.
         """
         prepared = self._prepare(call, call.arguments)
         if isinstance(prepared, ToolResult):
@@ -141,7 +143,7 @@ class ToolExecutor:
         return await self._send(call, tool, ready)
 
     async def dispatch_confirmed(self, call: ToolCall, decision: Decision | None = None) -> ToolResult:
-        """Runs one call that a person has decided about; without `decision` the person said yes."""
+        """Run one call that a person has decided about; without `decision` it is approved."""
         decision = decision or Approve()
         if isinstance(decision, Deny):
             return _error(call, error_text("denied", decision.reason or "the user said no"))
@@ -201,12 +203,12 @@ class ToolExecutor:
         decide: Decide | None = None,
         run_tool: RunTool | None = None,
     ) -> dict[str, Any]:
-        """Asks the model, runs the tools it calls, asks again, until it answers; returns the last message.
+        """Alternate between the model and its tools until it answers; return the last message.
 
-        `stream_to` gets each frame `{"event", "data", "seq"}`. `decide` is asked about every call with side
-        effects, `run_tool` has the client run each call of a tool of its own; without them, or where they
-        give None, the message is what was said so far, with `requires_follow_up`, `run`, `pending` and
-        `wanted` (docs/protocol/agent.md#done). Raises the model's `HearthNetError` where there is no answer.
+        `stream_to` receives each frame `{"event", "data", "seq"}`. `decide` is called for every call with
+        side effects, `run_tool` for each call of a client tool. Without them, or where they return None, the
+        message has the text so far, with `requires_follow_up`, `run`, `pending` and `wanted`
+        (docs/protocol/agent.md#done). Raises the model's error where there is no answer.
         """
         run = self.open_run(chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool)
         return _answer(await run.drive())
@@ -221,20 +223,21 @@ class ToolExecutor:
         decide: Decide | None = None,
         run_tool: RunTool | None = None,
     ) -> dict[str, Any]:
-        """Goes on with a saved run, as `run_chat_with_tools` would; errors as `open_saved`."""
+        """Continue a saved run as `run_chat_with_tools` does; raises as `open_saved`."""
         opened = await self.open_saved(
             run, decisions, answers, stream_to=stream_to, decide=decide, run_tool=run_tool
         )
         return _answer(await opened.drive())
 
     async def prewarm(self, chat_request_body: dict[str, Any]) -> None:
-        """Has the model ready for a conversation that begins with these messages and these tools, or with the
-        tools alone: it reads them and says nothing. Raises what the model raises.
+        """Let the model read these messages and tools, or the tools alone, without an answer.
+
+        A conversation that begins with them then starts faster. Errors of the model are passed through.
         """
         await warm(self._bus, self.readying(chat_request_body), self._dispatcher)
 
     def readying(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
-        """The body of `llm.chat` by which `prewarm` does so: with the tools as a run of it shows them."""
+        """Return the body of `llm.chat` for `prewarm`, with the tools as a run shows them."""
         given = dict(chat_request_body.get("input") or {})
         messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
         choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
@@ -254,10 +257,11 @@ class ToolExecutor:
         decide: Decide | None = None,
         run_tool: RunTool | None = None,
     ) -> ToolRun:
-        """A run that has not begun: `drive` it for its whole outcome, `cancel` it from elsewhere.
+        """Return a run that has not begun: `drive` returns its outcome, `cancel` ends it.
 
-        Raises `bad_request` for a body without messages, `not_found` for a demanded tool that is not
-        declared.
+        Raises:
+            HearthNetError: `bad_request` for a body without messages; `not_found` for a demanded tool that is
+                not declared.
         """
         given = dict(chat_request_body.get("input") or {})
         messages = given.pop("messages", None)
@@ -275,7 +279,7 @@ class ToolExecutor:
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
         state.thread_kept, state.follow_up = kept, self._follow_up
         state.shown = [tool.definition.name for tool in offered]
-        # Nobody here has seen what a thread holds.
+        # The content of a thread is unknown here, and may hold words of others.
         state.untrusted |= state.thread_kept > 0
         keeper = None
         if self._store is not None:
@@ -303,14 +307,15 @@ class ToolExecutor:
         decide: Decide | None = None,
         run_tool: RunTool | None = None,
     ) -> ToolRun:
-        """A saved run, taken over by this process, that `drive` goes on with; with its own tools and limits.
+        """Take over a saved run, with its own tools and limits, and return it to be driven.
 
-        `decisions` are by tool call id, and made before it is taken over; what was decided before stands.
-        `answers` are the client's, of its own tools.
-        Raises `not_found` for a run that is not kept, `invalid_signature` for one that was altered,
-        `bad_request` for one that has ended or that another process took over at the same moment, `expired`
-        for one that is too old, `schema_mismatch` where its tools have changed, and what `RunDesk.decide`
-        raises.
+        `decisions`, by tool call id, are made before it is taken over; earlier decisions stay. `answers` are
+        the client's results of its own tools. Errors of `RunDesk.decide` are passed through.
+
+        Raises:
+            HearthNetError: `not_found` if the run is not stored; `invalid_signature` if it was altered;
+                `bad_request` if it has ended or another process took it over first; `expired` if it is too
+                old; `schema_mismatch` if its tools have changed.
         """
         if self._store is None:
             raise HearthNetError("bad_request", "this executor keeps no runs; give it a store")
@@ -358,7 +363,7 @@ class ToolExecutor:
     def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
         record.via = self._via
         record.by_owner = record.by_owner and self._whose.is_owner
-        # The command line has no key to put in its place: without one a client without a key could say yes.
+        # The owner has no key to replace it: emptied, it would let a client without a key approve.
         if not self._whose.owner:
             record.key = self._whose.key
         ballot = self._whose.desk(store).ballot
@@ -366,7 +371,7 @@ class ToolExecutor:
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
         authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)
-        # Where a declared tool has the reader's name, the model could not read what is kept.
+        # Where a declared tool has the reader's name, the model could not read a stored result.
         results = self._results if isinstance(toolbox.find(READ_RESULT), ReaderTool) else None
         return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results)
 

@@ -1,9 +1,9 @@
 """Standing grants: "always, up to 5 times, until tonight".
 
-A grant is signed by the node whose runs may use it, names one tool and the one node that carries it out, and
-lives a day at most. The book keeps them in the node's data folder and hands out each use once, before the
-call is sent; the provider takes each use once besides. A tool that was changed since voids its grants.
-Blocks; not for the event loop.
+A grant is signed by the node whose runs may use it, names one tool and the one node that carries it out,
+and lives a day at most. The book keeps them in the node's data folder and hands out each use once, before
+the call is sent; the provider also accepts each use once. Changing a tool voids its grants. The functions
+block; do not call them in the event loop.
 
 See: docs/protocol/approvals.md#standing-grant.
 """
@@ -33,9 +33,7 @@ Standing = Literal["active", "expired", "used_up", "changed"]
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """A grant in the book: of which tool, as it was when the person saw it, and how many uses were handed
-    out.
-    """
+    """A grant in the book, with its tool as the person saw it and the number of used uses."""
 
     grant: Grant
     tool: str
@@ -43,7 +41,7 @@ class Entry(msgspec.Struct, kw_only=True):
     used: int = 0
 
     def standing(self, now_ms: int, tool_digest: str) -> Standing:
-        """Whether it can be used now, by the tool as it is now."""
+        """Return the state of the grant at `now_ms` for the tool with this digest."""
         if tool_digest != self.tool_digest:
             return "changed"
         if not self.grant.time <= now_ms < self.grant.expires:
@@ -59,7 +57,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def tool_digest(tool: BoundTool) -> str:
-    """What a person saw of a tool: another description, schema or contract is another tool."""
+    """Return the digest of a tool as a person saw it: description, schema and contract."""
     shown = tool.definition
     return fingerprint(
         shown.name, shown.description, shown.parameters_schema, tool.capability, tool.contract.schema_hash
@@ -77,9 +75,11 @@ def new_entry(
     now_ms: int,
     until_ms: int,
 ) -> Entry:
-    """A grant for calls of `tool` at the node `provider`, signed by `identity` for its own runs.
+    """Return a grant for calls of `tool` at `provider`, signed for `identity`'s own runs.
 
-    Raises `bad_request` for a tool without side effects, for a number of uses or a life that is not allowed.
+    Raises:
+        HearthNetError: `bad_request` for a tool without side effects, and for a number of uses or a lifetime
+            that is not allowed.
     """
     if not tool.contract.side_effects:
         raise HearthNetError("bad_request", f"{tool.definition.name} has no side effects; it needs no grant")
@@ -110,7 +110,11 @@ class GrantBook:
         self._file = file
 
     def entries(self) -> list[Entry]:
-        """All that are kept, oldest first. Raises `internal_error` where the file is damaged."""
+        """Return all grants, oldest first.
+
+        Raises:
+            HearthNetError: `internal_error` if the file is damaged or cannot be read.
+        """
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
         except FileNotFoundError:
@@ -121,11 +125,15 @@ class GrantBook:
             ) from error
 
     def names(self) -> list[str]:
-        """The tools for which something is granted, if only once."""
+        """Return the tools that have at least one grant."""
         return sorted({entry.tool for entry in self.entries()})
 
     def add(self, entry: Entry, now_ms: int) -> None:
-        """Keeps `entry`, and forgets those that have expired; `capacity_exceeded` for too many."""
+        """Store `entry` and drop expired grants.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if there are too many.
+        """
         with self._changing() as entries:
             entries[:] = [one for one in entries if one.grant.expires > now_ms]
             if len(entries) >= MOST_KEPT:
@@ -133,7 +141,11 @@ class GrantBook:
             entries.append(entry)
 
     def remove(self, grant_id: str) -> Entry:
-        """Forgets a grant, so that nothing here uses it any more; `not_found` where there is none."""
+        """Remove a grant, so that no process here uses it any more.
+
+        Raises:
+            HearthNetError: `not_found` if there is none with this id.
+        """
         with self._changing() as entries:
             found = next((one for one in entries if one.grant.id == grant_id), None)
             if found is None:
@@ -142,7 +154,7 @@ class GrantBook:
             return found
 
     def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None:
-        """The next use of a grant that covers `pending`, handed out for good; None where there is none."""
+        """Take the next use of a grant that covers `pending`; None where there is none."""
         shown = tool_digest(tool)
         with self._changing() as entries:
             for entry in entries:
@@ -152,7 +164,11 @@ class GrantBook:
         return None
 
     def find(self, grant_id: str) -> Grant:
-        """The grant of that id; `not_found` where it was revoked meanwhile."""
+        """Return the grant with this id.
+
+        Raises:
+            HearthNetError: `not_found` if it was revoked in the meantime.
+        """
         for entry in self.entries():
             if entry.grant.id == grant_id:
                 return entry.grant
@@ -160,7 +176,7 @@ class GrantBook:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[list[Entry]]:
-        """The entries, alone with them; written back unless the block raises."""
+        """Yield the entries under an exclusive lock; write them back unless the block raises."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

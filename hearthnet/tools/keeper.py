@@ -1,7 +1,7 @@
-"""Keeps one run that is driven here: saves it, and notices what others do about it (docs/decisions/0070).
+"""The saving of one run that is driven here (docs/decisions/0070).
 
-Whoever drives a run has its revision. A save that finds another one ends the driving, without anything more
-being done: somebody else answers for the run now.
+The process that drives a run has its revision. A save that finds another revision ends the driving, and
+nothing more is done: another process is responsible for the run then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Keeper:
         record: RunRecord,
         revision: int = 0,
     ) -> None:
-        """`revision` is that of `record`, 0 for a run that was never saved."""
+        """Create the keeper; `revision` is that of `record`, 0 for a run that was never saved."""
         self.record = record
         self._store = store
         self._identity = identity
@@ -52,26 +52,27 @@ class Keeper:
 
     @property
     def state(self) -> RunState:
-        """The run as it stands."""
+        """The run's present state."""
         return self.record.state
 
     @property
     def saved(self) -> bool:
-        """Whether the run is in the store."""
+        """Return whether the run is in the store."""
         return self._revision > 0
 
     def due(self) -> bool:
-        """Whether the run has come to another decision point since it was saved.
+        """Return whether the run has reached another decision point since it was saved.
 
-        A run that has called nothing yet is not saved: there is nothing in it but the question.
+        A run without calls is not saved: it holds only the question.
         """
         return self.state.call_count > 0 and self._here() != self._point
 
     async def save(self) -> None:
-        """Saves the run as it stands.
+        """Save the run in its present state.
 
-        Raises `bad_request` (`taken_over`) where another process has saved it since, `partition`,
-        `capacity_exceeded` and `payload_too_large` where it is not on the disk.
+        Raises:
+            HearthNetError: `bad_request` (`taken_over`) if another process has saved it since; `partition`,
+                `capacity_exceeded` or `payload_too_large` if it is not on the disk.
         """
         point = self._here()
         self._calls |= {call.id: call for call in self.state.calls}
@@ -87,7 +88,7 @@ class Keeper:
         self._point = point
 
     def skip(self) -> None:
-        """Leaves this decision point unsaved."""
+        """Leave this decision point unsaved."""
         self._point = self._here()
 
     def _here(self) -> Any:
@@ -101,18 +102,25 @@ class Keeper:
     # --- others
 
     async def watch(self, wake: Wake) -> Stop:
-        """Calls `wake` when somebody else has done something about the run."""
+        """Call `wake` when another process has decided about the run or taken it over."""
         return await self._store.watch(self.record.run, wake)
 
     async def tell(self) -> None:
-        """Lets the process that drove the run so far know; where that fails, its next save does."""
+        """Notify the process that drove the run so far.
+
+        If this fails, that process finds out at its next save.
+        """
         try:
             await self._store.tell(self.record.run)
         except HearthNetError as error:
             _log.warning("run %s: %s", self.record.run, error.message)
 
     async def check(self) -> None:
-        """Raises `bad_request` (`taken_over`) where another process has saved the run since."""
+        """Check that no other process has taken over the run.
+
+        Raises:
+            HearthNetError: `bad_request` (`taken_over`) if another process has saved it since.
+        """
         kept = await self._store.load(self.record.run)
         if kept is None or kept.revision <= self._revision:
             return
@@ -120,9 +128,9 @@ class Keeper:
             raise taken_over(self.record.run)
 
     async def said(self) -> list[Decided]:
-        """What was decided about the calls that wait, by whomever; what is returned is on record.
+        """Return the decisions about the waiting calls, after putting them into the audit log.
 
-        A decision about something else than what was shown counts for nothing.
+        A decision about a call with another digest than the one shown does not count.
         """
         found = []
         for call in list(self.state.calls):
@@ -135,9 +143,10 @@ class Keeper:
         return found
 
     async def decide(self, asked: Pending, decision: Decision) -> Decided | None:
-        """Writes down what the person here decided; what stands now, or None where it needs no record.
+        """Store the decision of the person here; return the one that counts.
 
-        An edit that is not valid and a yes that comes too late are no decisions: the loop deals with them.
+        None for an edit that is not valid and an approval that comes too late, which the loop handles:
+        neither is a decision.
         """
         digest = asked.arguments_digest
         if isinstance(decision, Edit):
@@ -155,7 +164,7 @@ class Keeper:
 
 
 def taken_over(run: str) -> HearthNetError:
-    """The error of a process that drives a run no more."""
+    """Return the error of a process that no longer drives the run."""
     return HearthNetError(
         "bad_request",
         f"another process drives the run {run} now and goes on with it; see: hearthnet runs show {run}",

@@ -1,42 +1,41 @@
 """The tool loop: events in, actions out.
 
-The rules in words. The tables that bind them are `TRANSITIONS` and `CALL_TRANSITIONS` in state.py; what
-happens to a single call is in calls.py.
+The rules in words. The tables that bind them are `TRANSITIONS` and `CALL_TRANSITIONS` in state.py; the
+steps of a single call are in calls.py.
 
-- A run *asks* the model. While it talks, its text passes upstream, and each complete tool call is taken up
-  at once.
-- A call is judged in this order, and the first failure is its result: the budget allows it; it was not made
+- A run sends a request to the model and is then *asking*. The model's text passes upstream, and each complete
+  tool call is taken up at once.
+- A call is checked in this order, and the first failure is its result: the budget allows it; it was not made
   too often; the tool is declared; the arguments fit. A call without side effects then waits for one of the
-  `max_parallel` places; an equal one that only reads is answered from memory.
-  One with an effect on a single home is refused unless it is settled which home that is. One with side
-  effects is then shown to a person, with the exact body, its digest and that home; only a yes puts it
-  in the queue. A no, an edit, a yes: each concerns one call, in any order, while others run. An edit is a
-  yes to other arguments, which must be valid; if they are not, the question comes again and says why, at
-  most `MAX_EDITS` times.
-- When the model is done and called nothing, its text is the answer and the run *ends*. Otherwise the run
-  *works* until every call of the turn has exactly one result; these go back together, in the order of the
-  calls, and the model is asked again, from now on free to choose (a tool that stayed demanded would be
-  called for ever).
-- When the rounds, the calls, the tokens or the time are used up, or all that a turn wanted was repetition,
-  what has not started is refused, reads that run are stopped, the model is told so and asked once more, with
-  tools forbidden. If it calls one nevertheless, that call is ignored and its text is the answer. What a
-  person confirmed is carried out all the same: a yes is not taken back by a clock, and a call that waits
-  for a person costs no time.
-- A tool that is bound to no capability is the client's own: the call is handed to it, after a yes where it
-  has side effects, and needs no place.
-- When all that is open waits for people whom nobody here can ask, or for a client that is not there, the run
-  is *suspended*: its state holds everything.
-- Where its caller wants that, a turn that acted is *suspended* before the model is asked again, with the
-  results of its calls and nothing open; resumed, it asks the model.
-- A run that was saved is *resumed*, in this process or another one, with the decisions made meanwhile. A
-  turn of the model that broke off before it called anything is asked for again; one that called something
-  ends there, since the model, asked again, would call for the same effect under another id. The time in
-  which nobody drove the run costs nothing.
-- Cancel and a broken model end the run from anywhere. Each open call gets a result even then, so that the
-  transcript can be continued; of an effect that was under way it says that its outcome is unknown.
+  `max_parallel` places; one that only reads and equals an earlier one is answered from memory.
+  A call with an effect on a single home is refused unless it is settled which home that is. A call with side
+  effects is then shown to a person, with the exact body, its digest and that home; only an approval puts it
+  in the queue. Denial, edit and approval each concern one call, in any order, while others run. An edit is an
+  approval of other arguments, which must be valid; if they are not, the call is shown again with the reason,
+  at most `MAX_EDITS` times.
+- When the model is done and has called nothing, its text is the answer and the run *ends*. Otherwise the run
+  is *working* until every call of the turn has exactly one result. The results go back together, in the
+  order of the calls, with the next request, in which the model is free to choose: a tool that stayed
+  demanded would be called without end.
+- When the rounds, the calls, the tokens or the time are used up, or all calls of a turn were repetitions,
+  calls that have not started are refused, running reads are stopped, and the model gets a note and one more
+  request with tools forbidden. If it calls one nevertheless, that call is ignored and its text is the
+  answer. A call that a person confirmed is still carried out: a time limit does not revoke an approval, and a
+  call that waits for a person costs no time.
+- A tool that is bound to no capability is the client's own: the call is handed to the client, after an
+  approval where it has side effects, and needs no place.
+- When all open calls wait for people who cannot be reached from here, or for a client that is not connected,
+  the run is *suspended*: its state holds everything.
+- Where its caller requires that, a turn that acted is *suspended* before the next request to the model, with
+  the results of its calls and nothing open; when resumed, it sends that request.
+- A run that was saved is *resumed*, in this process or another one, with the decisions made since. A turn of
+  the model that broke off before it called anything is requested again. One that called something ends there:
+  a repeated request would lead to the same effect under another id. Time in which no process drove the run
+  costs nothing.
+- Cancellation and a model error end the run in any phase. Each open call gets a result even then, so that the
+  transcript can be continued; that of an effect under way says that its outcome is unknown.
 
-What comes too late (a frame after the end, the outcome of an abandoned call, a second decision) changes
-nothing.
+Late events (a frame after the end, the outcome of an abandoned call, a second decision) change nothing.
 
 See: docs/protocol/agent.md#run-states, docs/protocol/agent.md#call-status.
 """
@@ -89,9 +88,9 @@ from hearthnet.tools.types import ToolChoice
 
 
 class ToolLoop:
-    """One run.
+    """One run as a state machine.
 
-    Feed it events and carry out what it returns; after a terminal action it does nothing any more.
+    Feed it events and carry out the actions that it returns. After a terminal action it ignores all events.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class ToolLoop:
         self._calls = Calls(state, toolbox, per_tool_seconds, self._out)
 
     def feed(self, event: Event) -> list[Action]:
-        """What has to be done because of `event`, in this order. Never raises."""
+        """Return the actions that `event` requires, in order. Never raises."""
         if not self._heeds(event):
             return []
         self._pass_time(event)
@@ -118,7 +117,10 @@ class ToolLoop:
         return self.state.phase is not Phase.ENDED
 
     def next_deadline(self) -> int | None:
-        """When a `Tick` is due, in milliseconds since the epoch; None where only events move the run on."""
+        """Return the time at which a `Tick` is due, in milliseconds since the epoch.
+
+        None where only events move the run on.
+        """
         state = self.state
         if state.phase not in (Phase.ASKING, Phase.WORKING):
             return None
@@ -219,7 +221,7 @@ class ToolLoop:
         state.meta = meta
         state.tokens_in += _count(meta, "tokens_in")
         state.tokens_out += _count(meta, "tokens_out")
-        # Kept is what was sent and the answer to it, or it is no longer ours.
+        # The thread must hold exactly the messages sent and the answer, else another caller changed it.
         kept, known = _count(meta, "thread_length"), len(state.messages) + 1
         state.thread_kept = kept if kept == known else 0
         if state.calls:
@@ -250,7 +252,7 @@ class ToolLoop:
     # --- time
 
     def _pass_time(self, event: Event) -> None:
-        """Counts the time in which a machine was at work; a clock that jumps back stands still."""
+        """Count the time in which a machine was at work; ignore a clock that jumps back."""
         state = self.state
         passed = event.now - state.now
         if passed <= 0:
@@ -271,7 +273,7 @@ class ToolLoop:
     # --- what follows
 
     def _go_on(self) -> None:
-        """Takes every step that the state now allows."""
+        """Take every step that the state now allows."""
         state = self.state
         if state.phase in (Phase.ASKING, Phase.WORKING):
             self._enforce_clock()
@@ -285,7 +287,7 @@ class ToolLoop:
             self._suspend(unsettled)
 
     def _settled(self) -> None:
-        """Every call has its result: the run is given back once, where it acted and that is wanted."""
+        """Begin the next turn, or first return a turn that acted, where `follow_up` is set."""
         state = self.state
         acted = state.follow_up and any(call.effect and call.dispatched_at for call in state.calls)
         if acted and state.returned < state.iteration:
@@ -330,7 +332,7 @@ class ToolLoop:
                 self._calls.abandon(call, text)
 
     def _keep_turn(self) -> dict[str, Any]:
-        """Adds the turn to the transcript, each call with its result; returns the assistant's words."""
+        """Add the turn and its results to the transcript; return the assistant's message."""
         state = self.state
         message = {"role": "assistant", "content": "".join(state.text)}
         state.messages += transcript.turn(state) if state.calls else [message]

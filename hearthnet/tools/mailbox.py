@@ -1,4 +1,4 @@
-"""What happens to one run, in order, for the one task that drives it."""
+"""The events of one run, in order, for the one task that drives it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hearthnet.tools.events import Event, Tick
 from hearthnet.tools.ports import Clock
 
 MOST_WAITING: Final = 32
-"""More events than these do not wait; who can wait in their place does."""
+"""The most events that wait; a sender beyond them waits itself."""
 
 
 class Mailbox:
-    """Events that wait for their turn, and the time that passes meanwhile."""
+    """A queue of events, with ticks for the time that passes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,26 +28,27 @@ class Mailbox:
         return len(self._events)
 
     def put(self, event: Event) -> None:
-        """Adds `event`, in whatever task of the same event loop."""
+        """Add `event`, from any task of the same event loop."""
         self._events.append(event)
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     async def put_in_turn(self, event: Event) -> None:
-        """Adds `event` once fewer than `MOST_WAITING` are here."""
+        """Add `event` once fewer than `MOST_WAITING` are waiting."""
         while len(self._events) >= MOST_WAITING:
             self._room.clear()
             await self._room.wait()
         self.put(event)
 
     def take(self) -> Event:
-        """The event that came first, of those that are here."""
+        """Remove and return the oldest event."""
         self._room.set()
         return self._events.popleft()
 
     async def next(self, due: int | None) -> Event:
-        """The event that came first, once there is one; a `Tick` at `due` (clock's milliseconds), or before.
-        For one task at a time.
+        """Wait for the oldest event, or for a `Tick` at `due` (in the clock's milliseconds).
+
+        Only one task may wait at a time.
         """
         now = self._clock.now_ms()
         if due is not None and due <= now:
@@ -63,13 +64,13 @@ class Mailbox:
         return self.take()
 
     def close(self) -> None:
-        """Nobody waits for the time any more."""
+        """Cancel the timer."""
         if self._bell is not None:
             self._bell.cancel()
             self._bell = None
 
     def _ring_at(self, due: int, now: int) -> None:
-        """One timer serves as long as none is due before it: nearly everything ends long before its time."""
+        """Set the timer unless an earlier one is set: most events come long before it."""
         if self._bell is not None:
             if self._bell_at <= due:
                 return

@@ -1,8 +1,8 @@
-"""What a run remembers of its calls: results of reads, and how often a call was made.
+"""The memory of a run: results of reads, and the number of times a call was made.
 
-A read is answered from memory where an equal one of this run was answered before and no effect was under way
-or has ended since: what was read may have changed by it. Both are part of the run's state, so they hold over
-a restart; both are bounded.
+A read is answered from memory where an equal one of this run was answered before, and no effect was under
+way or has ended since, because an effect may change the data. Both are part of the run's state, so they
+survive a restart; both are bounded.
 
 See: docs/protocol/agent.md#memory.
 """
@@ -19,11 +19,14 @@ from hearthnet.tools.state import CallPhase, CallState, Remembered, RunState
 
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 MOST_BYTES: Final = 262_144
-"""Of all that a run remembers; what goes beyond is asked again."""
+"""The most bytes of results that a run remembers; a read beyond them is made again."""
 
 
 def fingerprint(*parts: Any) -> str:
-    """Equal for equal JSON values, whatever a model has put into them."""
+    """Return a hash that is equal for equal JSON values.
+
+    It accepts any value that a model's call can hold, such as lone surrogates.
+    """
     try:
         text = _SORTED.encode(parts)
     except (UnicodeEncodeError, RecursionError, TypeError, OverflowError):
@@ -38,24 +41,27 @@ class Memory:
         self._state = state
 
     def count(self, name: str, arguments: Any) -> int:
-        """Notes that this call is made, and says how often it was by now. At most `max_calls` are noted."""
+        """Count this call and return the number of times it was made so far.
+
+        At most `max_calls` different calls are counted.
+        """
         counts, key = self._state.repeats, fingerprint(name, arguments)
         counts[key] = counts.get(key, 0) + 1
         return counts[key]
 
     def recall(self, call: CallState) -> Remembered | None:
-        """The result of an equal read, if it still counts."""
+        """Return the remembered result of an equal read, if any."""
         return self._state.memory.get(call.memory_key)
 
     def under_way(self, call: CallState) -> bool:
-        """Whether an equal read runs now, whose result will do."""
+        """Return whether an equal read is running, whose result can be used."""
         return bool(call.memory_key) and any(
             other.phase is CallPhase.RUNNING and other.memory_key == call.memory_key
             for other in self._state.calls
         )
 
     def keep(self, call: CallState, remembered: Remembered) -> None:
-        """Remembers the result of `call`, unless an effect came between or there is no room."""
+        """Remember the result of `call`, unless an effect came between or there is no room."""
         memory = self._state.memory
         held = sum(len(one.content) for one in memory.values())
         fresh = call.epoch == self._state.epoch
@@ -63,6 +69,6 @@ class Memory:
             memory[call.memory_key] = remembered
 
     def forget(self) -> None:
-        """An effect begins or ends: what was read before, or is being read, may be true no longer."""
+        """Drop all results, because an effect begins or ends and may have changed the data."""
         self._state.epoch += 1
         self._state.memory.clear()

@@ -1,8 +1,8 @@
-"""Tool names that every vendor takes, and back.
+"""Tool names that every vendor accepts, and the way back.
 
-A name is declared once, for people and for the run's records. Vendors take only `[a-zA-Z0-9_-]{1,64}`, so a
-name of another form is shown to the model under a safe one. The way back is a look-up, never a guess from
-dots and underscores, and two names never meet in one.
+A name is declared once, for people and for the run's records. Vendors accept only `[a-zA-Z0-9_-]{1,64}`, so
+a name of another form is shown to the model under a safe one. The way back is a look-up, never a guess from
+dots and underscores, and no two names share a safe one.
 
 See: docs/protocol/agent.md#names.
 """
@@ -25,19 +25,19 @@ _HASH_LENGTH: Final = 8
 
 
 def is_safe(name: str) -> bool:
-    """Whether every vendor takes `name` as it is."""
+    """Return whether every vendor accepts `name` as it is."""
     return _SAFE.fullmatch(name) is not None
 
 
 def presentable(name: str) -> str:
-    """`name` in safe characters and length: readable, but not unique."""
+    """Return `name` in safe characters and length: readable, but not unique."""
     return _UNSAFE.sub("_", name)[:MAX_LENGTH] or "_"
 
 
 def stand_in(name: str) -> str:
-    """`name` where it is safe, else the safe one that follows from it alone: readable, with a hash of it.
+    """Return `name` where it is safe, else a safe name derived from it alone, with a hash.
 
-    So a name that a model makes up is never taken for that of another tool.
+    So a name that a model invents is never taken for that of another tool.
     """
     return name if is_safe(name) else f"{_stem(name)}-{_hash(name)[:_HASH_LENGTH]}"
 
@@ -51,7 +51,7 @@ def _hash(name: str) -> str:
 
 
 def unknown_tool(name: str, there: Iterable[str]) -> HearthNetError:
-    """The `not_found` for a tool that is not among `there`, with the nearest names in `alt`."""
+    """Return the error for a tool that is not among `there`, with the nearest names in `alt`."""
     names = list(there)
     near = difflib.get_close_matches(name, names, 3, 0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
@@ -74,7 +74,7 @@ class NameMap:
             self._declared.setdefault(stand_in(name), name)
 
     def _free_name(self, name: str) -> str:
-        """A safe name that no other tool has: the presentable one, or that with a hash of the declared."""
+        """Return a safe name that no other tool has, with a hash where the plain one is taken."""
         taken = set(self._safe.values())
         plain = presentable(name)
         if plain not in taken and name == name[:MAX_LENGTH]:
@@ -84,13 +84,9 @@ class NameMap:
         return next(candidate for candidate in candidates if candidate not in taken)
 
     def to_safe(self, declared: str) -> str:
-        """The name the model is shown."""
+        """Return the name that is shown to the model."""
         return self._safe[declared]
 
     def to_declared(self, name: str) -> str | None:
-        """The declared name that the model means by `name`: a safe one, the declared one itself, or what
-        stands in for that on its way here.
-
-        None: neither.
-        """
+        """Return the declared name for a safe name, a declared name or its `stand_in`; else None."""
         return self._declared.get(name, name if name in self._safe else None)

@@ -1,4 +1,4 @@
-"""How calls end: each gets exactly one result, and with it a record and a frame.
+"""The ends of calls: each call gets exactly one result, with a record and a frame.
 
 See: docs/protocol/agent.md#results-as-the-model-reads-them.
 """
@@ -18,14 +18,14 @@ from hearthnet.tools.transcript import error_text, fit, json_text
 from hearthnet.tools.types import CallStanding, CallStatus
 
 LOST: Final = frozenset({"timeout", "partition"})
-"""Codes after which the caller cannot say whether an effect happened; asked again, the provider may know."""
+"""Codes after which the caller cannot say whether an effect happened; the provider may know."""
 UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
-"""These, and the codes of a provider that cannot say either, as hearthnet/service/effects.py has them."""
+"""The codes of `LOST` and those of a provider that cannot say either (hearthnet/service/effects.py)."""
 _UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
 
 
 class Outcomes:
-    """The ends of the calls in `state`; what has to be done about them is appended to `out`."""
+    """The ends of the calls in `state`; the actions that they require are appended to `out`."""
 
     def __init__(self, state: RunState, toolbox: Toolbox, out: list[Action]) -> None:
         self._state = state
@@ -42,7 +42,7 @@ class Outcomes:
         is_error: bool = False,
         kept: tuple[str, int] = ("", 0),
     ) -> None:
-        """Gives `call` its result, cut to size for the model; `kept`: the CID and the bytes of the whole."""
+        """Give `call` its result, cut to size for the model; `kept` is CID and size of the whole."""
         try:
             full = json_text(output)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -59,7 +59,7 @@ class Outcomes:
         self._close(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)
 
     def abandon(self, call: CallState, text: str) -> None:
-        """Gives `call` up: the outcome of an effect under way is unknown, all else never happened."""
+        """Give up `call`: cancelled, or with unknown outcome if it is an effect under way."""
         self._out.append(Abort(call.id))
         if call.effect and call.phase in _UNDER_WAY:
             self._settle(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
@@ -67,7 +67,7 @@ class Outcomes:
             self._settle(call, CallStep.ABANDONED, "cancelled", text)
 
     def _settle(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
-        """Gives `call` the error result `text`."""
+        """Give `call` the error result `text`."""
         call.content, call.is_error = text, True
         self._close(call, step, status, len(text.encode("utf-8")), {"content": text})
 
@@ -89,13 +89,13 @@ class Outcomes:
 
 
 def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
-    """How a call that was sent and failed has ended, and what is said of it."""
+    """Return the status and the result text of a call that was sent and failed."""
     if effect and code in UNSURE:
         return "outcome_unknown", unknown_outcome(message)
     return "failed", error_text(code, message)
 
 
 def unknown_outcome(why: str) -> str:
-    """What is said of an effect that was sent and not answered."""
+    """Return the result text of an effect that was sent and not answered."""
     text = f"it may or may not have happened; do not call it again, tell the user to check ({why})"
     return error_text("outcome_unknown", text)

@@ -1,4 +1,4 @@
-"""What a run needs from outside: a part of the bus, the person to ask, the listener, the clock."""
+"""The ports of a run: bus, person, listener, client, grants, results and clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from hearthnet.trust.grant import Grant
 from hearthnet.trust.keys import Identity
 
 Decide = Callable[[Pending], Awaitable[Decision | None]]
-"""Asks a person; None where nobody is there. Called for several calls at once when a model makes several."""
+"""Requests a decision of a person; returns None where no person can be reached.
+
+Called concurrently when a model makes several calls.
+"""
 
 
 class GrantsPort(Protocol):
-    """The standing grants of the runs' owner, as `hearthnet.tools.grants.GrantBook` keeps them."""
+    """The standing grants of the runs' owner, as kept by `hearthnet.tools.grants.GrantBook`."""
 
     def names(self) -> list[str]: ...
     def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None: ...
@@ -29,14 +32,14 @@ class GrantsPort(Protocol):
 
 
 class ResultsPort(Protocol):
-    """Where large results are kept, as `hearthnet.tools.results.BlobResults` does."""
+    """The store of large results, as `hearthnet.tools.results.BlobResults` implements it."""
 
     async def put(self, data: bytes) -> str: ...
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...
 
 
 RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
-"""Has the client run a tool of its own; None where it is not there."""
+"""Has the client run a tool of its own; returns None where it is not connected."""
 
 Listener = Callable[[dict[str, Any]], Awaitable[None]]
 """Takes one frame `{"event", "data", "seq"}`."""
@@ -70,7 +73,7 @@ class StreamPort(Protocol):
 
 
 class PeerPort(Protocol):
-    """Who the owner of the runs is."""
+    """The owner of the runs."""
 
     @property
     def identity(self) -> Identity: ...
@@ -119,11 +122,14 @@ class BusPort(Protocol):
 
 
 class Clock:
-    """Milliseconds since the epoch that never jump: a computer that learns the time must not end a run."""
+    """A clock in milliseconds since the epoch that never jumps.
+
+    Correcting the computer's clock must not end a run.
+    """
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ms(self) -> int:
-        """The time at which the clock was made, and what has passed since."""
+        """Return the time at which the clock was made plus the time that has passed since."""
         return (self._offset_ns + time.monotonic_ns()) // 1_000_000

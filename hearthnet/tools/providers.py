@@ -1,6 +1,7 @@
-"""Which home an effect on a single node is for: the own one where it offers that, else the only other one.
+"""The home that an effect on a single node is for.
 
-It is settled before a person is asked, who sees it: what was approved for one home never runs at another.
+That is this home where it offers the capability, else the only other one that does. It is settled before a
+person decides, who sees it: a call that was approved for one home never runs at another.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from hearthnet.trust.approval import ANY_PROVIDER
 
 
 class Offers(Protocol):
-    """Who offers a capability now, as `Bus.offers` says."""
+    """The present offers of a capability, as `Bus.offers` returns them."""
 
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
 def is_for_one_home(tool: Tool) -> bool:
-    """Whether a call of `tool` takes an approval for a single node."""
+    """Return whether a call of `tool` takes an approval for a single node."""
     return (
         isinstance(tool, BoundTool)
         and tool.contract.side_effects
@@ -30,10 +31,13 @@ def is_for_one_home(tool: Tool) -> bool:
 
 
 async def provider_of(tool: BoundTool, bus: Offers, own: str, peer: Any = None) -> str:
-    """The node that an approval of `tool` is for, `*` for an effect on the community; `own` is this node.
+    """Return the node that an approval of `tool` is for, `*` for an effect on the community.
 
-    `peer` knows the names of homes. Raises `not_found` where the capability is offered by nobody,
-    `bad_request` where several other homes offer it.
+    `own` is this node; `peer` has the roster with the names of homes.
+
+    Raises:
+        HearthNetError: `not_found` if no node offers the capability; `bad_request` if several other homes
+            offer it.
     """
     if not is_for_one_home(tool):
         return ANY_PROVIDER
@@ -54,7 +58,7 @@ async def provider_of(tool: BoundTool, bus: Offers, own: str, peer: Any = None) 
 
 
 def home_of(peer: Any, node: str) -> str:
-    """A home as people know it: its name in the community, where it has one, and its short id."""
+    """Return the name of a home for people: its name in the community and its short id."""
     roster = getattr(peer, "roster", None)
     member = None if roster is None else roster.member(node)
     short = ids.short_id(node)

@@ -1,7 +1,7 @@
-"""Results that are too large for the model: kept as a blob, shown in part, read piece by piece.
+"""Results that are too large for the model: stored as a blob and read in parts.
 
-What the model is shown has a head, a tail, and the CID under which the whole is kept; from then on it has the
-tool `read_result`, which reads the results of its own run and nothing else.
+The model sees a head, a tail, and the CID under which the whole is stored. From then on it has the tool
+`read_result`, which reads the results of its own run and no others.
 
 See: docs/protocol/agent.md#large-results.
 """
@@ -19,9 +19,9 @@ MOST_READ: Final = 16_384
 _USUAL: Final = 4_096
 _TAIL_SHARE: Final = 4
 _MOST_A_CHARACTER: Final = 6
-"""Bytes, as an escape."""
+"""Bytes of a character that is written as an escape."""
 _MOST_A_NUMBER: Final = 32
-"""Bytes of a fraction, with room to spare; an integer has no more digits than bits beside it."""
+"""Bytes that a fraction takes at most; an integer has this and at most a digit per bit."""
 DEFINITION: Final = ToolDefinition(
     READ_RESULT,
     "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
@@ -48,7 +48,7 @@ DEFINITION: Final = ToolDefinition(
 
 
 class ReaderTool:
-    """The tool `read_result`, which the run answers itself."""
+    """The tool `read_result`, which the run executes itself."""
 
     definition: Final = DEFINITION
     safe_name: Final = READ_RESULT
@@ -63,26 +63,30 @@ class ReaderTool:
         self._schema = compile_schema(DEFINITION.parameters_schema)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
-        """How long one call may take."""
+        """Return the time limit of one call in milliseconds."""
         return int(per_tool_seconds * 1000)
 
     def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
-        """What is read, or what is wrong with the arguments."""
+        """Return the body of the read, or the error text for invalid arguments."""
         if not self._schema.accepts(arguments):
             path, rule, message = self._schema.errors(arguments)[0]
             return error_text(INVALID, f"{path or '/'}: {message} (rule: {rule})")
         return Prepared({"length": _USUAL, **arguments}, "")
 
     def refusal(self, body: dict[str, Any], results: dict[str, int]) -> str:
-        """Why this run may not read that; empty where it may: only what its own tools gave it."""
+        """Return the reason why this run may not read the result, empty where it may.
+
+        A run may read only the results of its own tools.
+        """
         if body["cid"] in results:
             return ""
         return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
 
 
 def surely_fits(value: Any, max_bytes: int) -> bool:
-    """Whether the JSON of `value` has at most `max_bytes` however it is written; False where that takes a
-    closer look. Sees no more of a large value than it needs.
+    """Return whether the JSON of `value` surely has at most `max_bytes`.
+
+    False means that a closer look is needed. No more of a large value is visited than necessary.
     """
     room, waiting = max_bytes, [value]
     while waiting and room >= 0:
@@ -103,7 +107,10 @@ def surely_fits(value: Any, max_bytes: int) -> bool:
 
 
 def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
-    """What the model sees of the result `text`, as JSON of at most `max_bytes`: head, tail and the CID."""
+    """Return the part of the result `text` for the model: head, tail and CID.
+
+    Its JSON has at most `max_bytes`.
+    """
     raw = text.encode("utf-8")
 
     def cut(length: int) -> dict[str, Any]:
@@ -123,7 +130,7 @@ def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
 
 
 def piece(data: bytes, offset: int, total: int) -> dict[str, Any]:
-    """What `read_result` answers: text from `offset` on, and where the next piece begins."""
+    """Return the output of `read_result`: the text at `offset` and the next offset."""
     end = offset + len(data)
     answer: dict[str, Any] = {"offset": offset, "bytes": total, "text": data.decode("utf-8", "ignore")}
     return {**answer, "next_offset": end} if end < total else {**answer, "end": True}

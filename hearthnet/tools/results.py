@@ -1,4 +1,4 @@
-"""Where large results are kept: the blobs of the home.
+"""The store of large results: the blobs of the home.
 
 See: docs/protocol/agent.md#large-results.
 """
@@ -22,24 +22,31 @@ _PIECE: Final = 256 * 1024
 
 
 class BlobResults:
-    """The results of runs in the blobs of a home, for a day and for the home's own processes only."""
+    """The results of runs in the blobs of a home.
+
+    They are kept for a day, for the home's own processes only.
+    """
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
 
     async def put(self, data: bytes) -> str:
-        """Keeps a result; returns its CID. Errors as `Blobs.put`."""
+        """Store a result and return its CID. Raises as `Blobs.put`."""
         hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
         return await self._blobs.put((data[at : at + _PIECE] for at in range(0, len(data), _PIECE)), hold)
 
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
-        """A part of it, and its whole size; `not_found` where it is kept no longer."""
+        """Return a part of a result, and its whole size.
+
+        Raises:
+            HearthNetError: `not_found` if it is no longer stored.
+        """
         blob = await self._blobs.open(cid)
         return await blob.read(min(offset, blob.size), length), blob.size
 
 
 class HomeResults:
-    """As `BlobResults`, with a connection to the store of the node in `home` from the first use on."""
+    """A `BlobResults` that connects to the store of the node in `home` at its first use."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -47,11 +54,11 @@ class HomeResults:
         self._lock = asyncio.Lock()
 
     async def put(self, data: bytes) -> str:
-        """As `BlobResults.put`; also what `Store.connect` raises."""
+        """Implement `BlobResults.put`. Also raises as `Store.connect`."""
         return await (await self._results()).put(data)
 
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
-        """As `BlobResults.read`; also what `Store.connect` raises."""
+        """Implement `BlobResults.read`. Also raises as `Store.connect`."""
         return await (await self._results()).read(cid, offset, length)
 
     async def _results(self) -> BlobResults:
@@ -63,7 +70,7 @@ class HomeResults:
         return BlobResults(self._store.blobs)
 
     async def close(self) -> None:
-        """Leaves the store, where this has connected to it."""
+        """Close the connection to the store, if there is one."""
         if self._store is not None:
             await self._store.close()
 

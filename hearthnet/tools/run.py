@@ -1,12 +1,11 @@
-"""One run, driven: carries out what the loop wants and feeds it what happens.
+"""The driver of one run: carries out the loop's actions and feeds it events.
 
-A run that is kept is saved at its decision points: before a person is asked, before an effect is sent (which
-is its claim), before the model is asked again, before the end is told. Reads do not wait for that
-(docs/decisions/0070).
+A stored run is saved at its decision points: before a person is shown a call, before an effect is sent (the
+save is its claim), before the next request to the model, before the end is reported. Reads do not wait for
+that (docs/decisions/0070).
 
 Every piece of work is a task that ends by putting an event into a queue; only `drive` touches the loop.
-When the run ends, however it ends, all its tasks are cancelled and waited for, which cancels their work at
-the provider too.
+When the run ends, all its tasks are cancelled and awaited, which cancels their work at the provider too.
 
 See: docs/tools.md#the-parts.
 """
@@ -60,18 +59,18 @@ from hearthnet.tools.types import Pending, Wanted
 
 _AT_ONCE: Final = 64
 _MOST_TASKS: Final = 64
-"""Where as many are known, those that have ended are forgotten."""
+"""The number of tasks from which on ended ones are dropped."""
 _UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
-"""Reasons for which a run that only reads goes on without being saved."""
+"""Errors after which a run that only reads continues without being saved."""
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `done` is the data of its last frame, or `pending` and `wanted` say whom it waits for;
-    `results` are those of a turn that was given back after it acted.
+    """The end of a run.
 
-    `message` is the assistant's; `messages` the whole transcript, each call with its result, ready for
-    the next question.
+    `done` is the data of its last frame; where it is None, the run waits for `pending` and `wanted`, or was
+    returned after it acted with the `results` of its turn. `message` is the assistant's; `messages` the whole
+    transcript, each call with its result, ready for the next question.
     """
 
     run: str
@@ -84,7 +83,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun:
-    """One run. `drive` it once; `cancel` it from any task of the same event loop."""
+    """One run; `drive` it once, `cancel` it from any task of the same event loop."""
 
     def __init__(
         self,
@@ -100,9 +99,10 @@ class ToolRun:
         keeper: Keeper | None = None,
         answers: Mapping[str, ClientResult] | None = None,
     ) -> None:
-        """`request` is the body of `llm.chat`; messages and tool choice are the loop's, turn by turn.
+        """Create a run; `request` is the body of `llm.chat` without messages and tool choice.
 
-        `keeper` saves the run; one that has saved it before goes on with it, with the client's `answers`.
+        The loop provides those for each turn. `keeper` saves the run; where it was saved before, the run is
+        resumed, with the client's `answers`.
         """
         self._loop = loop
         self._bus = bus
@@ -127,13 +127,13 @@ class ToolRun:
         return self._loop.state.run
 
     def cancel(self) -> None:
-        """Ends the run: `drive` returns with stop reason `cancelled` and what was said so far."""
+        """End the run: `drive` returns with stop reason `cancelled` and the text so far."""
         self._events.put(Cancel(now=self._clock.now_ms()))
 
     async def drive(self) -> Outcome:
-        """Runs to the end. Raises the model's error where it had one, and what the listener raises.
+        """Drive the run to its end. Raises the model's error and the errors of the listener.
 
-        A run that is kept also ends with what `Keeper.save` raises: it is as it was saved last, and can be
+        A stored run also ends with the errors of `Keeper.save`: it is then as it was saved last, and can be
         resumed.
         """
         record = None if self._keeper is None else self._keeper.record
@@ -173,7 +173,7 @@ class ToolRun:
         return Resume(now=now, decisions=decisions, answers=answers)
 
     def _feed(self, event: Event) -> list[Action]:
-        """Feeds `event` and what has come meanwhile, so that what falls together is saved once."""
+        """Feed `event` and those that came since, so that simultaneous changes are saved once."""
         actions = self._hand_over(event)
         for _ in range(_AT_ONCE):
             if not self._events:
@@ -185,13 +185,13 @@ class ToolRun:
 
     def _hand_over(self, event: Event) -> list[Action]:
         if isinstance(event, Decided) and (asking := self._asking.pop(event.confirmation_id, None)):
-            asking.cancel()  # somebody else was faster
+            asking.cancel()  # it was decided elsewhere
         return self._loop.feed(event)
 
     async def _carry_out(self, actions: list[Action]) -> Terminal | None:
-        """Starts all work first and tells the listener then, so that a slow listener holds no tool up.
+        """Start all work and then send the frames, so that a slow listener delays no tool.
 
-        What must be saved before waits for that, and nothing else does.
+        Only work that must be saved first waits for the save.
         """
         ended: Terminal | None = None
         frames: list[Emit] = []
@@ -218,7 +218,7 @@ class ToolRun:
         return ended
 
     def _begin_saved(self, actions: list[Action], *, over: bool) -> None:
-        """What only the process does that answers for the run."""
+        """Start the work that only the process responsible for the run may do."""
         aborted = {action.tool_call_id for action in actions if isinstance(action, Abort)}
         for action in actions:
             if isinstance(action, AskModel) and not over:
@@ -236,7 +236,7 @@ class ToolRun:
                 self._spawn(self._run_tool(action), action.tool_call_id)
 
     async def _save(self) -> None:
-        """Saves the run where it has come to a decision point."""
+        """Save the run if it has reached a decision point."""
         keeper = self._keeper
         if keeper is None or not keeper.due():
             return
@@ -253,7 +253,7 @@ class ToolRun:
         self._spawn(self._look(), "")
 
     async def _look(self) -> None:
-        """What others have done about the run: decisions move it on; where it was taken over, this ends."""
+        """Take up decisions of other processes; end the driving if one has taken over the run."""
         keeper = self._keeper
         if keeper is None:
             return
@@ -307,7 +307,7 @@ class ToolRun:
         await tasks.end(set(self._tasks))
 
     async def _talk(self, request: AskModel) -> None:
-        """One turn of the model, frame by frame; a model that is faster than the loop waits for it."""
+        """Run one turn of the model, frame by frame; a fast model waits for the loop."""
         await self._model.turn(request, self._events.put_in_turn)
 
     async def _run_tool(self, call: Dispatch) -> None:
@@ -318,9 +318,9 @@ class ToolRun:
         self._events.put(await self._dispatcher.outcome(call, on_progress))
 
     async def _ask(self, pending: Pending) -> None:
-        """A broken question counts as no answer, never as a yes.
+        """Request a decision; an error counts as no answer, never as an approval.
 
-        Where the run is kept, what was decided is written down first; what somebody else had decided stands.
+        Where the run is stored, the decision is stored first; an earlier decision of another process counts.
         """
         decision = None
         try:
@@ -346,7 +346,7 @@ class ToolRun:
         self._events.put(await self._dispatcher.located(pending))
 
     async def _ask_client(self, wanted: Wanted) -> None:
-        """A client that breaks counts as one that is not there."""
+        """Have the client run a tool; an error counts as a client that is not connected."""
         result, about = None, wanted.tool_call_id
         try:
             if self._run_tool_of_client is not None:

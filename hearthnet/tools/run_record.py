@@ -1,10 +1,12 @@
-"""A run as it is saved: everything that another process needs to go on with it (docs/decisions/0070).
+"""The saved form of a run, from which any process of its node can continue it.
 
     HN-RUN1 <64 hex characters: keyed BLAKE3 of all that follows the line break> <j or z>\n
     JSON of a RunRecord, `z`: compressed
 
-The key follows from the node's identity. Whoever can write to the store and does not hold that key can lose a
-run, but cannot put other words, other arguments or another yes into it.
+The key is derived from the node's identity. A process that can write to the store and does not hold that
+key can destroy a run, but cannot forge words, arguments or decisions in it.
+
+See: docs/decisions/0070.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from hearthnet.tools.types import Pending, ToolDefinition
 from hearthnet.trust.keys import Identity
 
 LIFE_MS: Final = 24 * 60 * 60 * 1000
-"""How long a run can be resumed after it was saved last."""
+"""The time after the last save for which a run can be resumed."""
 _MAGIC: Final = b"HN-RUN1 "
 _PLAIN: Final = b" j\n"
 _PACKED: Final = b" z\n"
@@ -34,7 +36,7 @@ _HEAD: Final = len(_MAGIC) + 64 + len(_PLAIN)
 _LARGE: Final = 256 * 1024
 _MOST: Final = 16 * 1024 * 1024
 _UNCHANGING: Final = ("request", "tools", "told")
-"""The first fields of a record, which are the same in all that is saved of a run."""
+"""The first fields of a record, which are the same in all versions of a run."""
 _WAITING: Final = {
     CallPhase.PENDING: "pending",
     CallPhase.QUEUED: "approved",
@@ -46,10 +48,10 @@ _WAITING: Final = {
 class EffectRecord(msgspec.Struct, kw_only=True):
     """One call that a person has to decide about, as it stood when the run was saved.
 
-    `asked` is what that person is shown: the complete body, its digest, until when. `status` is `pending`,
-    `approved`, `claimed` (about to be sent, or sent), or how the call ended (`CallStatus`). Times are
-    milliseconds since the epoch, 0 for what has not happened; `result` is the hash of what the model is told.
-    `grant` is the standing grant that stands in for a decision, and `use` which use of it.
+    `asked` is the call as the person sees it: the complete body, its digest, the expiry. `status` is
+    `pending`, `approved`, `claimed` (about to be sent, or sent), or the end of the call (`CallStatus`). Times
+    are milliseconds since the epoch, 0 for steps that have not happened; `result` is the hash of the result
+    for the model. `grant` is the standing grant that replaces a decision, and `use` the number of its use.
     """
 
     asked: Pending
@@ -65,16 +67,15 @@ class EffectRecord(msgspec.Struct, kw_only=True):
 class RunRecord(msgspec.Struct, kw_only=True):
     """A saved run.
 
-    `owner` is the node that keeps it, `principal` the one it works for, `key` whose signature that one's
-    approvals take (empty: the node's). `request` is what
-    the model is asked besides its messages; `tools` what it may call, `contracts` the digest of what these
-    are bound to, `told` the contracts among it that came with no installation. `writer` is the process that
-    drives it; `traceparent` the step of the trace that it began in. `by_owner`: the node's owner alone has
-    driven it, at the command line or at the page; others may have the principal's name. Times are
-    milliseconds since the epoch.
+    `owner` is the node that keeps it, `principal` the one it works for, `key` the node id whose signature the
+    principal's approvals take (empty: the node's own). `request` is the request to the model without
+    messages; `tools` are the tools it may call, `contracts` the digest of their contracts, `told` those
+    contracts that came with no installation. `writer` is the process that drives it; `traceparent` the span
+    in which it began. `by_owner`: only the node's owner has driven it, at the command line or at the page
+    (others may have the same principal). Times are milliseconds since the epoch.
     """
 
-    # First what stays as it is while the run lasts: `Sealer` reads its bytes once.
+    # The unchanging fields come first: `Sealer` encodes them once.
     request: dict[str, Any]
     tools: list[ToolDefinition]
     told: list[Contract] = []
@@ -96,28 +97,28 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     @property
     def expires_at(self) -> int:
-        """Until when it can be resumed."""
+        """The time until which it can be resumed."""
         return self.saved_at + LIFE_MS
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Return whether the run has ended."""
         return self.state.phase is Phase.ENDED
 
     @property
     def pending(self) -> list[Pending]:
-        """What waits for a person."""
+        """The calls that wait for a person."""
         return [effect.asked for effect in self.effects if effect.status == "pending"]
 
     def effect(self, name: str) -> EffectRecord | None:
-        """The call with this tool call id or confirmation id."""
+        """Return the call with this tool call id or confirmation id."""
         known = (one for one in self.effects if name in (one.asked.tool_call_id, one.asked.confirmation_id))
         return next(known, None)
 
     def note(self, calls: list[CallState]) -> None:
-        """Brings `effects` up to what `calls` say, which belong to this run."""
+        """Update `effects` from `calls` of this run."""
         for call in calls:
-            # Nobody decides before it is settled for which home it is.
+            # No person decides before it is settled which home the call is for.
             if not call.confirmation_id or (call.locating and call.open):
                 continue
             effect = self.effect(call.confirmation_id)
@@ -142,19 +143,19 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
 
 def contracts_digest(toolbox: Toolbox) -> str:
-    """One digest for what the tools do: another one, and what was shown may mean something else."""
+    """Return one digest of the tools' contracts; a change of it voids what a person was shown."""
     bound = [tool for tool in toolbox if isinstance(tool, BoundTool)]
     return digest([[tool.capability, tool.contract.schema_hash] for tool in bound])
 
 
 def told_contracts(toolbox: Toolbox) -> list[Contract]:
-    """The contracts that another process may not know, and that whoever goes on with the run needs."""
+    """Return the contracts that a process which continues the run may not have installed."""
     bound = [tool.contract for tool in toolbox if isinstance(tool, BoundTool)]
     return [contract for contract in bound if is_told(contract.name)]
 
 
 class Sealer:
-    """Makes the bytes that are stored of one run; what stays the same in them is encoded and hashed once."""
+    """The encoder of one stored run; unchanging parts are encoded and hashed once."""
 
     def __init__(self, record: RunRecord, key: bytes) -> None:
         self._key = key
@@ -166,7 +167,7 @@ class Sealer:
         self._hash = blake3.blake3(_PLAIN + self._head, key=key)
 
     def seal(self, record: RunRecord) -> bytes:
-        """The bytes to store of `record`, as it stands now."""
+        """Return the bytes to store for the present `record`."""
         body = _ENCODE(msgspec.structs.replace(record, **self._encoded))
         if len(body) > _LARGE:
             packed = zlib.compress(body, 1)
@@ -177,9 +178,10 @@ class Sealer:
 
 
 def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
-    """The record in `data`; `invalid_signature` where it is not what this node saved under the id `run`.
+    """Return the record in `data`, and register the contracts that it contains.
 
-    The contracts that it brings along are known from then on.
+    Raises:
+        HearthNetError: `invalid_signature` if it is not what this node saved under the id `run`.
     """
     kept, rest = data[len(_MAGIC) : _HEAD - len(_PLAIN)], data[_HEAD - len(_PLAIN) :]
     if not data.startswith(_MAGIC) or not hmac.compare_digest(kept, _seal_of(rest, identity.runs_key())):
@@ -196,7 +198,7 @@ def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
 
 
 def altered(run: str) -> HearthNetError:
-    """The error for something stored that this node has not written."""
+    """Return the error for stored data that this node has not written."""
     return HearthNetError(
         "invalid_signature",
         f"what is stored of the run {run} was altered; nothing of it is carried out: ask again",

@@ -1,7 +1,8 @@
-"""Where runs are kept: the port, and the implementation in memory (docs/decisions/0070).
+"""The port of the store of runs, and its implementation in memory (docs/decisions/0070).
 
-A run is one document, replaced by compare-and-set on its revision; whoever has an old one drives the run no
-more. What people say about its calls stands beside it, each word once: that needs no right to drive the run.
+A run is one document, replaced by compare-and-set on its revision; a process with an older revision no
+longer drives the run. Decisions about its calls are stored beside it, each once: that does not require
+driving the run.
 """
 
 from __future__ import annotations
@@ -19,62 +20,68 @@ Stop = Callable[[], Awaitable[None]]
 
 
 class Kept(NamedTuple):
-    """A stored document, and the revision to replace it by."""
+    """A stored document, and the revision under which to replace it."""
 
     data: bytes
     revision: int
 
 
 class Superseded(Exception):
-    """Not saved: somebody else has saved this run since."""
+    """Raised when another process has saved this run since; nothing was saved."""
 
 
 class RunStore(Protocol):
     """The runs of one node.
 
-    Everything raises `partition` where it is not known in time what happened, and what writes
-    `capacity_exceeded` where there is no room and `payload_too_large` for what does not fit.
+    Raises:
+        HearthNetError: all methods raise `partition` if the outcome is not known in time; those that write
+            raise `capacity_exceeded` if there is no room and `payload_too_large` for a document that is too
+            large.
     """
 
     async def load(self, run: str) -> Kept | None:
-        """The run as it was saved last; None where none is kept under that id."""
+        """Return the run as it was saved last; None where none is stored under that id."""
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
-        """Replaces what was saved at `revision` (0: nothing); the new revision, once it is on the disk.
+        """Replace the document of `revision` (0: none); return the new revision once on the disk.
 
-        Raises `Superseded` where something else stands there.
+        Raises:
+            Superseded: The stored document has another revision.
         """
 
     async def runs(self) -> list[str]:
-        """The ids of all runs that are kept, oldest first."""
+        """Return the ids of all stored runs, oldest first."""
 
     async def mark(self) -> int:
-        """A number that is larger whenever a run was saved or something was decided since."""
+        """Return a number that grows with every save and every decision."""
 
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """What was decided about a call; None where nothing was."""
+        """Return the decision about a call; None where there is none."""
 
     async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """Writes a decision down, once; returns what stands there: this one, or the one that was first."""
+        """Store a decision, once; return the stored one: this decision or an earlier one."""
 
     async def watch(self, run: str, wake: Wake) -> Stop:
-        """Calls `wake` whenever somebody else has decided something about `run`, or taken it over."""
+        """Call `wake` whenever another process has decided about `run` or taken it over."""
 
     async def tell(self, run: str) -> None:
-        """Wakes those who watch `run`."""
+        """Wake the processes that watch `run`."""
 
     async def place(self) -> int:
-        """How many entries the audit log has."""
+        """Return the number of entries in the audit log."""
 
     async def note(self, entry: Entry, since: int) -> int:
-        """Puts `entry` on record, once: not where one of its kind and `call` stands after number `since`."""
+        """Append `entry` unless one of its kind and `call` follows number `since`.
+
+        Returns the number of the entry.
+        """
 
     async def noted(self, run: str, since: int) -> list[Entry]:
-        """The entries about `run` after number `since`, each `ended` with its `began`."""
+        """Return the entries about `run` after number `since`, each `ended` with its `began`."""
 
 
 class MemoryRuns:
-    """Runs kept in this process, for as long as it lives."""
+    """Runs in the memory of this process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Kept] = {}
@@ -84,12 +91,12 @@ class MemoryRuns:
         self._saves = 0
 
     async def load(self, run: str) -> Kept | None:
-        """As `RunStore.load`."""
-        await asyncio.sleep(0)  # others have their turn, as with any other store
+        """Implement `RunStore.load`."""
+        await asyncio.sleep(0)  # let other tasks run, as any other store does
         return self._runs.get(run)
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
-        """As `RunStore.save`."""
+        """Implement `RunStore.save`."""
         await asyncio.sleep(0)
         kept = self._runs.get(run)
         if (kept.revision if kept else 0) != revision:
@@ -99,23 +106,23 @@ class MemoryRuns:
         return revision + 1
 
     async def runs(self) -> list[str]:
-        """As `RunStore.runs`."""
+        """Implement `RunStore.runs`."""
         return list(self._runs)
 
     async def mark(self) -> int:
-        """As `RunStore.mark`."""
+        """Implement `RunStore.mark`."""
         return self._saves + len(self._said)
 
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """As `RunStore.said`."""
+        """Implement `RunStore.said`."""
         return self._said.get((run, confirmation_id))
 
     async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """As `RunStore.say`."""
+        """Implement `RunStore.say`."""
         return self._said.setdefault((run, confirmation_id), data)
 
     async def watch(self, run: str, wake: Wake) -> Stop:
-        """As `RunStore.watch`."""
+        """Implement `RunStore.watch`."""
         watching = self._watching.setdefault(run, [])
         watching.append(wake)
 
@@ -125,16 +132,16 @@ class MemoryRuns:
         return stop
 
     async def tell(self, run: str) -> None:
-        """As `RunStore.tell`."""
+        """Implement `RunStore.tell`."""
         for wake in self._watching.get(run, ()):
             wake()
 
     async def place(self) -> int:
-        """As `RunStore.place`."""
+        """Implement `RunStore.place`."""
         return len(self._log)
 
     async def note(self, entry: Entry, since: int) -> int:
-        """As `RunStore.note`."""
+        """Implement `RunStore.note`."""
         for there in self._log[since:]:
             if (there.kind, there.call) == (entry.kind, entry.call):
                 return there.sequence
@@ -142,11 +149,11 @@ class MemoryRuns:
         return len(self._log)
 
     async def noted(self, run: str, since: int) -> list[Entry]:
-        """As `RunStore.noted`."""
+        """Implement `RunStore.noted`."""
         return entries_of(run, self._log[since:])
 
 
 def entries_of(run: str, log: list[Entry]) -> list[Entry]:
-    """The entries of `log` about `run`, each `ended` with its `began`."""
+    """Return the entries of `log` about `run`, each `ended` with its `began`."""
     began = {entry.sequence for entry in log if entry.run == run}
     return [entry for entry in log if entry.run == run or entry.began in began]

@@ -1,8 +1,8 @@
-"""Runs kept in the node's own JetStream.
+"""The store of runs in the node's own JetStream.
 
 rn.run.<run>                      the run as it was saved last, sealed
 rn.said.<run>.<confirmation id>   a signed decision, once
-rn.wake.<run>                     not stored: something was decided, or the run was taken over
+rn.wake.<run>                     not stored: a call was decided, or the run was taken over
 
 See: docs/protocol/agent.md#stored-subjects, docs/decisions/0070.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STREAM: Final = "RUNS"
 WRITE_SECONDS: Final = 15.0
-"""How long a write is tried again: longer than a server takes to come back."""
+"""The time for which a write is repeated: longer than a server takes to restart."""
 READ_SECONDS: Final = 10.0
 _ONCE_SECONDS: Final = 2.0
 _RUN: Final = "rn.run."
@@ -43,12 +43,15 @@ class _Parts(NamedTuple):
 
 
 class StoredRuns:
-    """The runs of the node whose store this is; `RunStore` says what each method does."""
+    """The runs of the node that owns the store; `RunStore` specifies the methods."""
 
     def __init__(
         self, store: Store | Callable[[], Awaitable[Store]], identity: Identity, room: Room | None = None
     ) -> None:
-        """`store`, or what connects to it at first need; `room` is asked before anything is written."""
+        """Use `store`, or the function that connects to it at first need.
+
+        `room` is checked before each write.
+        """
         self._store = store
         self._identity = identity
         self._room = room or Room(None)
@@ -57,7 +60,7 @@ class StoredRuns:
         self._watching: list[Wake] = []
 
     async def close(self) -> None:
-        """Leaves the store, where this connected to it."""
+        """Close the connection to the store, where this object has opened it."""
         if self._parts is not None and not isinstance(self._store, Store):
             await self._parts.store.close()
 
@@ -70,43 +73,43 @@ class StoredRuns:
             return self._parts
 
     async def load(self, run: str) -> Kept | None:
-        """As `RunStore.load`."""
+        """Implement `RunStore.load`."""
         found = await self._last(_RUN + run)
         return None if found is None else Kept(found.data, found.sequence)
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
-        """As `RunStore.save`."""
-        # A run that is under way may still say how it ended, where a new one would find no room.
+        """Implement `RunStore.save`."""
+        # A run that is under way may still save its end when there is no room for a new one.
         return await self._write(_RUN + run, data, revision, share=BEGUN_SHARE if revision else 1.0)
 
     async def runs(self) -> list[str]:
-        """As `RunStore.runs`."""
+        """Implement `RunStore.runs`."""
         store = (await self._open()).store
         async with stored.answering(_WHAT):
             info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
 
     async def mark(self) -> int:
-        """As `RunStore.mark`."""
+        """Implement `RunStore.mark`."""
         store = (await self._open()).store
         async with stored.answering(_WHAT):
             info = await store.js.stream_info(STREAM)
         return int(info.state.last_seq)
 
     async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """As `RunStore.said`."""
+        """Implement `RunStore.said`."""
         found = await self._last(_said(run, confirmation_id))
         return None if found is None else found.data
 
     async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """As `RunStore.say`."""
+        """Implement `RunStore.say`."""
         with contextlib.suppress(Superseded):
             await self._write(_said(run, confirmation_id), data, 0, share=BEGUN_SHARE)
             return data
         return await self.said(run, confirmation_id) or data
 
     async def watch(self, run: str, wake: Wake) -> Stop:
-        """As `RunStore.watch`."""
+        """Implement `RunStore.watch`."""
 
         async def heard(_message: Msg) -> None:
             wake()
@@ -125,27 +128,27 @@ class StoredRuns:
         return stop
 
     async def _back(self) -> None:
-        """What was told while the connection was away was not heard."""
+        """Wake all watchers after a reconnection, since messages may have been missed."""
         for wake in list(self._watching):
             wake()
 
     async def tell(self, run: str) -> None:
-        """As `RunStore.tell`."""
+        """Implement `RunStore.tell`."""
         client = (await self._open()).store.link.client
         async with stored.answering(_WHAT):
             await client.publish(_wake(run), b"")
             await client.flush()
 
     async def place(self) -> int:
-        """As `RunStore.place`."""
+        """Implement `RunStore.place`."""
         return (await (await self._open()).audit.end()).sequence
 
     async def note(self, entry: Entry, since: int) -> int:
-        """As `RunStore.note`."""
+        """Implement `RunStore.note`."""
         return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
 
     async def noted(self, run: str, since: int) -> list[Entry]:
-        """As `RunStore.noted`."""
+        """Implement `RunStore.noted`."""
         log: list[Entry] = []
         audit_log = (await self._open()).audit
         async for batch in audit_log.lines(since, await self.place()):
@@ -153,7 +156,7 @@ class StoredRuns:
         return entries_of(run, log)
 
     async def _last(self, subject: str) -> Message | None:
-        """The newest message; asked for again where the server takes a while to come back."""
+        """Return the newest message of a subject; retry while the server restarts."""
         store = (await self._open()).store
         clock = asyncio.get_running_loop().time
         until = clock() + READ_SECONDS
@@ -167,9 +170,10 @@ class StoredRuns:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _write(self, subject: str, data: bytes, revision: int, *, share: float) -> int:
-        """Appends where the subject's last message is the one with number `revision`.
+        """Append a message if the subject's last one has the number `revision`.
 
-        No two callers write the same bytes: where an answer was lost, what stands there tells whose it is.
+        No two callers write the same bytes, so after a lost reply the stored bytes show whose write
+        succeeded.
         """
         from nats.js import api
 

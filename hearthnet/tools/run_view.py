@@ -1,4 +1,4 @@
-"""A saved run as JSON, for those who list, show and decide: the command line and clients of a gateway."""
+"""A saved run as JSON, for the command line and the clients of a gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _MOST_OF_A_QUESTION: Final = 280
 
 
 def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
-    """A line of a list; `asked` are the calls about which nobody has decided. Times in milliseconds."""
+    """Return the run as a line of a list.
+
+    `asked` are the calls without a decision. Times are in milliseconds since the epoch.
+    """
     return {
         "run": record.run,
         "principal": record.principal,
@@ -34,7 +37,10 @@ def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
 
 
 def question(record: RunRecord) -> str:
-    """The last thing that the user said, or its beginning; what the loop said in their place is left out."""
+    """Return the beginning of the user's last message.
+
+    The loop's note about a limit, which is a user message too, is skipped.
+    """
     state = record.state
     note = limit_note(budget.told(state.limit, state.limits)) if state.limit else None
     said = [message for message in state.messages if message.get("role") == "user" and message != note]
@@ -44,7 +50,7 @@ def question(record: RunRecord) -> str:
 
 
 def calls(page: RunPage, now_ms: int) -> list[dict[str, Any]]:
-    """Each call that somebody had to decide about: proposed, shown, decided, executed, result."""
+    """Return each call with its proposal, decision, execution and result."""
     return [_call(effect, page, now_ms) for effect in page.record.effects]
 
 
@@ -69,7 +75,7 @@ def _call(effect: EffectRecord, page: RunPage, now_ms: int) -> dict[str, Any]:
 
 
 def executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
-    """What the audit log of this node says of the call itself."""
+    """Return the entries of this node's audit log about the call itself."""
     key = effect.asked.client_id
     began = {entry.sequence for entry in page.log if entry.kind == "began" and entry.idempotency_key == key}
     return [
@@ -80,7 +86,7 @@ def executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
 
 
 def said(one: SignedDecision) -> dict[str, Any]:
-    """A decision: the word, who, how, when, and by which approval."""
+    """Return a decision: its word, principal, way, time and approval."""
     fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
     decision: dict[str, Any] = msgspec.to_builtins(one.decision)
     approval = "" if one.signed_yes is None else one.signed_yes.id

@@ -1,8 +1,8 @@
-"""Which of many tools a model is shown: those whose words fit the question best.
+"""The selection of tools for a question: those whose words fit it best.
 
-A model chooses worse among hundreds of tools than among a few dozen, and every tool costs it context. So of
-more than `MOST_SHOWN` the ones that fit are shown: BM25 over name and description, a demanded tool always.
-Pure, and the same for the same question: ties keep the order in which the tools were declared.
+A model chooses worse among hundreds of tools than among a few dozen, and every tool uses up context. So of
+more than `MOST_SHOWN` tools the best ones are shown, by BM25 over name and description; a demanded tool is
+always shown. Pure and deterministic: ties keep the order in which the tools were declared.
 
 See: docs/protocol/agent.md#selection.
 """
@@ -30,7 +30,7 @@ _UNFORCED: Final = frozenset({"auto", "none", "required"})
 def select(
     tools: Sequence[ToolDefinition], question: str, forced: str = "", most: int = MOST_SHOWN
 ) -> list[ToolDefinition]:
-    """At most `most` of `tools`, in their order; the one called `forced` among them."""
+    """Return at most `most` of `tools`, in their order, with the one called `forced`."""
     if len(tools) <= most:
         return list(tools)
     scores = _scores([_words(tool) for tool in tools], _split(question))
@@ -39,7 +39,7 @@ def select(
 
 
 def shown(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoice) -> list[Tool]:
-    """The tools that the model is shown: all, or of very many those that fit the question."""
+    """Return the tools to show to the model: all, or those that fit the question best."""
     forced = toolbox.find(choice["name"]) if isinstance(choice, dict) else None
     name = "" if forced is None else forced.definition.name
     definitions = [tool.definition for tool in toolbox]
@@ -48,8 +48,11 @@ def shown(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoi
 
 
 def first_choice(toolbox: Toolbox, wanted: ToolChoice) -> ToolChoice:
-    """The tool choice of a conversation's first turn, in the model's names. `not_found` for a demanded tool
-    that is not declared, `bad_request` for what is no choice, or cannot be met.
+    """Return the tool choice of a conversation's first turn, in the model's names.
+
+    Raises:
+        HearthNetError: `not_found` for a demanded tool that is not declared; `bad_request` for a value that
+            is no tool choice, and for `required` without tools.
     """
     if isinstance(wanted, dict):
         name = str(wanted.get("name", ""))
@@ -69,7 +72,7 @@ def first_choice(toolbox: Toolbox, wanted: ToolChoice) -> ToolChoice:
 
 
 def question_of(messages: Sequence[dict[str, Any]]) -> str:
-    """The text of the last message of a user."""
+    """Return the text of the last message of the user."""
     said = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), "")
     if isinstance(said, list):
         return " ".join(str(part.get("text", "")) for part in said if isinstance(part, dict))

@@ -1,6 +1,6 @@
-"""What a node's owner has set about tool calls: [llm] tools_* in hearthnet.toml.
+"""The owner's settings of tool calls: [llm] tools_* in hearthnet.toml.
 
-For everything that runs a loop on this node, the command line and the gateway alike.
+They hold for every tool loop on this node, at the command line and in the gateway.
 
 See: docs/tools.md#the-owners-settings, docs/decisions/0077.
 """
@@ -26,9 +26,9 @@ _SET: Final = "llm.tools_default_set"
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The switch, the limits of a new run, and the tools that a model gets where none are named.
+    """The switch, the limits of a new run, and the default tools.
 
-    A run that was saved keeps the limits that it began with.
+    A saved run keeps the limits with which it began.
     """
 
     enabled: bool = True
@@ -38,7 +38,11 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
     default_set: tuple[str, ...] = LlmConfig().tools_default_set
 
     def check(self) -> None:
-        """Raises `bad_request` where tools are switched off here."""
+        """Check that tools are switched on.
+
+        Raises:
+            HearthNetError: `bad_request` if they are switched off here.
+        """
         if not self.enabled:
             raise HearthNetError(
                 "bad_request",
@@ -59,7 +63,10 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
         results: ResultsPort | None = None,
         acting_for: ActingFor | None = None,
     ) -> ToolExecutor:
-        """As `ToolExecutor`, whose errors it raises, within these settings; errors of `check` for tools."""
+        """Return a `ToolExecutor` within these settings.
+
+        Raises what `ToolExecutor` raises and, where there are tools, what `check` raises.
+        """
         if tools:
             self.check()
         return ToolExecutor(
@@ -78,7 +85,11 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tool_settings(config: LlmConfig) -> ToolSettings:
-    """The settings in `config`; `bad_request` for a tool in the default set that there is not."""
+    """Return the settings in `config`.
+
+    Raises:
+        HearthNetError: `bad_request` for an unknown tool in the default set.
+    """
     for name in config.tools_default_set:
         if name not in ALL_BUILTIN:
             error = unknown_tool(name, ALL_BUILTIN)

@@ -1,7 +1,7 @@
-"""Steps of traces for runs and their tool calls, by OpenTelemetry's conventions for generative AI.
+"""Trace spans of runs and tool calls, by OpenTelemetry's conventions for generative AI.
 
-A run that is resumed, by whichever process, continues the trace that it began in, with a link to the request
-that resumed it: all of its calls are found in one place.
+A resumed run continues the trace in which it began, in whatever process, with a link to the request that
+resumed it: all of its calls are in one trace.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hearthnet.tools.run_record import RunRecord
 RUN: Final = "invoke_agent"
 _TOOL: Final = "execute_tool"
 _LONGEST: Final = 200
-"""A model's server makes up the ids of calls, and steps are kept in memory."""
+"""The longest id of a call in a span: a model's server chooses the ids, and spans are kept in memory."""
 
 
 @contextlib.contextmanager
 def run_span(peer: Any, run: str, record: RunRecord | None) -> Iterator[None]:
-    """One driving of `run`; `record` is what is saved of it, which keeps the trace that it began in."""
+    """Open the span of driving `run`; `record` keeps the trace in which the run began."""
     traces = getattr(peer, "traces", None)
     if traces is None:
         yield
@@ -40,7 +40,7 @@ def run_span(peer: Any, run: str, record: RunRecord | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[Entry | None]:
-    """One call of a tool, with the calls of the mesh that it takes."""
+    """Open the span of one tool call, the parent of its calls in the mesh."""
     traces = getattr(peer, "traces", None)
     if traces is None:
         yield None
@@ -52,6 +52,6 @@ def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[Entry | None]:
 
 
 def note(entry: Entry | None, outcome: Any) -> None:
-    """Notes at its step how a tool's call ended."""
+    """Record the failure of a tool call in its span."""
     if entry is not None and isinstance(outcome, ToolFailed):
         entry.code = outcome.code

@@ -1,8 +1,9 @@
-"""A run's state and the tables of what may follow what.
+"""The state of a run, and the tables of its transitions.
 
-The whole run is one value, `RunState`, so that it can be saved and taken up elsewhere. Two tables say all
-that can happen. A *step* is not an event: one event can cause none (a token), one (a call is complete) or
-several (the last result of a turn arrives: the call is settled, the turn is settled, the model is asked).
+The whole run is one value, `RunState`, so that it can be saved and continued elsewhere. Two tables give all
+transitions. A *step* is not an event: one event can cause none (a token), one (a call is complete) or
+several (the last result of a turn arrives: the call is settled, the turn is settled, the next request is
+sent).
 
 See: docs/protocol/agent.md#run-states, docs/protocol/agent.md#call-status.
 """
@@ -18,7 +19,7 @@ from hearthnet.tools.types import CallRecord, CallStatus, ToolChoice
 
 
 class Phase(StrEnum):
-    """Where a run stands."""
+    """The phase of a run."""
 
     READY = "ready"
     ASKING = "asking"
@@ -28,7 +29,7 @@ class Phase(StrEnum):
 
 
 class Step(StrEnum):
-    """What moves a run on."""
+    """The causes of a change of a run's phase."""
 
     STARTED = "started"
     RESUMED = "resumed"
@@ -61,7 +62,7 @@ TRANSITIONS: Final[dict[Phase, dict[Step, Phase]]] = {
 
 
 class CallPhase(StrEnum):
-    """Where one tool call stands."""
+    """The phase of one tool call."""
 
     PROPOSED = "proposed"
     PENDING = "pending"
@@ -72,7 +73,7 @@ class CallPhase(StrEnum):
 
 
 class CallStep(StrEnum):
-    """What moves a call on."""
+    """The causes of a change of a call's phase."""
 
     REFUSED = "refused"
     ADMITTED = "admitted"
@@ -121,10 +122,11 @@ CALL_TRANSITIONS: Final[dict[CallPhase, dict[CallStep, CallPhase]]] = {
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run may use.
+    """The limits of a run.
 
-    Times are in milliseconds; waiting for a person alone does not count as `wall_clock_ms`. `max_tokens` are
-    those the model reports, in and out together; the turn in which they are used up is the last but one.
+    Times are in milliseconds; time in which only a person is waited for does not count as `wall_clock_ms`.
+    `max_tokens` counts the tokens that the model reports, in and out together; the turn in which they are
+    used up is the last but one.
     """
 
     max_iterations: int = 6
@@ -139,7 +141,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a read, as the model got it; `size` in bytes before it was cut."""
+    """The result of a read for the model; `size` is in bytes, before it was cut."""
 
     content: str
     size: int
@@ -152,7 +154,7 @@ class CallState(msgspec.Struct, kw_only=True):
     `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
     `foreign`: its result holds words of others. `memory_key` is set where an equal call has the same result,
     `excessive` where it was made too often. `provider` is the node that an effect on a single home is for,
-    `home` that home's name; while `locating`, it is looked for.
+    `home` the name of that home; while `locating`, the home is being determined.
     """
 
     id: str
@@ -191,29 +193,30 @@ class CallState(msgspec.Struct, kw_only=True):
 
     @property
     def open(self) -> bool:
-        """Whether the call still lacks its result."""
+        """Return whether the call has no result yet."""
         return self.phase is not CallPhase.SETTLED
 
     @property
     def waits(self) -> bool:
-        """Whether somebody is asked: a person, or the client."""
+        """Return whether the call waits for a person or the client."""
         return self.phase in (CallPhase.PENDING, CallPhase.WANTED)
 
     def step(self, step: CallStep) -> None:
-        """Moves on, as the table says."""
+        """Change the phase as the table allows."""
         self.phase = CALL_TRANSITIONS[self.phase][step]
 
 
 class RunState(msgspec.Struct, kw_only=True):
-    """All of a run.
+    """The whole state of a run.
 
-    `messages` is the transcript so far; `calls`, `text`, `thoughts`, `served` (each with how many pieces of
-    text came before it) and `aliases` belong to the current turn. `repeats` counts equal calls, `memory`
-    holds results of reads since the last effect, of which `epoch` counts the beginnings and ends; `results`
-    are the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
-    that a person said no to; `untrusted`: the model was shown what others wrote. `thread_kept`: so many of
-    `messages` the model's provider keeps. `follow_up`: a turn that acted is given back before the model is
-    asked again; `returned` is the last turn that was. `shown` are the tools that the model is shown.
+    `messages` is the transcript so far. `calls`, `text`, `thoughts`, `served` (each with the number of pieces
+    of text before it) and `aliases` belong to the current turn. `repeats` counts equal calls; `memory` holds
+    results of reads since the last effect, `epoch` counts the beginnings and ends of effects; `results` are
+    the large ones, by CID, with their bytes. `granted` are the tools with standing grants, `denied` those
+    that a person denied. `untrusted`: the model was shown words of others. `thread_kept` is the number of
+    `messages` that the model's provider keeps. `follow_up`: a turn that acted is returned before the next
+    request to the model; `returned` is the last turn for which that was done. `shown` are the tools that the
+    model sees.
     """
 
     run: str
@@ -251,18 +254,18 @@ class RunState(msgspec.Struct, kw_only=True):
     now: int = 0
 
     def step(self, step: Step) -> None:
-        """Moves on, as the table says."""
+        """Change the phase as the table allows."""
         self.phase = TRANSITIONS[self.phase][step]
 
     @property
     def busy(self) -> bool:
-        """Whether a machine is at work, rather than only a person thinking."""
+        """Return whether a machine is at work, and not only a person."""
         return self.phase is Phase.ASKING or any(
             call.phase is CallPhase.RUNNING or call.phase is CallPhase.QUEUED for call in self.calls
         )
 
     def record(self, call: CallState, status: CallStatus, size: int) -> CallRecord:
-        """Notes how `call` ended."""
+        """Record the end of `call`."""
         ms = max(0, self.now - call.dispatched_at) if call.dispatched_at else 0
         record = CallRecord(tool_call_id=call.id, name=call.name, status=status, ms=ms, bytes=size)
         self.records.append(record)
@@ -276,9 +279,10 @@ def new_run(
     limits: Limits,
     granted: list[str] | None = None,
 ) -> RunState:
-    """A run that has not started. Call ids in `messages` count as used, and results in them as untrusted.
+    """Return a run that has not started.
 
-    `granted` names the tools for which there are standing grants.
+    Call ids in `messages` count as used, and tool results in them as untrusted. `granted` names the tools
+    with standing grants.
     """
     used = {
         str(call.get("id", ""))
@@ -298,7 +302,7 @@ def new_run(
 
 
 def mermaid() -> str:
-    """Both tables as the state diagrams of docs/tools.md."""
+    """Return both tables as the state diagrams of docs/tools.md."""
     return "\n\n".join(_diagram(table) for table in (TRANSITIONS, CALL_TRANSITIONS))
 
 

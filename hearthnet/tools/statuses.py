@@ -1,4 +1,4 @@
-"""Where a call stands, in one word and in plain words for a person (docs/tools.md, "Frames")."""
+"""The status of a call, as a code and as text for people (docs/tools.md, "Frames")."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ TEXTS: Final[dict[CallStanding, str]] = {
 
 
 def status_frame(call: CallState, status: CallStanding) -> dict[str, Any]:
-    """The data of the `tool_status` frame."""
+    """Return the data of the `tool_status` frame."""
     text = TEXTS[status].format(name=call.name)
     return {"tool_call_id": call.id, "name": call.name, "status": status, "text": text}

@@ -1,7 +1,7 @@
-"""One run's conversation with its model: what is sent, and what comes back.
+"""The requests of one run to its model, and the frames of the answers.
 
-In a named thread only what is new is sent; the provider keeps the rest. Where it does not, the whole is sent
-again, and nobody notices: the transcript is the run's own.
+In a named thread only new messages are sent; the provider keeps the others. Where it does not, the whole
+conversation is sent again, without effect on the run: it has its own transcript.
 
 See: docs/protocol/agent.md#requests-to-the-model.
 """
@@ -36,16 +36,18 @@ from hearthnet.tools.toolbox import native
 Hear = Callable[[ModelEvent], Awaitable[None]]
 CHAT: Final = "llm.chat@2.0"
 MOST_SAID: Final = 8 << 20
-"""Bytes, about, of what is kept of one turn; whoever says more is not a model."""
+"""The most bytes, about, that are kept of one turn; no sound model sends more."""
 _LAST: Final = (ModelDone, ModelFailed)
 _ENCODE: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
 def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:
-    """Takes `thread_length` out of a request's input: how many of `messages` the provider keeps.
+    """Remove and return `thread_length`: the number of `messages` that the provider keeps.
 
-    `bad_request` for more than there are, since the whole must be here to be sent again, or for no thread.
+    Raises:
+        HearthNetError: `bad_request` if it is not below the number of messages (all must be here to be sent
+            again), or if there is no thread.
     """
     kept = given.pop("thread_length", 0)
     if not isinstance(kept, int) or not 0 <= kept < len(messages) or (kept and "thread_id" not in given):
@@ -58,13 +60,13 @@ def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) ->
 
 
 def session_of(request: dict[str, Any]) -> str:
-    """What keeps the turns of a thread with the process that holds it; empty without a thread."""
+    """Return the key that routes the turns of a thread to one process; empty without a thread."""
     thread = str(request["input"].get("thread_id", ""))
     return thread if len(thread) <= LONGEST_NAME else content_hash(thread.encode())[-LONGEST_NAME:]
 
 
 def _size(event: ModelEvent) -> int:
-    """How much is kept of it."""
+    """Return the approximate number of bytes kept for an event."""
     match event:
         case Token():
             return len(event.text)
@@ -76,13 +78,13 @@ def _size(event: ModelEvent) -> int:
 
 
 class Lender(Protocol):
-    """Gives the token under which the model is asked."""
+    """The source of the token for requests to the model."""
 
     def model_token(self) -> str: ...
 
 
 async def warm(bus: BusPort, body: dict[str, Any], lender: Lender) -> None:
-    """Asks with a `body` of `llm.chat` after which nothing is said; raises what the model raises."""
+    """Send a request of `llm.chat` that has no answer. Raises the model's errors."""
     body = {**body, "input": {**body["input"], "stream": True}}
     async with bus.stream(CHAT, body, token=lender.model_token(), session=session_of(body)) as frames:
         async for frame in frames:
@@ -91,7 +93,10 @@ async def warm(bus: BusPort, body: dict[str, Any], lender: Lender) -> None:
 
 
 class Talk:
-    """The model of one run. `request` is the body of `llm.chat` without messages and tool choice."""
+    """The model of one run.
+
+    `request` is the body of `llm.chat` without messages and tool choice.
+    """
 
     def __init__(
         self,
@@ -101,7 +106,10 @@ class Talk:
         clock: Clock,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """`token` gives that under which each turn is asked for; without it, it is the node's own."""
+        """Create the model of a run; `token` returns the token for each turn.
+
+        Without it, requests are made under the node's own key.
+        """
         self._bus = bus
         self._token = token
         self._request = request
@@ -109,7 +117,10 @@ class Talk:
         self._clock = clock
 
     async def turn(self, asked: AskModel, hear: Hear) -> None:
-        """One turn of the model; `hear` gets each event, the last is `ModelDone` or `ModelFailed`."""
+        """Run one turn of the model; `hear` receives its events.
+
+        The last event is `ModelDone` or `ModelFailed`.
+        """
         kept = self._state.thread_kept
         try:
             try:

@@ -1,6 +1,7 @@
-"""Tools whose contracts came with no installation, such as those of an MCP server (decision 0106).
+"""Tools whose contracts came with no installation, such as those of an MCP server.
 
-What such a tool says of itself are the words of others: bounded here, and never more than a description.
+The descriptions of such tools are words of others: they are bounded here and serve only as descriptions
+(decision 0106).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from hearthnet.contracts import Contract
 from hearthnet.tools.types import ToolDefinition
 
 MOST_DESCRIBED: Final = 2_000
-"""Characters of a description that a model is shown."""
+"""The most characters of a description that a model sees."""
 
 
 class Learning(Protocol):
-    """The part of the bus that is asked."""
+    """The part of the bus that learns contracts."""
 
     @property
     def peer(self) -> Any: ...
@@ -26,10 +27,13 @@ class Learning(Protocol):
 
 
 async def told_tools(bus: Learning, capabilities: Iterable[str]) -> list[ToolDefinition]:
-    """The tools that call `capabilities` (`experimental.` names, with or without version).
+    """Return the tools that call `capabilities` (`experimental.` names, version optional).
 
-    Another node's tool is always asked about, whatever it says of itself: that it only reads is its owner's
-    word. Raises `not_found` for what nobody offers.
+    A call of another node's tool always needs a decision, whatever its contract declares: that it only reads
+    is the statement of its owner.
+
+    Raises:
+        HearthNetError: `not_found` if no node offers one of them.
     """
     tools = []
     for name in capabilities:
@@ -41,7 +45,10 @@ async def told_tools(bus: Learning, capabilities: Iterable[str]) -> list[ToolDef
 
 
 def told_tool(contract: Contract, *, own: bool) -> ToolDefinition:
-    """The tool that calls `contract`, under the capability's name; `own`: this node offers it."""
+    """Return the tool that calls `contract`, under the capability's name.
+
+    `own`: this node offers it.
+    """
     said = contract.request_schema.get("description")
     description = said if isinstance(said, str) and said.strip() else contract.summary
     return ToolDefinition(

@@ -1,7 +1,7 @@
-"""The tools of one run: their names, bindings, and what is wrong with a call.
+"""The tools of one run: names, bindings, and the checks of a call.
 
 Pure: contracts and schemas are compiled when the toolbox is made, nothing is sent. A call is *prepared*,
-which gives the complete body as it would be sent, or the words that tell the model what to mend.
+which gives the complete body as it would be sent, or the text from which the model can correct it.
 
 See: docs/protocol/agent.md#tool-definitions, docs/protocol/agent.md#judging-a-call.
 """
@@ -56,13 +56,16 @@ class BoundTool:
         self.foreign: Final = is_told(contract.name) or (
             not contract.side_effects and contract.trust_required != "self"
         )
-        """Whether a result holds words of others: every read that others answer, or fill (decision 0073), and
-        all that a program of others says (decision 0106)."""
+        """Set where a result holds words of others.
+
+        That is every read that others answer or fill (decision 0073), and every result of a program of others
+        (decision 0106).
+        """
         self.memorable: Final = contract.idempotent == "pure" and not self.effect
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
-        """How long one call may take (docs/protocol/agent.md#limits).
+        """Return the time limit of one call in milliseconds (docs/protocol/agent.md#limits).
 
         A contract that needs longer than the default gets it, unless the caller allows less than the default.
         """
@@ -70,7 +73,7 @@ class BoundTool:
         return int(max(per_tool_seconds, needed) * 1000)
 
     def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
-        """What would be sent for `arguments`, or what is wrong: `invalid_arguments:`, path and rule."""
+        """Return the call for `arguments`, or `invalid_arguments:` with path and rule."""
         if wrong := _wrong(self._schema, arguments):
             return wrong
         try:
@@ -84,7 +87,7 @@ class BoundTool:
 
 
 class ClientTool:
-    """A tool of the client's own, bound to no capability: what it is sent are the arguments alone."""
+    """A tool of the client's own, bound to no capability: its body is the arguments alone."""
 
     capability: Final = ""
     foreign: Final = True
@@ -99,11 +102,11 @@ class ClientTool:
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
-        """How long a machine may take for it: none does, the client has the time of a person."""
+        """Return the given limit; it is not used, since the client has the time of a person."""
         return int(per_tool_seconds * 1000)
 
     def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
-        """What the client is sent for `arguments`, or what is wrong with them."""
+        """Return the call for `arguments`, or the error text for invalid ones."""
         if wrong := _wrong(self._schema, arguments):
             return wrong
         try:
@@ -119,7 +122,12 @@ class Toolbox:
     """The declared tools of one run, by name."""
 
     def __init__(self, definitions: Iterable[ToolDefinition]) -> None:
-        """Raises `bad_request` for a tool that cannot be offered, `not_found` for an unknown capability."""
+        """Check and compile the definitions.
+
+        Raises:
+            HearthNetError: `bad_request` for a tool that cannot be offered; `not_found` for an unknown
+                capability.
+        """
         declared = list(definitions)
         self._readers = {READ_RESULT: ReaderTool()}
         self._names = NameMap(definition.name for definition in declared)
@@ -138,7 +146,11 @@ class Toolbox:
         return self._tools.get(declared) or self._readers[declared]
 
     def bound(self, declared: str) -> BoundTool:
-        """The tool `declared`, which is bound to a capability; `bad_request` for one of the client's own."""
+        """Return the tool `declared`, which is bound to a capability.
+
+        Raises:
+            HearthNetError: `bad_request` for one of the client's own tools.
+        """
         tool = self._tools[declared]
         if not isinstance(tool, BoundTool):
             raise HearthNetError("bad_request", f"{declared!r} is bound to no capability; the client runs it")
@@ -148,24 +160,24 @@ class Toolbox:
     def native_definitions(self) -> list[dict[str, Any]]:
         """The tools as `llm.chat` takes them: safe name, description, schema.
 
-        What they are bound to stays here.
+        Their bindings are not included.
         """
         return natives(self._tools.values())
 
     def find(self, name: str) -> Tool | None:
-        """The tool that is declared, or shown to the model, as `name`."""
+        """Return the tool that is declared, or shown to the model, as `name`."""
         declared = self._names.to_declared(name)
         if declared is not None:
             return self._tools[declared]
         return self._readers.get(name)
 
     def unknown(self, name: str) -> HearthNetError:
-        """The error for a name that no tool has, with the nearest ones."""
+        """Return the error for a name that no tool has, with the nearest names."""
         return unknown_tool(name, self._tools)
 
 
 def native(definition: ToolDefinition, safe_name: str = "") -> dict[str, Any]:
-    """A tool as `llm.chat` takes it."""
+    """Return a tool as `llm.chat` takes it."""
     return {
         "name": safe_name or definition.name,
         "description": definition.description,
@@ -174,12 +186,12 @@ def native(definition: ToolDefinition, safe_name: str = "") -> dict[str, Any]:
 
 
 def natives(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """These tools as `llm.chat` takes them."""
+    """Return these tools as `llm.chat` takes them."""
     return [native(tool.definition, tool.safe_name) for tool in tools]
 
 
 def _wrong(schema: SchemaCheck, arguments: Any) -> str:
-    """What is wrong with `arguments`, if anything: path and rule of the first problems."""
+    """Return path and rule of the first problems of `arguments`, or an empty string."""
     if too_deep(arguments):
         return error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
     if schema.accepts(arguments):
@@ -206,7 +218,7 @@ def _contract(definition: ToolDefinition) -> Contract:
 
 
 def _bound_to(definition: ToolDefinition) -> tuple[Contract, bool]:
-    """The contract of what runs in the end, and whether llm.tools.call makes that call."""
+    """Return the contract of the final call, and whether llm.tools.call makes that call."""
     contract = _contract(definition)
     if contract.name != TOOLS_CALL:
         return contract, False

@@ -1,6 +1,6 @@
-"""The words the model reads: its own turn, results, notes about limits.
+"""The messages for the model: its own turn, results, notes about limits.
 
-A tool's result is data. It stands in a message of role `tool` as JSON text, so that whatever it contains
+A tool's result is data. It is put into a message of role `tool` as JSON text, so that all of its content
 stays inside a JSON string; an error begins with its code.
 
 See: docs/protocol/agent.md#results-as-the-model-reads-them.
@@ -17,18 +17,18 @@ from hearthnet.tools.state import RunState
 
 INVALID: Final = "invalid_arguments"
 DEEPEST: Final = 64
-"""So deep may arguments be nested: what is much deeper could be saved, and not be read again."""
+"""The deepest nesting of arguments: a value with much deeper nesting could be saved, but not read again."""
 MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON text of a result."""
+    """Return the compact JSON text of a result."""
     return _ENCODE(value).decode("utf-8")
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a JSON value is nested deeper than `DEEPEST`."""
+    """Return whether a JSON value is nested deeper than `DEEPEST`."""
     level = [value]
     for _ in range(DEEPEST + 1):
         deeper: list[Any] = []
@@ -44,7 +44,10 @@ def too_deep(value: Any) -> bool:
 
 
 def fit(text: str, max_bytes: int) -> str:
-    """`text`; if it has more than `max_bytes` of UTF-8, a JSON object of that size: head and note."""
+    """Return `text`, or a JSON object with its head and a note where it is too large.
+
+    Either has at most `max_bytes` of UTF-8.
+    """
     raw = text.encode("utf-8")
     if len(raw) <= max_bytes:
         return text
@@ -58,7 +61,10 @@ def fit(text: str, max_bytes: int) -> str:
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `most` that fits, where smaller ones fit as well; 0 where none does."""
+    """Return the largest number up to `most` that fits, 0 where none does.
+
+    Where a number fits, all smaller ones must fit as well.
+    """
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -70,14 +76,18 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def error_text(code: str, message: str) -> str:
-    """`code: message`, on one line and of bounded length, since the message may be a stranger's."""
+    """Return `code: message`, on one line and of bounded length.
+
+    The message may come from another node.
+    """
     return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
 
 
 def turn(state: RunState) -> list[dict[str, Any]]:
-    """The assistant's message with its calls, and one message per result, in the order of the calls.
+    """Return the assistant's message with its calls, then one message per result, in order.
 
-    What a vendor wants back (thoughts, seals of calls, the work of its own tools) goes back as it came.
+    Parts that a vendor requires back (thoughts, seals of calls, the work of its own tools) are returned
+    unchanged.
     """
     said: dict[str, Any] = {
         "role": "assistant",
@@ -97,7 +107,7 @@ def turn(state: RunState) -> list[dict[str, Any]]:
 
 
 def results(state: RunState) -> list[dict[str, Any]]:
-    """What came of the calls of a turn that is given back, as its caller is told."""
+    """Return the results of the calls of a turn, for the caller to whom the turn is returned."""
     ends = {record.tool_call_id: record.status for record in state.records}
     return [
         {
@@ -112,7 +122,7 @@ def results(state: RunState) -> list[dict[str, Any]]:
 
 
 def _content(state: RunState) -> str | list[dict[str, Any]]:
-    """The text; where a tool of the vendor was at work, text and its doings in their order."""
+    """Return the text; with the work of a vendor's own tools, parts of both in their order."""
     if not state.served:
         return "".join(state.text)
     parts: list[dict[str, Any]] = []
@@ -127,7 +137,7 @@ def _content(state: RunState) -> str | list[dict[str, Any]]:
 
 
 def limit_note(told: str) -> dict[str, Any]:
-    """What the model is told, as a user, when `told`, a limit in words, is reached.
+    """Return the user message to the model that the limit `told`, in words, is reached.
 
     See: docs/protocol/agent.md#limits.
     """

@@ -1,4 +1,4 @@
-"""What tool calls are made of: the public types, decisions, and what waits for one.
+"""The public types of tool calls, decisions and waiting calls.
 
 See: docs/protocol/agent.md#tool-definitions.
 """
@@ -16,7 +16,7 @@ REQUIRES_CONFIRMATION: Final = "requires_confirmation"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """A tool the model may call.
+    """A tool that the model may call.
 
     `parameters_schema` is the JSON Schema of the arguments, closed. `bound_capability` and `bound_version`
     say what runs when it is called; where both are None, the client runs it. `side_effects` may tighten what
@@ -34,14 +34,20 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A call that may be sent: its complete body, and that body's digest where a person must confirm it."""
+    """A call that may be sent.
+
+    It has the complete body, and that body's digest where a person must confirm it.
+    """
 
     body: dict[str, Any]
     arguments_digest: str
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A model's request to run a tool. `arguments` is one flat object, as the tool's schema has it."""
+    """A model's request to run a tool.
+
+    `arguments` is one flat object, as the tool's schema has it.
+    """
 
     id: str
     name: str
@@ -49,7 +55,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What came of a call.
+    """The result of a call.
 
     `content` is an object, or text; the text of an error begins with its code and a colon.
     """
@@ -61,17 +67,17 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
-    """Yes to exactly what was shown."""
+    """The approval of exactly the call that was shown."""
 
 
 class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny"):
-    """No. The model is told, with the reason."""
+    """The denial of a call; the model receives the reason."""
 
     reason: str = ""
 
 
 class Edit(msgspec.Struct, frozen=True, tag_field="decision", tag="edit"):
-    """Yes, but with these arguments (flat, as the tool's schema has them) instead of the model's."""
+    """The approval of a call with these arguments (flat, as in the tool's schema) instead."""
 
     arguments: dict[str, Any]
 
@@ -80,14 +86,14 @@ Decision = Approve | Deny | Edit
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that waits for a person, and all that the person must see; the data of `confirmation_required`.
+    """A call that waits for a person; the data of `confirmation_required`.
 
     `arguments` are the flat ones that may be edited; `body` is the complete `{params, input}` that would be
     sent, bound params and the derived `client_id` included, and `arguments_digest` covers exactly that.
-    `expires_at` is in milliseconds since the epoch. `problem` says why the question comes again, after an
-    edit that was not valid. `untrusted`: the run has read what others wrote, which may have led the model.
-    `provider` is the node that an effect on a single home is for, `home` that home's name for people; both
-    are empty for an effect on the community.
+    `expires_at` is in milliseconds since the epoch. `problem` says why the call is shown again, after an edit
+    that was not valid. `untrusted`: the run has read words of others, which may have led the model.
+    `provider` is the node that an effect on a single home is for, `home` the name of that home for people;
+    both are empty for an effect on the community.
     """
 
     confirmation_id: str
@@ -107,9 +113,9 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool of the client's own, which only the client can run; the data of `tool_wanted`.
+    """A call that only the client can run; the data of `tool_wanted`.
 
-    It is answered with its result before `expires_at`, in milliseconds since the epoch.
+    Its result must come before `expires_at`, in milliseconds since the epoch.
     """
 
     run: str
@@ -122,18 +128,21 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 CallStatus = Literal[
     "completed", "cached", "failed", "refused", "denied", "expired", "cancelled", "outcome_unknown"
 ]
-"""How a call ended: it ran; an equal one had run; it ran and failed; it was not valid or over budget; a
-person said no; nobody said anything in time; it was stopped; it was sent, has a side effect, and no
-answer came.
+"""The end of a call.
+
+In this order: it ran; an equal one had run; it ran and failed; it was not valid or over budget; a person
+denied it; no decision came in time; it was stopped; it was sent, has a side effect, and no answer came.
 """
 
 CallStanding = Literal["pending", "waiting", "wanted", "running"] | CallStatus
-"""Where a call stands: complete and judged next; shown to a person; handed to the client;
-sent; or how it ended."""
+"""The status of a call.
+
+In this order: complete and not yet checked; shown to a person; handed to the client; sent; or its end.
+"""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of what a run did, in its `done` frame.
+    """One line of a run's list of calls, in its `done` frame.
 
     `ms` is the time from dispatch to result, 0 if it never ran.
     """
@@ -146,9 +155,9 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolError(Exception):
-    """A signal of `ToolExecutor.dispatch`: this call must not run before a person confirmed `pending`.
+    """Raised by `ToolExecutor.dispatch` for a call that first needs a decision.
 
-    Not an error of the wire: it never leaves the process.
+    `pending` describes the call. A signal inside the process, not an error of the wire.
     """
 
     def __init__(self, code: str, pending: Pending) -> None:

@@ -1,7 +1,7 @@
-"""Which tools a model was shown, chose, and left alone: names and numbers, never what was asked or answered.
+"""Counts of the tools that a model was shown, called and ignored.
 
-A run says it in `done`, the process counts it for whoever exports metrics, and the runs that are kept add up
-to what `hearthnet tools` shows.
+They hold names and numbers, never questions or answers. A run reports its own in `done`, the process counts
+them for an exporter of metrics, and the stored runs add up to the output of `hearthnet tools`.
 
 See: docs/protocol/agent.md#done.
 """
@@ -17,9 +17,9 @@ from hearthnet.tools.state import RunState
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """One run: how many tools its model was shown, how often it called which of them, and the others.
+    """The tools of one run: the number shown, the calls by name, and the unused ones.
 
-    A name that the model made up stands nowhere here.
+    Names that the model invented are not included.
     """
 
     shown: int
@@ -28,7 +28,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct):
-    """One tool in many runs: in how many it was shown, how often it was called, in how many never."""
+    """One tool in many runs: runs that showed it, calls, and runs that did not use it."""
 
     shown: int = 0
     called: int = 0
@@ -36,7 +36,7 @@ class Usage(msgspec.Struct):
 
 
 def selection_of(state: RunState) -> Selection:
-    """What the model of a run made of the tools it was shown, so far."""
+    """Return the use of tools in a run so far."""
     shown = dict.fromkeys(state.shown)
     called: dict[str, int] = {}
     for record in state.records:
@@ -46,7 +46,7 @@ def selection_of(state: RunState) -> Selection:
 
 
 def usage_of(states: Iterable[RunState]) -> dict[str, Usage]:
-    """The tools of these runs, by name."""
+    """Return the use of tools in these runs, by name."""
     found: dict[str, Usage] = {}
     for state in states:
         selection = selection_of(state)
@@ -59,7 +59,7 @@ def usage_of(states: Iterable[RunState]) -> dict[str, Usage]:
 
 
 def count(peer: Any, state: RunState) -> None:
-    """Counts an ended run where its process exports metrics."""
+    """Count an ended run if its process exports metrics."""
     traces = getattr(peer, "traces", None)
     if traces is not None and traces.on_selection is not None and state.shown:
         selection = selection_of(state)

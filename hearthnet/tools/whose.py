@@ -1,4 +1,4 @@
-"""Whose runs an executor has: those of the node's owner, or of one client of its gateway."""
+"""The principal of an executor's runs: the node's owner, or one client of its gateway."""
 
 from __future__ import annotations
 
@@ -28,25 +28,30 @@ class Whose:
 
     @property
     def is_owner(self) -> bool:
-        """Whether the node's owner drives them, at the command line or at the page."""
+        """Return whether the node's owner drives them, at the command line or at the page."""
         return self._acting is None or self._acting.is_owner
 
     @property
     def owner(self) -> bool:
-        """Whether these are the runs of the node's owner."""
+        """Return whether these are the runs of the node's owner at the command line."""
         return self._acting is None
 
     def toolbox(self, tools: list[ToolDefinition]) -> Toolbox:
-        """Those of `tools` that may be called here; errors as `Toolbox`."""
+        """Return those of `tools` that may be called here; raises as `Toolbox`."""
         toolbox, acting = Toolbox(tools), self._acting
         if acting is None:
             return toolbox
         return Toolbox(tool.definition for tool in toolbox if acting.covers(tool))
 
     def check(self, record: RunRecord) -> None:
-        """Raises `unauthorized` for a saved run that works for somebody else: it goes on under that one's
-        token, and, where it was begun by a client with a key, for one with a key. The owner goes on with the
-        owner's, at the page with those of the command line, and there with those of the page.
+        """Check that this principal may continue a saved run.
+
+        A run continues under the token of its principal and, where a client with a key began it, only for a
+        client with a key. The owner continues the owner's runs, at the page also those of the command line,
+        and the other way round.
+
+        Raises:
+            HearthNetError: `unauthorized` for a run of another principal, or one that needs a key.
         """
         own = self._bus.peer.identity.node_id
         if self.is_owner and (record.principal == own or record.by_owner):
@@ -65,7 +70,7 @@ class Whose:
             )
 
     def desk(self, store: RunStore) -> RunDesk:
-        """The saved runs, as whose these are sees them."""
+        """Return the saved runs as this principal sees them."""
         peer, voter = self._bus.peer, None
         if self._acting is not None:
             own = peer.identity.node_id
@@ -75,7 +80,7 @@ class Whose:
         return RunDesk(store, peer.identity, peer.community, client=voter)
 
     def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
-        """Under which token and with whose approvals the calls of `run` go out; `scopes` are the owner's."""
+        """Return the authority for the calls of `run`; `scopes` returns those of the owner."""
         peer = self._bus.peer
         if self._acting is None:
             return RunAuthority(peer.identity, peer.community, run, scopes())
