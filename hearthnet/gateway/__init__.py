@@ -1,1 +1,4 @@
-"""The node's door for web pages and programs (docs/gateway.md). `python -m hearthnet.gateway --home DIR`."""
+"""The node's gateway for web pages and programs (docs/gateway.md).
+
+Run it with `python -m hearthnet.gateway --home DIR`.
+"""

@@ -1,4 +1,7 @@
-"""The gateway's process: `python -m hearthnet.gateway --home DIR`, a child of `hearthnet up`."""
+"""The gateway's process, a child of `hearthnet up`.
+
+Run it with `python -m hearthnet.gateway --home DIR`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from hearthnet.service.status import Status, hold_lifeline
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the gateway until SIGTERM; the exit status says how it ended."""
+    """Run the gateway until SIGTERM; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m hearthnet.gateway", description="Runs the gateway of a node."
     )

@@ -1,7 +1,7 @@
-"""The gateway as one thing: what its parts share, and the application that they make together.
+"""The gateway: the state that its parts share, and the application built from them.
 
-A part is a module of this package with `routes(gateway)`; one that works in the background has
-`lifespan(gateway)` too, an async context manager that is open as long as the gateway is.
+A part is a module of this package with `routes(gateway)`. One that works in the background also has
+`lifespan(gateway)`, an async context manager that is open as long as the gateway is.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hearthnet.gateway.runs import GatewayRuns
 from hearthnet.home import Home
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
-"""The page is the last: it takes what no other part does."""
+"""In the order of their routes: the page is last, because it takes all paths that no other part takes."""
 _EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-should-retry")
 _PACKAGE: Final = "hearthnet.gateway"
 
 
 @dataclass
 class Gateway:
-    """What the parts share. `url` is where the gateway listens, once it does."""
+    """The state that the parts share; `url` is the address of the listening gateway."""
 
     bus: Bus
     home: Home
@@ -50,13 +50,13 @@ class Gateway:
     runs: GatewayRuns
     url: str = ""
     sockets: Any = None
-    """The WebSocket side, once the application is built."""
+    """The WebSocket part, once the application is built."""
     mcp: Any = None
-    """The MCP side, likewise."""
+    """The MCP part, once the application is built."""
 
     @classmethod
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
-        """The gateway of the node in `home`, which speaks through `bus`."""
+        """Return the gateway of the node in `home`, which calls through `bus`."""
         limits = Limits()
         clients = Clients(bus.peer, ClientBook(home), limits)
         clients.more_capabilities = OwnOffers(home)
@@ -64,7 +64,7 @@ class Gateway:
 
 
 def build(gateway: Gateway) -> ASGIApp:
-    """The application: all parts behind one guard."""
+    """Return the application: all parts behind one guard."""
     routes: list[BaseRoute] = []
     for part in parts():
         routes.extend(part.routes(gateway))
@@ -74,10 +74,10 @@ def build(gateway: Gateway) -> ASGIApp:
 
 
 def _readable_from(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
-    """`app`, whose answers pages of `origins` may read: with a key and never with a cookie.
+    """Return `app` with CORS headers for pages of `origins`: with a key, never with a cookie.
 
-    Any header is allowed: each client library sends its own, and only Authorization says who the client is.
-    It goes around the whole application, so that a page can read what is said of an error too.
+    Any header is allowed: each client library sends its own, and only Authorization identifies the client.
+    The middleware wraps the whole application, so that a page can read errors too.
     """
     return CORSMiddleware(
         app,
@@ -92,7 +92,7 @@ def _readable_from(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
 
 @contextlib.asynccontextmanager
 async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """What works in the background for as long as the gateway is open; closed last opened first."""
+    """Run the background work of the parts; the last one opened is closed first."""
     async with contextlib.AsyncExitStack() as stack:
         for part in parts():
             if hasattr(part, "lifespan"):
@@ -101,6 +101,6 @@ async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
 
 
 def parts() -> list[ModuleType]:
-    """The parts that there are, in the order in which their routes are asked."""
+    """Return the parts that are installed, in the order of their routes."""
     names = [f"{_PACKAGE}.{name}" for name in PARTS]
     return [import_module(name) for name in names if find_spec(name) is not None]

@@ -1,4 +1,4 @@
-"""The body of a request: JSON of one meaning, or a reason why not."""
+"""Reading the body of a request: unambiguous JSON."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from hearthnet.errors import HearthNetError
 _JSON: Final = msgspec.json.Decoder(dict[str, Any])
 _DEEPEST: Final = 100
 _LARGE: Final = 262_144
-"""What is larger would hold up everybody else while it is read."""
+"""Bytes above which a body is read in a thread, since reading it would block other clients."""
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The object that `request` carries.
+    """Return the JSON object in the body of `request`.
 
-    Raises `bad_request` for another kind of content, for packed content (which may be far larger than it
-    looks), and for JSON that is broken, deeper than anything asks for, or means two things;
-    `payload_too_large` over the limit.
+    Raises:
+        HearthNetError: `bad_request` for another content type, for compressed content (which may be far
+            larger than it looks), and for JSON that is malformed, ambiguous or nested too deep;
+            `payload_too_large` over the limit.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
@@ -42,7 +43,11 @@ def _read(data: bytes) -> dict[str, Any]:
 
 
 def check_depth(value: Any) -> None:
-    """Raises `bad_request` for what is nested deeper than `_DEEPEST`."""
+    """Check the nesting of a JSON value.
+
+    Raises:
+        HearthNetError: `bad_request` if it is nested deeper than `_DEEPEST`.
+    """
     level = [value]
     for _ in range(_DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]

@@ -1,6 +1,6 @@
-"""Who may come through the gateway: one file a client in the home, so that a removed one is gone at once.
+"""The clients of the gateway: one file each in the home, so that removal is immediate.
 
-A secret is shown to its client once; the file has its hash only.
+A secret is shown to its client once; the file holds only its hash.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _NOT_KNOWN: Final = "this client is not known here; ask the owner of this node f
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One client. `secret` is a hash; a `scope` without capabilities stands for all that a guest may call.
+    """One client; times are Unix milliseconds.
 
-    `principal` is the guest's name at this node, `key` its own public key or empty; times are Unix ms.
+    `secret` is a hash. A `scope` without capabilities means all that a guest may call. `principal` is the
+    guest's name at this node, `key` its own public key or empty.
     """
 
     id: str
@@ -69,11 +70,14 @@ class ClientBook:
         life_ms: int = LIFE_MS,
         check: Callable[[Entry], None] | None = None,
     ) -> tuple[Entry, str]:
-        """A new client, and its secret (43 characters), which is nowhere else. Without a `principal` it is a
-        guest of its own. `check` may refuse it before there is one.
+        """Add a client; return it with its secret (43 characters), which is stored nowhere.
 
-        Raises `bad_request` for a name that cannot be shown, a principal or a key that is none,
-        `capacity_exceeded` for one client too many, and what `check` raises.
+        Without a `principal` the client is a guest of its own. `check` may refuse the entry before it is
+        written.
+
+        Raises:
+            HearthNetError: `bad_request` for a name that cannot be displayed and an invalid principal or key;
+                `capacity_exceeded` for more than `MOST_CLIENTS`; any error of `check`.
         """
         check_client(name, key)
         client = ids.new_instance()
@@ -101,7 +105,11 @@ class ClientBook:
         return entry, secret
 
     def find(self, client: str) -> Entry:
-        """The client of that id; `unauthorized` where there is none, or none any more."""
+        """Return the client with this id.
+
+        Raises:
+            HearthNetError: `unauthorized` if there is none; `token_expired` if it has expired.
+        """
         entry = self._load(client)
         if entry is None:
             raise HearthNetError("unauthorized", _NOT_KNOWN)
@@ -112,7 +120,12 @@ class ClientBook:
         return entry
 
     def prove(self, client: str, secret: str) -> Entry:
-        """The client whose id and secret these are; `unauthorized` says no more than that they are not."""
+        """Return the client with this id and secret.
+
+        Raises:
+            HearthNetError: `unauthorized` if they do not match, without a further reason; `token_expired` if
+                the client has expired.
+        """
         entry = self._load(client)
         # An unknown id takes the same steps as a wrong secret.
         known = entry.secret if entry is not None else hash_of("")
@@ -121,7 +134,7 @@ class ClientBook:
         return self.find(client)
 
     def remove(self, client: str) -> bool:
-        """Takes a client out; False where there was none."""
+        """Remove a client; return whether it existed."""
         if not _ID.fullmatch(client):
             return False
         try:
@@ -131,12 +144,12 @@ class ClientBook:
         return True
 
     def entries(self) -> list[Entry]:
-        """All clients, the oldest first; those whose time is over too."""
+        """Return all clients, oldest first, including expired ones."""
         found = [entry for entry in map(self._load, self.ids()) if entry is not None]
         return sorted(found, key=lambda entry: (entry.created_at, entry.id))
 
     def ids(self) -> list[str]:
-        """The ids of all clients."""
+        """Return the ids of all clients."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -147,7 +160,7 @@ class ClientBook:
         return self._folder / f"{client}.json"
 
     def _load(self, client: str) -> Entry | None:
-        """What the client's file says now; None where there is none, or none that can be read."""
+        """Return the client in its file; None where there is no readable one."""
         if not _ID.fullmatch(client):
             return None
         path = self._file(client)
@@ -184,17 +197,24 @@ class ClientBook:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a secret: it has 256 random bits, so no slow hash is needed."""
+    """Return the stored hash of a secret.
+
+    A secret has 256 random bits, so no slow hash is needed.
+    """
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def api_key(entry: Entry, secret: str) -> str:
-    """What the client shows as `Authorization: Bearer`."""
+    """Return the client's key for `Authorization: Bearer`."""
     return f"{SECRET_PREFIX}{entry.id}_{secret}"
 
 
 def split_secret(text: str) -> tuple[str, str]:
-    """The id and the secret in `id_secret`; `unauthorized` where it has not that form."""
+    """Return the id and the secret in `id_secret`.
+
+    Raises:
+        HearthNetError: `unauthorized` if the text has another form.
+    """
     client, found, secret = text.partition("_")
     if not found:
         raise HearthNetError("unauthorized", _NOT_KNOWN)
@@ -202,7 +222,11 @@ def split_secret(text: str) -> tuple[str, str]:
 
 
 def check_client(name: str, key: str) -> None:
-    """Raises `bad_request` for a name that cannot be shown, and for a key that is none; it may be empty."""
+    """Check a client's name and its key, which may be empty.
+
+    Raises:
+        HearthNetError: `bad_request` for a name that cannot be displayed or an invalid key.
+    """
     if not (0 < len(name) <= _LONGEST_NAME and name.isprintable() and name.strip()):
         raise HearthNetError(
             "bad_request", f"a client's name is 1 to {_LONGEST_NAME} characters that can be shown"

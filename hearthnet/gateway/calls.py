@@ -1,9 +1,9 @@
-"""Plain HTTP: what a client may call, a call, its description (docs/gateway.md, "HTTP").
+"""Plain HTTP: capabilities, calls and the API description (docs/gateway.md, "HTTP").
 
-GET  /v1/capabilities     names, versions, schemas, who offers them
+GET  /v1/capabilities     names, versions, schemas, offers
 POST /v1/call             an answer in JSON, or server-sent events where the client accepts those
-POST /v1/call/NAME        the same for one capability, of whose call this is the body; for who signs nothing
-GET  /openapi.json        all of this for programs
+POST /v1/call/NAME        the same for one capability, with the body of the call; for clients without a key
+GET  /openapi.json        the description of all of this for programs
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from hearthnet.gateway.clients import Client
 
 FIRST_SECONDS: Final = 5.0
-"""So long an answer in events waits for its first one, so that what fails at once has a status."""
+"""The time that an answer in events waits for its first one, so that an early error has an HTTP status."""
 _LONGEST_MS: Final = 600_000
 _NAME: Final = "capability"
-"""In a path: what is called, `name` or `name@major.minor`."""
+"""The path parameter for the capability, `name` or `name@major.minor`."""
 _Kind = TypeVar("_Kind")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call as it comes in; those who sign their calls send the rest of the envelope with it."""
+    """A received call; a client that signs its calls sends the rest of the envelope with it."""
 
     capability: str
     body: dict[str, Any]
@@ -55,12 +55,16 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def contract(self) -> Contract:
-        """What is called; `not_found` and `schema_mismatch` as they are everywhere."""
+        """The contract of the called capability.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown capability; `schema_mismatch` for an unknown version.
+        """
         return find_contract(f"{self.capability}@{self.version}" if self.version else self.capability)
 
     @property
     def timeout_seconds(self) -> float | None:
-        """The caller's own limit; None for the contract's."""
+        """The caller's own time limit; None for that of the contract."""
         if self.timeout_ms is None:
             return None
         if not 0 < self.timeout_ms <= _LONGEST_MS:
@@ -73,7 +77,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """As app.py wants them."""
+    """Return the routes of this part."""
     calls = Calls(gateway)
     return [
         Route("/v1/capabilities", calls.capabilities, methods=["GET"]),
@@ -84,14 +88,14 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
 
 
 class Calls:
-    """The three of them."""
+    """The handlers of this part."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._follow_ups = FollowUps(gateway)
 
     async def capabilities(self, request: Request) -> Response:
-        """What the client may call; `?name=` for one of them."""
+        """Return the capabilities that the client may call; `?name=` selects one."""
         client = await self._gateway.clients.from_request(request)
         name = request.query_params.get("name", "")
         bus = self._gateway.bus
@@ -100,11 +104,14 @@ class Calls:
         return JSONResponse({"capabilities": described(client.scope, views, name)})
 
     async def description(self, _request: Request) -> Response:
-        """What can be asked here, for programs; for everybody, since it names no client and no node."""
+        """Return the API description.
+
+        It needs no client, since it names no client and no node.
+        """
         return JSONResponse(openapi.description())
 
     async def call(self, request: Request) -> Response:
-        """One call, or the next turn of a run."""
+        """Handle one call, or the next turn of a run."""
         given = await read_object(request)
         if (name := request.path_params.get(_NAME)) is not None:
             given = {"capability": name, "body": given}
@@ -117,7 +124,10 @@ class Calls:
         return JSONResponse(answer)
 
     async def _client(self, request: Request, given: dict[str, Any]) -> Client:
-        """Who asks. A call is signed by a client that has a key; a follow-up carries signed approvals."""
+        """Return the client of a request.
+
+        A call is signed by a client that has a key; a follow-up carries signed approvals instead.
+        """
         clients = self._gateway.clients
         shown = "authorization" in request.headers or clients.cookie in request.cookies
         client = await clients.from_request(request) if shown else None
@@ -130,7 +140,7 @@ class Calls:
         return client
 
     async def _learned(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The call, under the version that its capability has now, where that came with no installation."""
+        """Return the call with the offered version of a capability that came with no installation."""
         name, version = given.get("capability"), given.get("version")
         if not isinstance(name, str) or not is_told(name):
             return given
@@ -151,7 +161,7 @@ class Calls:
         return await self._unary(client, contract, asked)
 
     async def _unary(self, client: Client, contract: Contract, asked: Asked) -> dict[str, Any]:
-        """One answer; for an effect that a key has to approve, first what it has to sign."""
+        """Return one answer, or the approval that the client's key has to sign first."""
         gateway, body = self._gateway, asked.body
         approval: Approval | None = None
         if contract.stream_schema is not None:
@@ -187,7 +197,7 @@ class Calls:
         )
 
     async def _readied(self, client: Client, asked: Asked) -> Asked:
-        """A chat with tools that is only to be made ready for, as the plain call that does so."""
+        """Return the plain call for a chat with tools that the model is only to read in advance."""
         if not is_readying(asked.contract, asked.body):
             return asked
         body = await self._gateway.runs.readying(client, asked.body)
@@ -205,7 +215,7 @@ class Calls:
         return self._as_frames(client, contract, asked)
 
     async def _as_frames(self, client: Client, contract: Contract, asked: Asked) -> Frames:
-        """What does not stream, as frames: its result, and that it is done."""
+        """Yield the result of a capability that does not stream, and `done`, as frames."""
         answer = await self._unary(client, contract, asked)
         if answer.get("requires_follow_up"):
             yield {"event": "suspended", "data": answer, "seq": 1}
@@ -220,7 +230,7 @@ class Calls:
         return EventStream(await while_there(request.receive, primed))
 
     async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
-        """The frames as events; raises what ends them badly."""
+        """Yield the frames as events; raise the error that ends them."""
         with self._gateway.limits.held(client.id):
             async with aclosing(frames):
                 async for frame in frames:
@@ -231,7 +241,8 @@ class Calls:
 class _Events:
     """Frames as server-sent events.
 
-    The first `iteration` waits for what follows: an error of the model right after it still has a status.
+    The first `iteration` is held back until the next frame, so that a model error right after it still has an
+    HTTP status.
     """
 
     def __init__(self) -> None:
@@ -239,13 +250,13 @@ class _Events:
         self._held = b""
 
     def piece(self, frame: dict[str, Any]) -> bytes:
-        """What is sent for one frame."""
+        """Return the bytes to send for one frame, empty where it is held back."""
         self._seq = frame["seq"]
         self._held += encode(frame["event"], frame["data"], self._seq)
         return b"" if frame["event"] == "iteration" and self._seq == 1 else self._taken()
 
     def failed(self, error: Exception) -> bytes:
-        """The event that ends the answer with `error`, and what waited for it."""
+        """Return the event that ends the answer with `error`, after any event held back."""
         return self._taken() + encode("error", known(error).to_body(), self._seq + 1)
 
     def _taken(self) -> bytes:
@@ -254,12 +265,12 @@ class _Events:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether the answer is to come as server-sent events."""
+    """Return whether the client accepts server-sent events."""
     return MEDIA_TYPE in request.headers.get("accept", "").lower()
 
 
 def _follow_up(given: dict[str, Any]) -> FollowUp | None:
-    """The follow-up, plain or as the body of a signed call."""
+    """Return the follow-up, plain or as the body of a signed call; None for a call."""
     inner = given.get("body")
     if "run" in given:
         return _read(given, FollowUp)
@@ -283,6 +294,6 @@ def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _may_answer_whole(contract: Contract) -> bool:
-    """Return whether `input.stream` says if a capability streams; that of a foreign tool is an argument."""
+    """Return whether `input.stream` selects streaming; foreign tools use it as an argument."""
     fields = contract.request_schema["properties"]["input"].get("properties", {})
     return "stream" in fields and not is_told(contract.name)

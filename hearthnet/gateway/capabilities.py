@@ -1,4 +1,4 @@
-"""What a client may call: the contracts that its scope covers, and who offers them now."""
+"""The capabilities that a client may call, and their present offers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[dict[str, Any]]:
-    """A page of each capability that `scope` covers, or of those called `name`, by name.
+    """Return a description of each capability within `scope`, sorted by name.
 
-    Of those that came with no installation, the ones in `views` whose contract was learned.
+    `name` selects one. Capabilities that came with no installation are included where they are in `views` and
+    their contract was learned.
     """
     offers: dict[str, list[OfferView]] = {}
     for view in views:
@@ -31,7 +32,10 @@ def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[
 
 
 def covered(scope: Scope, contract: Contract) -> bool:
-    """Whether a client may call it at all: what is the node's own, nobody else may."""
+    """Return whether a client may call this capability.
+
+    Capabilities for the node itself are never callable by clients.
+    """
     own = contract.trust_required == SELF or contract.name in UNDELEGABLE
     return not own and scope.covers(contract.capability)
 

@@ -1,12 +1,12 @@
-"""Who is on the other end of a request, and with whose authority it goes on (docs/gateway.md, "Clients").
+"""The client of a request, and the authority of its calls (docs/gateway.md, "Clients").
 
     a client of the book    cookie `hearthnet_client`, or `Authorization: Bearer hnk_...`
-    a session from elsewhere `Authorization: Bearer hntoken://...`, made for this node as a gateway
+    a session from elsewhere `Authorization: Bearer hntoken://...`, made for this node as a gateway;
                              over a socket also as `token` of the first frame: pages can set no headers there
-    an own key               a signed call with a grant or run token made for this node
+    a member's own key       a signed call with a grant or run token made for this node
 
-The gateway never acts with the node's bare key: what it calls, it calls under the client's token, and the
-providers check that.
+The gateway never acts with the node's bare key: it calls under the client's token, which the providers
+check.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _NOBODY: Final = (
 
 
 class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """Who is on the other end of a request.
+    """The client of a request.
 
-    `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for an own key. `key` is
-    whose signature counts for approvals, empty where the gateway gives them. `expires_at` is in Unix ms.
-    `bearer` is the token that it showed, where it is not of the book; it belongs into no log and no answer.
-    `is_owner`: a page with a key of its own that the node's owner opened by a link. It sees and decides what
-    waits for the owner at the command line (docs/decisions/0164); no program's key and no token makes one.
+    `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for a member's own key.
+    `key` is the node id whose signature counts for approvals, empty where the gateway approves. `expires_at`
+    is in Unix ms. `bearer` is the token that the client sent, where it is not of the book; it must not be
+    logged or returned. `is_owner`: a page with a key of its own that the node's owner opened by a link. It
+    sees and decides what waits for the owner at the command line (docs/decisions/0164); no program's key and
+    no token has this.
     """
 
     id: str
@@ -63,7 +64,7 @@ class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Clients:
-    """Tells clients from strangers, and has tokens for them."""
+    """The authentication of clients, and their tokens."""
 
     def __init__(
         self, peer: Peer, book: ClientBook, limits: Limits | None = None, clock: Callable[[], int] = now_ms
@@ -71,35 +72,37 @@ class Clients:
         self.book = book
         self.limits = limits or Limits()
         self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
-        """Cookies do not know ports, and several nodes may run on one computer."""
+        """The cookie's name; cookies do not depend on ports, and one computer may run several nodes."""
         self._peer = peer
         self._clock = clock
         self._seen = ReplayWindow()
         self._minted: dict[str, tuple[tuple[Entry, Scope], str, int]] = {}
         self.more_capabilities: Callable[[], Iterable[str]] = tuple
-        """What the owner's own pages may call beside what there are contracts for."""
+        """Returns capabilities of the owner's own pages that have no installed contract."""
 
     async def from_request(self, connection: HTTPConnection, shown: str = "") -> Client:
-        """The client that sent a request, by its cookie or its Authorization header; where it has neither, by
-        `shown`, a key or session token that came in another place.
+        """Return the client of a request, by its Authorization header or its cookie.
 
-        Raises `unauthorized`, `token_expired`, `token_revoked` and what else speaks against a token, and
-        `rate_limited` for a client that asks too often, or an address that came with too many wrong keys.
+        `shown` is a key or session token that came in another place; it serves where both are missing.
+
+        Raises:
+            HearthNetError: `unauthorized`, `token_expired`, `token_revoked` and other errors of a token;
+                `rate_limited` for a client with too many requests, or an address with too many wrong keys.
         """
         try:
             client = self._shown_by(connection, shown)
         except HearthNetError:
-            # Who shows the right key is heard all the same: others at its address are not its fault.
+            # Only failures count against an address: a valid client there is not slowed down by them.
             self.limits.wrong(address_of(connection))
             raise
         self.limits.request(client.id)
         return client
 
     def is_bearer(self, shown: str) -> bool:
-        """Whether `shown` alone says who the client is: a key, or the token of a session.
+        """Return whether `shown` alone identifies the client: a key or a session token.
 
-        The token of a member counts only with a call that its key has signed. What is no token is taken for
-        one, so that `from_request` refuses it and counts it against its address.
+        The token of a member counts only with a call that its key has signed. Malformed text is treated as a
+        bearer, so that `from_request` refuses it and counts it against its address.
         """
         if not (shown.startswith(SCHEME) and shown.isascii()):
             return bool(shown)
@@ -123,11 +126,11 @@ class Clients:
         return self.of(self.book.prove(*split_secret(cookie)))
 
     def from_envelope(self, envelope: Mapping[str, Any], client: Client | None) -> Client:
-        """The client that makes the call in `envelope`; `client` is who sent the request, None where it did
-        not say.
+        """Return the client that makes the call in `envelope`.
 
-        A client with a key has signed it, one without has not. Raises what `check_envelope` raises, and what
-        speaks against the token of an own key.
+        `client` is the client of the request, None where the request did not identify one. A call must be
+        signed by a client with a key, and by no other. Raises the errors of `check_envelope` and of a
+        member's token.
         """
         member = client is None
         client = client or self._own_key(envelope)
@@ -140,7 +143,7 @@ class Clients:
         return client
 
     def of(self, entry: Entry) -> Client:
-        """The client that `entry` of the book stands for."""
+        """Return the client for an `entry` of the book."""
         return Client(
             id=entry.id,
             name=entry.name,
@@ -152,7 +155,7 @@ class Clients:
         )
 
     def with_key(self, principal: str, key: str) -> Client | None:
-        """The client of the book that approves for `principal` with `key`; None where there is none."""
+        """Return the client of the book that approves for `principal` with `key`, if any."""
         now = self._clock()
         for entry in self.book.entries():
             client = self.of(entry)
@@ -161,9 +164,12 @@ class Clients:
         return None
 
     def token(self, client: Client) -> str:
-        """The token under which calls for `client` are made, for five minutes at least where it is ours.
+        """Return the token for calls of `client`.
 
-        Raises `unauthorized` where the client was removed, `token_expired` where its time is over.
+        A token made here is valid for at least five more minutes.
+
+        Raises:
+            HearthNetError: `unauthorized` if the client was removed; `token_expired` if it has expired.
         """
         now = self._clock()
         if client.bearer:
@@ -181,8 +187,10 @@ class Clients:
         return token
 
     def shut_out(self, clients: Iterable[Client]) -> dict[str, HearthNetError]:
-        """Why those of `clients` that were let in are not any more, by their ids: removed, revoked, or at the
-        end of their time."""
+        """Return the errors of those of `clients` that are no longer admitted, by their ids.
+
+        They were removed or revoked, or have expired.
+        """
         known, now = set(self.book.ids()), self._clock()
         found: dict[str, HearthNetError] = {}
         for client in clients:
@@ -199,11 +207,11 @@ class Clients:
             self.book.find(client.id)
 
     def forget(self, client: str) -> None:
-        """Drops what is held of a client that was removed."""
+        """Drop the tokens of a client that was removed."""
         self._minted.pop(client, None)
 
     def scope_of(self, entry: Entry) -> Scope:
-        """What a client of the book may call now."""
+        """Return the present scope of a client of the book."""
         if entry.scope.capabilities:
             return entry.scope
         more = self.more_capabilities() if entry.principal == OWNER else ()
@@ -223,7 +231,7 @@ class Clients:
         claims = self._proved(shown)
         if claims.kind != "session":
             raise HearthNetError("unauthorized", "this token counts only with a call that its key has signed")
-        # Every provider of a client's call has seen the token that the gateway made for it.
+        # Refuse the tokens that this gateway makes: every provider of a client's call has received one.
         if claims.iss == self._peer.node_id and claims.issued_via is None:
             raise HearthNetError(
                 "unauthorized", "the gateway calls by this token itself; show the key that you were given"
@@ -232,7 +240,7 @@ class Clients:
         return self._guest(shown, claims, f"{claims.iss}/{claims.principal}", key, claims.principal)
 
     def _own_key(self, envelope: Mapping[str, Any]) -> Client:
-        """A member who calls with its own key; the token makes it ours to pass on."""
+        """Return the member who calls with its own key; its token lets this node pass the call on."""
         shown = envelope.get("token")
         if not isinstance(shown, str) or not shown:
             raise HearthNetError("unauthorized", _NOBODY)
@@ -253,7 +261,10 @@ class Clients:
         )
 
     def _proved(self, shown: str) -> Claims:
-        """What a token says that holds now, made for this node; asked again by every provider."""
+        """Return the claims of a token that is valid now, for this node.
+
+        Each provider checks the token again.
+        """
         if not shown.isascii():
             raise HearthNetError("bad_request", "the token is malformed")
         claims, peer = self._peer.tokens.claims(shown), self._peer
@@ -267,7 +278,10 @@ class Clients:
 
 
 def session_token(identity: Identity, community: str, entry: Entry, scope: Scope, now: int) -> str:
-    """A token under which `identity`, as a gateway, calls for a client of its book. Raises as `mint`."""
+    """Return a token under which `identity`, as a gateway, calls for a client of its book.
+
+    Raises what `mint` raises.
+    """
     return mint(
         identity,
         subject=identity.node_id,
@@ -281,7 +295,11 @@ def session_token(identity: Identity, community: str, entry: Entry, scope: Scope
 
 
 def check_room(identity: Identity, community: str, entry: Entry) -> None:
-    """Raises `bad_request` for a client whose tokens would be too large, before there is one."""
+    """Check, before a client is added, that its tokens will not be too large.
+
+    Raises:
+        HearthNetError: `bad_request` if its scope has too many capabilities.
+    """
     count = len(entry.scope.capabilities)
     scope = entry.scope if count else msgspec.structs.replace(entry.scope, capabilities=everything())
     try:
@@ -297,6 +315,9 @@ def check_room(identity: Identity, community: str, entry: Entry) -> None:
 
 
 def everything() -> tuple[str, ...]:
-    """What a guest may ever call: the capabilities that ask for a level, and not for the node itself."""
+    """Return all capabilities that a guest may call.
+
+    These are the ones that require a level, and not the node itself.
+    """
     least = RANK["member"]
     return tuple(dict.fromkeys(one.name for one in contracts() if RANK.get(one.trust_required, 0) >= least))

@@ -1,7 +1,7 @@
-"""TCP connections as the gateway takes them: so many, and none that dawdles.
+"""TCP connections of the gateway, with limits on their number and slowness.
 
-Who sends the head or the body of a request too slowly, or reads its answer too slowly, is cut: each such
-connection would hold memory and a place for as long as it likes.
+A client that sends the head or the body of a request too slowly, or reads its answer too slowly, is
+disconnected: each such connection would hold memory and a place without end.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _FULL: Final = (
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a connection may take, in seconds: for the head of a request, for its body, and to read the
-    next part of an answer; and how many there may be, in all and of one address that is not this computer's.
+    """The limits of connections: times in seconds, and numbers.
+
+    `head` and `body` limit the receiving of a request, `reading` the sending of the next part of an answer.
+    `most` is the number of connections, `most_of_address` that of one address that is not of this computer.
     """
 
     head: float = 10.0
@@ -52,7 +54,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Lets the connection in, or turns it away with 503."""
+        """Accept the connection, or refuse it with status 503."""
         super().connection_made(transport)
         if self._is_one_too_many():
             transport.write(_FULL)
@@ -61,13 +63,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._expect(self._patience.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops all clocks."""
+        """Stop all timers."""
         self._settled()
         self._has_read()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """A piece of a request; the clock runs from its first byte to the end of its head, then anew."""
+        """Receive a piece of a request.
+
+        A timer runs from its first byte to the end of its head, then another one for the body.
+        """
         if self.transport.is_closing():
             return
         if self._clock is None and self._is_between_requests():
@@ -78,37 +83,37 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse_head()
 
     def _refuse_head(self) -> None:
-        """Says so, unless it came while the request before it is still being answered: then this ends too."""
+        """Answer with status 400; cut the connection if an earlier answer is under way."""
         if self._is_between_requests():
             self.send_400_response("the head of the request is too large")
         else:
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Start the timer of the body."""
         self._head_bytes, self._in_body = 0, True
         self._expect(self._patience.body)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body is there."""
+        """Stop the timer of the body."""
         self._head_bytes, self._in_body = 0, False
         self._settled()
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """From here on the WebSocket has clocks of its own."""
+        """Stop the timer; a WebSocket has timers of its own."""
         self._settled()
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than is written."""
+        """Start the timer of a client that reads more slowly than is written."""
         super().pause_writing()
         if self._reading is None:
             self._reading = self.loop.call_later(self._patience.reading, self._cut, "reads its answer")
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Stop the timer of a client that reads again."""
         self._has_read()
         super().resume_writing()
 
@@ -147,13 +152,13 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def protocol(patience: Patience) -> Callable[..., GuardedProtocol]:
-    """What `uvicorn.Config(http=...)` makes connections with."""
+    """Return the factory of connections for `uvicorn.Config(http=...)`."""
     limits = msgspec.structs.replace(patience, most=min(patience.most, max(8, _files() - _SPARE_FILES)))
     return functools.partial(GuardedProtocol, limits)
 
 
 def _files() -> int:
-    """How many files this process may have open, after asking for as many as it wants."""
+    """Raise the limit on open files of this process as needed; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -163,7 +168,7 @@ def _files() -> int:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is of loopback."""
+    """Return whether an address is a loopback address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

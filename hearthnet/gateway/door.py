@@ -1,4 +1,4 @@
-"""The door: is the gateway well, who am I, a session for a page that was opened by a one-time link."""
+"""Health, the client's own data, and sessions for pages opened by a one-time link."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
 
 
 class _Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page shows for its session: the code of the link, its own public key, its name."""
+    """The body that opens a session: the code of the link, the page's public key, its name."""
 
     code: _Text
     key: _Text = ""
@@ -37,7 +37,7 @@ _OPENING: Final = msgspec.json.Decoder(_Opening)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """`/health`, `/v1/me`, `/v1/session`."""
+    """Return the routes `/health`, `/v1/me` and `/v1/session`."""
     door = _Door(gateway)
     return [
         Route("/health", door.health, methods=["GET"]),
@@ -52,16 +52,16 @@ class _Door:
         self._gateway = gateway
 
     async def health(self, _request: Request) -> Response:
-        """Whether the gateway reaches the bus; tells nothing of node or community."""
+        """Return whether the gateway is connected to the bus, without data of node or community."""
         well = self._gateway.bus.peer.link.is_connected
         return JSONResponse({"ok": well, "version": __version__}, 200 if well else 503)
 
     async def me(self, request: Request) -> Response:
-        """Who the client is to us."""
+        """Return the data of the client."""
         return JSONResponse(self._page(await self._gateway.clients.from_request(request)))
 
     async def open(self, request: Request) -> Response:
-        """Makes a client of whoever has the code of a link, from this computer alone."""
+        """Add a client for the code of a one-time link; accepted from this computer only."""
         gateway = self._gateway
         if not _is_here(request):
             raise HearthNetError(
@@ -90,7 +90,7 @@ class _Door:
         return answer
 
     async def close(self, request: Request) -> Response:
-        """Ends the session of a page: it is no client any more, here and everywhere. A key is no session."""
+        """End the session of a page by removing its client; refuse keys and tokens."""
         gateway = self._gateway
         client = await gateway.clients.from_request(request)
         if client.bearer:
@@ -125,7 +125,7 @@ class _Door:
 
 
 def _is_here(request: Request) -> bool:
-    """Whether the request was made on this computer, and not passed on by it."""
+    """Return whether the request was made on this computer, and not forwarded by it."""
     if "forwarded" in request.headers or "x-forwarded-for" in request.headers:
         return False
     address, server = address_of(request), request.scope.get("server") or ("",)

@@ -1,7 +1,7 @@
-"""A client's own call of something with an effect, without a model.
+"""A client's own call with an effect, without a model.
 
-Whoever has no key of its own approves by asking: the gateway says so in its name. Whoever has one signs
-exactly the body that is sent; the gateway can only hand it what there is to sign.
+A client without a key approves by making the call: the gateway signs the approval in its name. A client
+with a key signs exactly the body that is sent; the gateway can only hand it the unsigned approval.
 
 See: docs/protocol/gateway.md#effects.
 """
@@ -32,7 +32,7 @@ LIFE_MS: Final = 300_000
 
 
 def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) -> dict[str, Any]:
-    """`body` with the key under which it happens once: its own, else the request's id, else a new one."""
+    """Return `body` with an idempotency key: its own, else the request's id, else a new one."""
     given = body.get("input")
     if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
         return body
@@ -43,9 +43,10 @@ def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) ->
 async def approved(
     bus: Bus, client: Client, contract: Contract, body: dict[str, Any], signed: dict[str, Any] | None
 ) -> Approval | dict[str, Any]:
-    """The approval that goes with the call, or what the client has to sign first (`Pending` and `approval`).
+    """Return the approval for the call, or the one that the client has to sign first.
 
-    Raises what is wrong with `signed`, and as `provider_of` where it is not settled which home is meant.
+    The latter is a `Pending` with `approval`, as JSON. Raises the errors of `signed`, and those of
+    `provider_of` where it is not settled which home is meant.
     """
     peer, name = bus.peer, contract.name
     asked = _asked(contract, body)

@@ -1,4 +1,4 @@
-"""The signed call of a client that has a key: who says it, that it is fresh, and that it counts once."""
+"""The signed call of a client that has a key: signer, freshness and single use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIGNED: Final = ("capability", "version", "request_id", "from", "community", "ti
 
 
 def sign_envelope(identity: Identity, envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """`envelope` as `identity` says it: with `from` and `signature`."""
+    """Return `envelope` with `from` and `signature` of `identity`."""
     said = {**envelope, "from": identity.node_id}
     signature = identity.sign(PURPOSE, _signed_part(said))
     return {**said, "signature": ids.PREFIX + ids.b64(signature)}
@@ -27,12 +27,12 @@ def sign_envelope(identity: Identity, envelope: Mapping[str, Any]) -> dict[str, 
 def check_envelope(
     envelope: Mapping[str, Any], key: str, community: str, seen: ReplayWindow, now_ms: int
 ) -> None:
-    """Raises unless the holder of `key` signed `envelope` for `community` a moment ago, and for the first
-    time.
+    """Check that the holder of `key` signed `envelope` for `community` just now, and once.
 
-    `bad_request` where a field is missing or none, `invalid_signature` for another key or community, a wrong
-    signature or a repetition, `expired` where its time is not now, `rate_limited` where the key has made too
-    many calls since.
+    Raises:
+        HearthNetError: `bad_request` for a missing or invalid field; `invalid_signature` for another key or
+            community, a signature that does not verify, or a repetition; `expired` if its time is not the
+            present; `rate_limited` if the key has made too many calls since.
     """
     if envelope.get("from") != key:
         raise HearthNetError("invalid_signature", "the call is not from the key that this client has")

@@ -1,7 +1,7 @@
-"""What a client hears of an error: one table from wire codes to HTTP, and two forms of the body.
+"""Errors for HTTP clients: one table from codes to statuses, and two forms of the body.
 
-Paths under `/v1` that are not the gateway's own are OpenAI's, and so is the form of their errors; also where
-there is nothing at such a path, since only OpenAI's clients ask there.
+Paths under `/v1` that are not the gateway's own belong to OpenAI's API and have its form of errors. That
+includes unknown paths, since only OpenAI's clients request them.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ CLIENT_GONE: Final = 499
 _OPENAIS: Final = "/v1"
 _OWN: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
 _FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
-"""What asking again does not mend, though its status may say so to those who do not read the rest."""
+"""Errors that a repetition does not mend, although their status may suggest it to clients."""
 _CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
 
 
 def is_openais(path: str) -> bool:
-    """Whether `path` is of OpenAI's API."""
+    """Return whether `path` belongs to OpenAI's API."""
     return _is_at(path, _OPENAIS) and not any(_is_at(path, own) for own in _OWN)
 
 
 def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
-    """The answer that tells a client of `error`, in the form that is spoken at `path`."""
+    """Return the response for `error`, in the form of the API at `path`."""
     headers = {}
     if error.retry_after_ms is not None:
         headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
@@ -80,8 +80,9 @@ def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
 
 
 def known(error: Exception) -> HearthNetError:
-    """`error` as one of the family; what nobody foresaw is logged in full under an id, which is all that is
-    told of it.
+    """Return `error` as a `HearthNetError`.
+
+    An unforeseen exception is logged in full under an id, which is all that the client receives.
     """
     if isinstance(error, HearthNetError):
         return error
@@ -91,12 +92,12 @@ def known(error: Exception) -> HearthNetError:
 
 
 async def on_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    """For what a handler raises."""
+    """Handle an exception of a handler."""
     return response(known(error), connection.scope["path"])
 
 
 async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
-    """For what Starlette raises itself: a path or a method that there is not."""
+    """Handle an exception of Starlette, for an unknown path or method."""
     status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
     headers = getattr(error, "headers", None) or {}
     said = f"{_phrase(status)}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
@@ -115,7 +116,7 @@ def _phrase(status: int) -> str:
 
 
 async def on_gone(_connection: HTTPConnection, _error: Exception) -> Response:
-    """The client has gone: nobody reads this."""
+    """Handle the disconnection of the client; the response is never read."""
     return Response(status_code=CLIENT_GONE)
 
 

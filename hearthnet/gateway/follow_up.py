@@ -3,9 +3,8 @@
     {"capability": "llm.chat", "body": ...}      -> {"requires_follow_up": true, "run", "pending", "wanted"}
     {"run", "decisions": {...}, "answers": {}}   -> the same again, or the answer
 
-Each turn ends as soon as it needs the client, and is saved before it says so. A follow-up may be sent again,
-also to another process: decisions stand once they are written down, an answer counts where its call still
-waits.
+Each turn ends as soon as it needs the client, and is saved before the response is sent. A follow-up may be
+repeated, also to another process: stored decisions stay, and an answer counts if its call still waits.
 
 See: docs/protocol/gateway.md#follow-ups, docs/gateway.md.
 """
@@ -36,7 +35,10 @@ _ENDED: Final = "ended"
 
 
 class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the client says about one call: a word, what it saw (`arguments_digest`), what it signed."""
+    """The client's decision about one call.
+
+    `shown` is the digest of the call as the client saw it, `approval` its signed approval.
+    """
 
     decision: str
     shown: str = ""
@@ -46,7 +48,11 @@ class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def word(self) -> Decision:
-        """The decision; `bad_request` where it is none."""
+        """The decision as the tool loop takes it.
+
+        Raises:
+            HearthNetError: `bad_request` if it is not one of the three forms.
+        """
         if self.decision == "approve":
             return Approve()
         if self.decision == "deny":
@@ -61,7 +67,7 @@ class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FollowUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a run goes on: decisions and the results of the client's own tools, by tool call id."""
+    """Decisions, and the results of the client's own tools, by tool call id."""
 
     run: str
     decisions: dict[str, Decided] = {}
@@ -69,18 +75,18 @@ class FollowUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FollowUps:
-    """The runs of clients that ask once and go."""
+    """The runs of clients that send one request per turn."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._turns = Turns()
 
     async def begin(self, client: Client, body: dict[str, Any]) -> dict[str, Any]:
-        """The first turn of a new run."""
+        """Run the first turn of a new run."""
         return await self._told(client, await (await self._open(client, body, _unheard)).drive())
 
     def begin_frames(self, client: Client, body: dict[str, Any]) -> Frames:
-        """The first turn of a new run, as frames."""
+        """Run the first turn of a new run and yield its frames."""
 
         async def opening(hear: Listener) -> GatewayRun:
             return await self._open(client, body, hear)
@@ -88,9 +94,9 @@ class FollowUps:
         return run_frames(opening)
 
     async def go_on(self, client: Client, follow_up: FollowUp) -> dict[str, Any]:
-        """The next turn, to its end; where the run has ended, its answer once more.
+        """Run the next turn to its end; return the answer again if the run has ended.
 
-        Raises what deciding raises, and what `GatewayRuns.open_saved` does.
+        Raises the errors of the decisions and of `GatewayRuns.open_saved`.
         """
         await self.decide(client, follow_up)
         run, answers = follow_up.run, follow_up.answers
@@ -100,14 +106,14 @@ class FollowUps:
                 outcome, joined = await self._turns.outcome(client.principal, run, opening)
             except HearthNetError as error:
                 return await self._told_again(client, run, error)
-            # Where another request drove it, our answers have not gone in; what is still wanted, they give.
+            # Where another request drove it, our answers were not used; use those that are still wanted.
             wanted = {one.tool_call_id for one in outcome.wanted} if joined else set()
             answers = {call: answers[call] for call in wanted & answers.keys()}
             if not answers:
                 return await self._told(client, outcome)
 
     async def go_on_frames(self, client: Client, follow_up: FollowUp) -> Frames:
-        """The next turn as frames; where the run has ended, its answer once more."""
+        """Yield the frames of the next turn; yield the answer again if the run has ended."""
         await self.decide(client, follow_up)
         opening = partial(self._saved, client, follow_up.run, follow_up.answers)
         try:
@@ -121,11 +127,11 @@ class FollowUps:
             yield {"event": "done", "data": told["meta"], "seq": 2}
 
     async def decide(self, client: Client, follow_up: FollowUp) -> None:
-        """Writes down its decisions; all have been read before the first one is."""
+        """Store the decisions, after all of them have been read."""
         words = {call: given.word for call, given in follow_up.decisions.items()}
         for call, given in follow_up.decisions.items():
             word = words[call]
-            # A no needs no look at what it refuses.
+            # A denial need not name the digest of the denied call.
             shown = None if isinstance(word, Deny) and not given.shown else given.shown
             await self._gateway.runs.decide(
                 client, follow_up.run, call, word, shown=shown, approval=given.approval, via=VIA
@@ -143,7 +149,7 @@ class FollowUps:
         return opened
 
     async def _told(self, client: Client, outcome: Outcome) -> dict[str, Any]:
-        """How a turn ended: the answer, or what it needs, with what there is to sign."""
+        """Return the response for the end of a turn: the answer, or its open calls."""
         told = {"run": outcome.run, "output": {"message": outcome.message}}
         if outcome.done is not None:
             return {"requires_follow_up": False, **told, "meta": outcome.done}
@@ -152,7 +158,7 @@ class FollowUps:
         return {"requires_follow_up": True, **told, "pending": page["pending"], "wanted": wanted}
 
     async def _told_again(self, client: Client, run: str, error: HearthNetError) -> dict[str, Any]:
-        """The answer of a run that has ended, which a client may not have heard; else raises `error`."""
+        """Return the answer of a run that has ended, which may have been lost; else raise `error`."""
         if error.code != "bad_request":
             raise error
         page = await self._gateway.runs.page(client, run)
@@ -165,4 +171,4 @@ class FollowUps:
 
 
 async def _unheard(_frame: dict[str, Any]) -> None:
-    """Who asks for one answer hears no frames."""
+    """Drop a frame: the client receives one answer and no frames."""

@@ -1,14 +1,14 @@
-"""What every request passes before any part sees it.
+"""The checks that every request passes before any part handles it.
 
 1. Host: a name of this computer, or an address. A page whose name was made to point here (DNS rebinding)
-   comes under its own name.
-2. Origin: where a browser says from which page it asks, that is our own page, or one of the settings, whose
-   cookies are passed over: a browser adds them to a WebSocket that any page opens.
-3. A cookie alone changes nothing unless the browser says that our own page asks.
-4. The body has a limit, known or not.
+   sends its own name.
+2. Origin: where a browser names the page that makes the request, it must be our own page or one of the
+   settings. Cookies of the latter are dropped: a browser adds them to a WebSocket that any page opens.
+3. A cookie alone changes nothing unless the browser names our own page as the origin.
+4. The length of the body is limited, whether or not it is declared.
 
-Answers carry the headers that keep a browser from showing the page inside another, guessing types or telling
-others where it was. One step of a trace begins here, so that what is called for a request is one trace.
+Responses carry the headers that keep a browser from showing the page inside another, guessing types or
+sending referrers. A trace span begins here, so that all calls for a request are in one trace.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Guard:
         self._names = _own_names() | {name.lower() for name in (*settings.names, settings.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or one WebSocket."""
+        """Handle one request or one WebSocket."""
         receiving = _Limited(scope, receive)
         sending = _Answer(send)
         try:
@@ -105,12 +105,12 @@ class Guard:
 
 
 def origin_pattern(origins: Iterable[str]) -> str:
-    """A regular expression for the origins of the settings, to be matched in full."""
+    """Return a regular expression that fully matches the origins of the settings."""
     return "|".join(re.escape(origin).replace(r"\*", ".*") for origin in origins) or r"(?!)"
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Whether `origin` is of a page that came from `host`; in front of us may be somebody who speaks TLS."""
+    """Return whether `origin` is that of `host`, with any scheme: a TLS proxy may be in front."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -119,14 +119,17 @@ def _is_of(origin: str, host: str) -> bool:
 
 
 def _check_cookie(connection: HTTPConnection) -> None:
-    """Nothing is changed for a cookie alone where no browser says which page asks."""
+    """Refuse a change by a cookie alone where the browser names no origin."""
     by_cookie = "authorization" not in connection.headers and "cookie" in connection.headers
     if by_cookie and (connection.scope["type"] == "websocket" or connection.scope["method"] not in READING):
         raise HearthNetError("unauthorized", "a cookie counts only for what this gateway's own page asks")
 
 
 def _check_once(scope: Scope) -> None:
-    """Of what decides who asks and how, there is one: of two, somebody in between may have read the other."""
+    """Refuse repeated headers of those that identify the client and the content.
+
+    A proxy in between may have used the other one of the two.
+    """
     names = [name for name, _ in scope["headers"] if name in _ONCE]
     if len(names) > len(set(names)):
         twice = next(name for name in names if names.count(name) > 1).decode("ascii")
@@ -134,10 +137,10 @@ def _check_once(scope: Scope) -> None:
 
 
 class _Limited:
-    """A request's body, which ends with an error where it goes on for too long.
+    """The body of a request, which raises an error beyond its limit.
 
-    One that says its length may hold images; where that is too much, nothing of it is read. The error comes
-    from inside the application, which knows the form of its path's errors.
+    A body with images may be larger if it declares its length; nothing is read of one that declares too much.
+    The error is raised inside the application, which applies the form of errors of the path.
     """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
@@ -160,7 +163,7 @@ class _Limited:
 
 
 class _Answer:
-    """What is sent, with the headers that all answers have, unless the part has set its own."""
+    """The sender of a response; adds the common headers that the part has not set."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -183,7 +186,7 @@ def _too_large(most: int) -> HearthNetError:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetError) -> None:
-    """Tells the client; a WebSocket that is not open yet is answered as a request would be."""
+    """Send the error; a WebSocket that is not open yet gets an HTTP response."""
     await errors.response(error, scope["path"])(scope, receive, send)
 
 

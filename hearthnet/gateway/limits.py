@@ -1,4 +1,4 @@
-"""How much one client, and one address, may ask of the gateway."""
+"""The limits on requests and streams of one client, and of one address."""
 
 from __future__ import annotations
 
@@ -15,44 +15,54 @@ from hearthnet.times import steady_ms
 
 REQUESTS_AT_ONCE: Final = 500.0
 REQUESTS_PER_SECOND: Final = 100.0
-"""Of one client."""
+"""Requests of one client."""
 WRONG_AT_ONCE: Final = 100.0
 WRONG_PER_SECOND: Final = 5.0
-"""Attempts with a wrong key, cookie or code, of one address."""
+"""Attempts of one address with a wrong key, cookie or code."""
 MOST_SOCKETS: Final = 32
-"""WebSockets and streams of one client at once: each tool run of a page is one."""
+"""WebSockets and streams of one client at once; each tool run of a page is one."""
 MOST_ANSWERS: Final = 128
-"""Answers over HTTP that one client waits for or reads at once, beside those streams."""
+"""HTTP responses that one client waits for or reads at once, beside those streams."""
 MOST_BODY_BYTES: Final = 1_048_576
 MOST_WITH_IMAGES: Final = 25_165_824
-"""Of a completion's body that says its length, and whose images are put elsewhere before it goes on."""
+"""Bytes of a completion that declares its length; its images are stored before it is processed."""
 WITH_IMAGES: Final = "/v1/chat/completions"
 
 
 class Limits:
-    """The counters. Refusals are `rate_limited` or `capacity_exceeded`, and say when to come back."""
+    """The counters of clients and addresses; refusals carry `retry_after_ms`."""
 
     def __init__(
         self,
         requests: tuple[float, float] = (REQUESTS_AT_ONCE, REQUESTS_PER_SECOND),
         wrong: tuple[float, float] = (WRONG_AT_ONCE, WRONG_PER_SECOND),
     ) -> None:
-        """Pairs of how many at once and how many a second."""
+        """Create the counters; each pair is the number at once and the number per second."""
         self._requests, self._requests_rate = Allowance(*requests), requests[1]
         self._wrong, self._wrong_rate = Allowance(*wrong), wrong[1]
         self._open: Counter[str] = Counter()
 
     def request(self, client: str) -> None:
-        """One more request of `client`; `rate_limited` where it made too many."""
+        """Count a request of `client`.
+
+        Raises:
+            HearthNetError: `rate_limited` if it made too many.
+        """
         _take(self._requests, client, self._requests_rate, "this client asks too often")
 
     def wrong(self, address: str) -> None:
-        """No key, or a wrong key, cookie or code came from `address`; `rate_limited` after too many."""
+        """Count a missing or wrong key, cookie or code from `address`.
+
+        Raises:
+            HearthNetError: `rate_limited` after too many.
+        """
         _take(self._wrong, address, self._wrong_rate, "too many wrong keys came from here")
 
     def opened(self, client: str, most: int = MOST_SOCKETS) -> None:
-        """A socket or stream of `client` begins, to be ended by `closed`; `capacity_exceeded` for one too
-        many.
+        """Count a socket or stream of `client`, until `closed` is called.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it has too many.
         """
         if self._open[client] >= most:
             raise HearthNetError(
@@ -61,14 +71,18 @@ class Limits:
         self._open[client] += 1
 
     def closed(self, client: str) -> None:
-        """A socket or stream of `client` has ended."""
+        """Count the end of a socket or stream of `client`."""
         self._open[client] -= 1
         if self._open[client] <= 0:
             del self._open[client]
 
     @contextmanager
     def held(self, client: str, most: int = MOST_ANSWERS) -> Iterator[None]:
-        """One more answer to `client` while the block lasts; `capacity_exceeded` for one too many."""
+        """Count one more answer to `client` while the block lasts.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it has too many.
+        """
         self.opened(client, most)
         try:
             yield
@@ -77,12 +91,12 @@ class Limits:
 
     @property
     def open(self) -> int:
-        """How many sockets and streams there are."""
+        """The number of open sockets and streams."""
         return self._open.total()
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """The address that a connection comes from, empty where there is none."""
+    """Return the address of a connection, empty where there is none."""
     return connection.client.host if connection.client is not None else ""
 
 

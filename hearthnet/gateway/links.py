@@ -1,7 +1,7 @@
-"""One-time links: a code that makes whoever opens it on this computer a client.
+"""One-time links: a code that adds the page which opens it on this computer as a client.
 
-Each is a file named by the hash of its code. Who removes the file has used the code, so it is used once,
-however many come at the same time and whatever crashes.
+Each is a file named by the hash of its code. The request that removes the file has used the code, so each
+code is used once, even by concurrent requests and after a crash.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _NO_LINK: Final = "this link is not, or no longer, valid; print a new one with: 
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a code is good for: a client of the guest `principal`, until `expires_at` (Unix ms)."""
+    """The effect of a code: a client of the guest `principal`, until `expires_at` (Unix ms)."""
 
     principal: str
     expires_at: Count
 
 
 class LinkBook:
-    """The links of one home that were not used yet."""
+    """The unused links of one home."""
 
     def __init__(self, home: Home) -> None:
         self._folder = home.links
 
     def make(self, principal: str = OWNER, life_ms: int = LIFE_MS) -> str:
-        """A code (32 characters) that is good for one client, for ten minutes. Raises OSError."""
+        """Return a new code (32 characters) for one client, valid for ten minutes. Raises OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.sweep()
         code = ids.b64(secrets.token_bytes(_CODE_BYTES))
@@ -53,7 +53,11 @@ class LinkBook:
         return code
 
     def use(self, code: str) -> Link:
-        """What the code is good for, from now on for nobody any more; `unauthorized` where it is none."""
+        """Use up a code and return its link.
+
+        Raises:
+            HearthNetError: `unauthorized` if the code is unknown, used or expired.
+        """
         path = self._folder / hash_of(code)
         try:
             link = msgspec.json.decode(path.read_bytes(), type=Link)
@@ -65,7 +69,7 @@ class LinkBook:
         return link
 
     def sweep(self) -> None:
-        """Drops the links whose time is over, and what is none."""
+        """Remove expired links and unreadable files."""
         for path in self._files():
             try:
                 over = msgspec.json.decode(path.read_bytes(), type=Link).expires_at <= now_ms()
@@ -81,5 +85,8 @@ class LinkBook:
 
 
 def link(url: str, code: str) -> str:
-    """What a person opens. The code stands behind the #, which no browser sends to anybody."""
+    """Return the address for a person to open.
+
+    The code follows the #, a part that no browser sends to a server.
+    """
     return f"{url}/#code={code}"

@@ -1,4 +1,4 @@
-"""Lists of runs, made once for all who look again while nothing has changed."""
+"""A cache of the lists of runs, for repeated requests while nothing has changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hearthnet.gateway.clients import Client
 from hearthnet.tools.run_store import RunStore
 
 FRESH_MS: Final = 30_000
-"""So long a list is good: who offers a capability may have changed, and with it what is to be signed."""
+"""The time for which a list is valid: offers may change, and with them the approvals to sign."""
 _MOST: Final = 256
 
 
@@ -25,7 +25,7 @@ class Listed:
     """The lists of a gateway's clients."""
 
     def __init__(self, store: RunStore, clock: Callable[[], int]) -> None:
-        """`clock` gives milliseconds since the epoch."""
+        """Create the cache; `clock` returns milliseconds since the epoch."""
         self._store = store
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
@@ -33,13 +33,16 @@ class Listed:
     async def get(
         self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
     ) -> list[dict[str, Any]]:
-        """The client's list, from `make` where what is kept may be true no longer; not to be changed."""
+        """Return the client's list, made by `make` where the cached one is outdated.
+
+        The list must not be changed.
+        """
         name, mark, now = _name(client), await self._store.mark(), self._clock()
         kept = self._kept.get(name)
         if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
             return kept.runs
         runs = await make(client)
-        # A question that expires changes the list without anything being written.
+        # The expiry of a pending approval changes the list without a write to the store.
         ends = [one["expires_at"] for run in runs for one in run["pending"]]
         self._kept[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
         self._kept.move_to_end(name)
@@ -49,5 +52,5 @@ class Listed:
 
 
 def _name(client: Client) -> tuple[str, str, bool]:
-    """What a list depends on: whose runs there are, and which key is to sign."""
+    """Return the cache key: the owner of the runs and the key that signs."""
     return client.principal, client.key, client.is_owner

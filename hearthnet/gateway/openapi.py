@@ -1,7 +1,7 @@
-"""The gateway's description for programs: OpenAPI 3.1, whose schemas are JSON Schema 2020-12.
+"""The gateway's description for programs: OpenAPI 3.1 with JSON Schema 2020-12.
 
-Made from the contracts, so that it says what they say. Each capability that one request can carry is a path
-of its own, from which generators make a typed function (docs/decisions/0141).
+It is made from the contracts, so that both agree. Each capability that one request can carry is a path of
+its own, from which generators make a typed function (docs/decisions/0141).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFAULT: Final[Schema] = {"default": {"$ref": "#/components/responses/Error"}}
 
 @cache
 def description() -> dict[str, Any]:
-    """The whole document. It names no node and no client."""
+    """Return the whole document. It names no node and no client."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -88,7 +88,7 @@ def _get(tag: str, summary: str, schema: str, parameters: list[Schema] | None = 
 
 
 def _in_openais_form(operation: dict[str, Any]) -> dict[str, Any]:
-    """`operation` with the errors that OpenAI's clients know."""
+    """Return `operation` with errors in OpenAI's form."""
     told = {
         "200": operation["responses"]["200"],
         "default": _json("The error in OpenAI's form", _OPENAI_ERROR),
@@ -97,7 +97,7 @@ def _in_openais_form(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _health() -> dict[str, Any]:
-    """The same body, well or not."""
+    """Return the operation of `/health`, whose body is the same in both states."""
     operation = _get("door", "Whether the gateway is well", "Health")
     ill = {**operation["responses"]["200"], "description": "The bus is out of reach"}
     return {**operation, "security": [], "responses": {**operation["responses"], "503": ill}}
@@ -129,7 +129,7 @@ def _call() -> dict[str, Any]:
 
 
 def _call_of_any() -> dict[str, Any]:
-    """For capabilities that came with no installation too: tools of MCP servers, of other homes."""
+    """Return the operation for any capability, including foreign ones."""
     summary = "Call a capability that is listed in /v1/capabilities"
     operation = _posted("calls", summary, "callAny", ref("Body"), _ANY_ANSWER)
     operation["parameters"] = [{"in": "path", "name": "capability", "required": True, "schema": TEXT}]
@@ -137,7 +137,7 @@ def _call_of_any() -> dict[str, Any]:
 
 
 def _call_of(contract: Contract) -> dict[str, Any]:
-    """A call of what `contract` describes; a chat with tools is a run, which may have to wait."""
+    """Return the operation for `contract`; a chat with tools is a run, which may have to wait."""
     answer = ref(component(contract, "Response"))
     if contract.name == CHAT:
         answer = {"anyOf": [answer, *_ANY_ANSWER["oneOf"]]}
@@ -159,7 +159,7 @@ def _completion() -> dict[str, Any]:
 
 
 def _posted(tag: str, summary: str, name: str, body: Schema, answer: Schema) -> dict[str, Any]:
-    """A POST of `body` that is answered with `answer`, or with events."""
+    """Return the operation of a POST of `body` that is answered with `answer`, or with events."""
     return {
         "tags": [tag],
         "summary": summary,
@@ -179,7 +179,7 @@ def _json(text: str, schema: Schema) -> dict[str, Any]:
 
 
 def _errors() -> dict[str, Any]:
-    """Each status that there is an error for, with its codes."""
+    """Return a response for each status of an error, with its codes."""
     codes: dict[int, list[str]] = {}
     for code, status in STATUS.items():
         codes.setdefault(status, []).append(code)

@@ -1,4 +1,4 @@
-"""The schemas of the gateway's description: what its paths take and give, besides the contracts' own."""
+"""The schemas of the gateway's API description, besides those of the contracts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _list_of(schema: str) -> Schema:
 
 
 def schemas() -> dict[str, Any]:
-    """All of them by name; for each capability of `callable_here` those of its contract."""
+    """Return all schemas by name, including those of the contracts of `callable_here`."""
     found: dict[str, Any] = {}
     for contract in callable_here():
         found[component(contract, "Request")] = _with_items(_request(contract))
@@ -36,21 +36,28 @@ def schemas() -> dict[str, Any]:
 
 
 def callable_here() -> list[Contract]:
-    """What a guest may call with one request: nothing that takes input while it answers."""
+    """Return the contracts that a guest may call with one request.
+
+    Capabilities that take input while they answer are left out.
+    """
     return [one for one in contracts() if _for_guests(one) and not (one.side_effects and one.stream_schema)]
 
 
 def component(contract: Contract, part: str) -> str:
-    """The name of a schema of `contract`, such as `RagQueryV1Request`; `part` is `Request` or `Response`.
+    """Return the name of a schema of `contract`, such as `RagQueryV1Request`.
 
-    Letters and digits alone: what generators make of anything else differs from one to the next.
+    `part` is `Request` or `Response`. The name has only letters and digits: generators differ in what they
+    make of other characters.
     """
     words = [word.capitalize() for word in re.split(r"[._]", contract.name)]
     return f"{''.join(words)}V{contract.major}{part}"
 
 
 def _request(contract: Contract) -> Schema:
-    """The contract's, without what the gateway fills in, and for a chat with tools as a run takes them."""
+    """Return the contract's request schema without members that the gateway adds.
+
+    For a chat it has the tools as a run takes them.
+    """
     schema = copy.deepcopy(contract.request_schema)
     given = schema["properties"]["input"]
     if contract.idempotent == "client_id" and "client_id" in given.get("required", ()):
@@ -61,7 +68,7 @@ def _request(contract: Contract) -> Schema:
 
 
 def _response(contract: Contract) -> Schema:
-    """The contract's; of what only streams, its frames collected."""
+    """Return the contract's response schema; collected frames if the capability only streams."""
     if (
         contract.stream_schema is None
         or "stream" in contract.request_schema["properties"]["input"]["properties"]
@@ -73,7 +80,7 @@ def _response(contract: Contract) -> Schema:
 
 
 def _with_items(schema: Any) -> Any:
-    """`schema`, whose lists of anything say so: without `items` generators leave the whole of it out."""
+    """Return `schema` with `items` in each array; generators drop a schema without it."""
     if isinstance(schema, list):
         return [_with_items(one) for one in schema]
     if not isinstance(schema, dict):
@@ -83,7 +90,7 @@ def _with_items(schema: Any) -> Any:
 
 
 def ref(schema: str) -> Schema:
-    """A reference to one of `schemas`."""
+    """Return a reference to one of `schemas`."""
     return {"$ref": f"#/components/schemas/{schema}"}
 
 

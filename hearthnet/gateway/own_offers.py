@@ -1,4 +1,4 @@
-"""What this node offers under names that no contract of the installation has: tools that its owner added."""
+"""The offers of this node that have no installed contract: tools that its owner added."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from hearthnet.trust.token import whole_server
 
 PREFIX: Final = "experimental."
 MOST_BYTES: Final = 560
-"""Of names in one token, beside all that there are contracts for: a token has 2,048 bytes."""
+"""Bytes of such names in one token of 2,048 bytes, beside all capabilities with installed contracts."""
 
 
 class OwnOffers:
-    """Their names, as the supervisor publishes them; read again when that changes."""
+    """The names of these offers, from the state that the supervisor publishes.
+
+    The state is read again when it has changed.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -23,9 +26,9 @@ class OwnOffers:
         self._names: tuple[str, ...] = ()
 
     def __call__(self) -> tuple[str, ...]:
-        """The names, in order, as many as there is room for in a token; none where no node runs.
+        """Return the names, sorted, as many as fit into a token; none where no node runs.
 
-        A server of MCP stands for all its tools.
+        An MCP server is one name for all its tools.
         """
         try:
             status = self._home.state.stat()
@@ -51,6 +54,6 @@ class OwnOffers:
 
 
 def _entry(name: str) -> str:
-    """The entry of a scope for a capability: its whole server, where there is one."""
+    """Return the entry of a scope for a capability: its whole server, where it has one."""
     whole = f"{name.rpartition('.')[0]}.*"
     return name if whole_server(whole) is None else whole

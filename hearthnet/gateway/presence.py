@@ -1,4 +1,4 @@
-"""Whether a client is there to be asked: its question waits while it is, and a while longer."""
+"""The presence of a run's client: a run waits while it is connected, and a while longer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AWAY_SECONDS: Final = 60.0
 
 
 class Asked(TypedDict):
-    """The two ways in which a run turns to its client."""
+    """The two functions by which a run reaches its client."""
 
     decide: Decide | None
     run_tool: RunTool | None
@@ -23,7 +23,10 @@ class Presence:
     """One client of one run."""
 
     def __init__(self, away_seconds: float = AWAY_SECONDS, run_tool: RunTool | None = None) -> None:
-        """`run_tool` has the client run a tool of its own; without it such a call waits for another day."""
+        """Create a connected client; `run_tool` has it run a tool of its own.
+
+        Without `run_tool`, such a call waits until the run is resumed.
+        """
         self._away = away_seconds
         self._run_tool = run_tool
         self._here = asyncio.Event()
@@ -31,7 +34,7 @@ class Presence:
         self._here.set()
 
     def asked(self, *, waits: bool) -> Asked:
-        """How a run asks the client; without `waits` it does not, and is suspended at once."""
+        """Return the functions for the run; without `waits` it is suspended at once instead."""
         return {
             "decide": self.decide if waits else None,
             "run_tool": None if self._run_tool is None else self.run_tool,
@@ -39,21 +42,21 @@ class Presence:
 
     @property
     def here(self) -> bool:
-        """Whether the client listens."""
+        """Return whether the client is connected."""
         return self._here.is_set()
 
     def leave(self) -> None:
-        """The client is gone, perhaps to come back."""
+        """Note that the client has disconnected; it may come back."""
         self._here.clear()
         self._gone.set()
 
     def come_back(self) -> None:
-        """The client listens again."""
+        """Note that the client is connected again."""
         self._gone.clear()
         self._here.set()
 
     async def lost(self) -> None:
-        """Returns when the client has been away for so long that nobody waits for it any more."""
+        """Wait until the client has been away for `away_seconds`."""
         while True:
             await self._gone.wait()
             try:
@@ -63,21 +66,23 @@ class Presence:
                 return
 
     async def decide(self, _asked: Pending) -> Decision | None:
-        """Waits for as long as the client may answer. What it says is written down elsewhere, and heard from
-        there (`RunDesk.decide`): by whichever of its connections, of whichever gateway.
+        """Wait for as long as the client may decide, and return None.
+
+        Its decision is stored by `RunDesk.decide` and read from there: it may come by any of its connections,
+        and of any gateway.
         """
         await self.lost()
         return None
 
     async def run_tool(self, wanted: Wanted) -> ClientResult | None:
-        """The client's result of a call of its own tool; None where it is not there."""
+        """Return the client's result of a call of its own tool; None where it is away."""
         if self._run_tool is None:
             return None
         try:
             async with asyncio.timeout(None) as waiting:
                 losing = asyncio.create_task(self._give_up(waiting))
                 try:
-                    # In this task, so that it waits for the answer before the client can have heard of it.
+                    # In this task, so that it waits for the result before the client can receive the call.
                     return await self._run_tool(wanted)
                 finally:
                     losing.cancel()

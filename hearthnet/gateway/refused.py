@@ -1,7 +1,7 @@
-"""A yes that was none, on record: forged, altered, for another call, too late, of somebody else.
+"""The logging of refused approvals: forged, altered, late, for another call or person.
 
-The first few of a client have an entry of the audit log each, a flood of them is counted
-(hearthnet/service/refusals.py; docs/decisions/0074).
+The first few of a client get an audit entry each; more of them are counted (hearthnet/service/refusals.py;
+docs/decisions/0074).
 
 See: docs/protocol/approvals.md#refusals-on-record.
 """
@@ -45,7 +45,7 @@ class Refused:
         approval: Mapping[str, Any] | None,
         via: str,
     ) -> None:
-        """One more, which was answered with `error`; what was counted so far is written where it is due."""
+        """Record a decision that was refused with `error`; write counts that are due."""
         key = Key(principal, str(error.details.get("rule", error.code)), error.code)
         now = steady_ms()
         entries = [self._counted(due, count) for due, count in self._tally.due(now)]
@@ -56,7 +56,7 @@ class Refused:
         await self._put(entries)
 
     async def close(self) -> None:
-        """Writes what was counted."""
+        """Write the counts."""
         await self._put([self._counted(key, count) for key, count in self._tally.rest()])
 
     async def _put(self, entries: list[Entry]) -> None:
@@ -88,7 +88,7 @@ class Refused:
 
 
 def _read(approval: Mapping[str, Any] | None) -> dict[str, str]:
-    """What the refused approval says of itself, as far as that has the form it should have."""
+    """Return the fields of the refused approval for its entry, empty where it is malformed."""
     if approval is None:
         return {}
     with contextlib.suppress(HearthNetError):

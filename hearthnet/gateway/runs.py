@@ -4,9 +4,9 @@
     outcome = await run.drive()                  # ... until it ends, or is suspended
     await runs.decide(client, run.run, call, Approve(), shown=digest, approval=signed, via="socket")
 
-A run goes on while its client is away, and waits for it where it is asked. What the client says goes through
-`decide` alone, whichever of its connections it comes by: it is checked, written down once, and heard from
-there by whoever drives the run. Then the process may die: another one goes on with `open_saved`.
+A run continues while its client is away, and waits for it where it needs a decision. All decisions go
+through `decide`, from whichever connection they come: they are checked, stored once, and read from there by
+the process that drives the run. After that the process may die: another one continues with `open_saved`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hearthnet.tools.types import Decision, Deny, ToolDefinition
 from hearthnet.trust import approval as approvals
 
 MOST_AT_ONCE: Final = 32
-"""So many runs of one principal are driven at a time."""
+"""The number of runs of one principal that are driven at a time."""
 _DAY_MS: Final = 86_400_000
 
 
@@ -64,9 +64,9 @@ class GatewayRun:
         self._ended = ended
         self._over = asyncio.Event()
         self.presence: Final = presence
-        """Whether the client listens; tell it with `leave` and `come_back`."""
+        """The presence of the client; update it with `leave` and `come_back`."""
         self.hidden: Final = hidden
-        """Tools that the client asked for and its scope does not cover."""
+        """Requested tools that the client's scope does not cover."""
 
     @property
     def run(self) -> str:
@@ -74,9 +74,9 @@ class GatewayRun:
         return self._run.run
 
     def drive(self) -> asyncio.Task[Outcome]:
-        """Runs to the end, or until it is suspended; the task raises as `ToolRun.drive`. Called once."""
+        """Start driving the run; the task raises as `ToolRun.drive`. Call it once."""
         task = asyncio.create_task(self._run.drive(), name=f"run {self.run}")
-        # Not in the task: cancelled before its first step, it would count among the client's runs for ever.
+        # A callback, since a task that is cancelled before its first step would never count its end.
         task.add_done_callback(self._driven)
         return task
 
@@ -85,11 +85,11 @@ class GatewayRun:
         self._ended()
 
     async def over(self) -> None:
-        """Returns when it is driven no more."""
+        """Wait until the run is no longer driven."""
         await self._over.wait()
 
     def cancel(self) -> None:
-        """Ends the run: `drive` returns with stop reason `cancelled` and what was said so far."""
+        """End the run: `drive` returns with stop reason `cancelled` and the text so far."""
         self._run.cancel()
 
 
@@ -110,14 +110,17 @@ class GatewayRuns:
         told: Callable[[list[str]], Awaitable[list[ToolDefinition]]] | None = None,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
-        """`settings` gives the owner's as they are now, `limits` is the rest of what a run may use.
-        `away_seconds` is how long a question waits for a client that is gone, `clock` gives milliseconds.
+        """Create the runs of a gateway.
+
+        `settings` returns the owner's present settings, `limits` are the other limits of a run.
+        `away_seconds` is the time for which a run waits for an absent client, `clock` returns milliseconds
+        since the epoch.
         """
         self._bus = bus
         self._settings = settings
         self._store = store
         self._results = results
-        # A question waits for its client, and not for a time.
+        # A run waits for as long as its client is present, not for a fixed time.
         self._limits = msgspec.structs.replace(limits or Limits(), patience_ms=_DAY_MS)
         self._away = away_seconds
         self._voters = Voters(bus, clients)
@@ -131,7 +134,7 @@ class GatewayRuns:
 
     @classmethod
     def of(cls, bus: Bus, home: Home, clients: ClientsPort) -> GatewayRuns:
-        """The runs that are kept in the store of the node in `home`; connected when first needed."""
+        """Return the runs in the store of the node in `home`, connected at first use."""
 
         async def connect() -> Store:
             return await Store.connect(home, "gateway runs")
@@ -149,7 +152,7 @@ class GatewayRuns:
         )
 
     async def close(self) -> None:
-        """Leaves the store."""
+        """Write the counts of refusals and close the store."""
         await self._refused.close()
         for close in self._to_close:
             await close()
@@ -166,21 +169,24 @@ class GatewayRuns:
         waits: bool = True,
         via: str = "gateway",
     ) -> GatewayRun:
-        """As `open`, with tools too whose contracts have to be asked for first; `not_found` where nobody
-        offers one.
+        """Learn the contracts of foreign tools, then `open` a run.
+
+        Raises:
+            HearthNetError: `not_found` if no node offers such a tool; any error of `open`.
         """
         told = await self._learned(body)
         return self.open(client, body, hear, run_tool=run_tool, waits=waits, via=via, told=told)
 
     async def readying(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The plain call of `llm.chat` that has the model read what a run of `body` would begin with, and say
-        nothing (docs/decisions/0078). Raises what `begin` does.
+        """Return the call of `llm.chat` by which the model only reads the beginning of a run.
+
+        There is no answer (docs/decisions/0078). Raises as `begin`.
         """
         executor, request, _ = self._asked(client, body, await self._learned(body), "gateway")
         return executor.readying(request)
 
     async def _learned(self, body: Mapping[str, Any]) -> dict[str, ToolDefinition]:
-        """Those of the tools that are asked for whose contracts are asked for first, by capability."""
+        """Return the requested tools without installed contract, by capability."""
         names = told_names((body.get("input") or {}).get("tools"))
         return {tool.name: tool for tool in await self._told(names)} if names else {}
 
@@ -195,13 +201,15 @@ class GatewayRuns:
         via: str = "gateway",
         told: Mapping[str, ToolDefinition] | None = None,
     ) -> GatewayRun:
-        """A new run of `body`, a request of `llm.chat` whose `input.tools` are as tool_list.py has them.
+        """Open a new run of `body`, a request of `llm.chat` with `input.tools` as in tool_list.py.
 
-        `hear` gets its frames, `run_tool` has the client run its own tools. Without `waits` it is suspended
-        as soon as it needs the client. `via` says on record how its decisions are given.
+        `hear` receives its frames, `run_tool` has the client run its own tools. Without `waits` it is
+        suspended as soon as it needs the client. `via` is recorded for its decisions.
 
-        Raises `bad_request` and `not_found` for a request or tools that cannot be, `token_scope_insufficient`
-        where the scope covers no model, or none of the tools, `capacity_exceeded` for too many runs at once.
+        Raises:
+            HearthNetError: `bad_request` and `not_found` for an invalid request or tool;
+                `token_scope_insufficient` if the scope covers no model or none of the tools;
+                `capacity_exceeded` for too many runs at once.
         """
         executor, request, hidden = self._asked(client, body, told, via)
         signing = self._signing(client, executor.toolbox)
@@ -218,7 +226,7 @@ class GatewayRuns:
     def _asked(
         self, client: Client, body: Mapping[str, Any], told: Mapping[str, ToolDefinition] | None, via: str
     ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
-        """What runs the tools of `body` for the client, the rest of it, and what its scope does not cover."""
+        """Return the executor for `body`, the rest of `body`, and the tools outside the scope."""
         given = dict(body.get("input") or {})
         asked = tools_of(given.pop("tools", []), told)
         acting = self._voters.acting(client)
@@ -242,9 +250,9 @@ class GatewayRuns:
         waits: bool = True,
         via: str = "gateway",
     ) -> GatewayRun:
-        """A saved run of the client's, taken over and gone on with; `answers` are its own tools' results.
+        """Take over a saved run of the client's; `answers` are the results of its own tools.
 
-        Raises what `ToolExecutor.open_saved` does, `capacity_exceeded` for too many runs at once.
+        Raises as `ToolExecutor.open_saved`, and `capacity_exceeded` for too many runs at once.
         """
         record = (await self._desk(client).load(run)).record
         if record.tools:
@@ -264,7 +272,7 @@ class GatewayRuns:
     def _driven(
         self, client: Client, run: ToolRun, presence: Presence, hidden: list[str], ended: Callable[[], None]
     ) -> GatewayRun:
-        """The run as it is driven here from now on."""
+        """Register and return the run that is driven here from now on."""
         name = client.principal, run.run
 
         def end() -> None:
@@ -289,7 +297,7 @@ class GatewayRuns:
     # --- kept
 
     async def listing(self, client: Client) -> list[dict[str, Any]]:
-        """The client's runs of the last day, newest first, as `run_view.summary` has them."""
+        """Return the client's runs of the last day, newest first, as `run_view.summary`."""
         return await self._listed.get(client, self._list)
 
     async def _list(self, client: Client) -> list[dict[str, Any]]:
@@ -297,7 +305,7 @@ class GatewayRuns:
         return [await self._summary(client, desk, record) for record in (await desk.listing()).runs]
 
     async def page(self, client: Client, run: str) -> dict[str, Any]:
-        """All that is known of a run, its conversation too; `not_found` where the client has none such."""
+        """Return a run with its calls and its conversation; raises as `RunDesk.load`."""
         desk = self._desk(client)
         page = await desk.page(run)
         return {
@@ -307,8 +315,9 @@ class GatewayRuns:
         }
 
     async def preview(self, client: Client, run: str, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The call as it would be sent with these arguments, as `confirmation_required` shows it; with what
-        the client signs to approve it. Raises as `RunDesk.preview`.
+        """Return the call with these arguments as in `confirmation_required`, with `approval`.
+
+        Raises as `RunDesk.preview`.
         """
         desk = self._desk(client)
         asked = await desk.preview(run, call, arguments)
@@ -326,11 +335,11 @@ class GatewayRuns:
         approval: Mapping[str, Any] | None = None,
         via: str = "gateway",
     ) -> dict[str, Any]:
-        """Writes down what the client decided, once: the word, who, how, when, and `repeated` where the word
-        of somebody faster stands. `shown` is the digest of what the client saw, before an edit (None: it need
-        not say).
+        """Store the client's decision, once; return the decision that counts.
 
-        Raises as `RunDesk.decide`, `bad_request` for what is no approval. A yes that was none is on record.
+        `shown` is the digest of the call as the client saw it, before an edit (None: not required).
+        `repeated` is set where an earlier decision counts. A refused approval is recorded. Raises as
+        `RunDesk.decide`, and `bad_request` for a malformed approval.
         """
         self._voters.remember(client)
         desk = self._desk(client)
@@ -345,7 +354,7 @@ class GatewayRuns:
         return {"repeated": taken.repeated, **run_view.said(taken.said)}
 
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
-        """Ends the client's run, whoever drives it; raises as `RunDesk.cancel`."""
+        """End the client's run in whichever process drives it; raises as `RunDesk.cancel`."""
         desk = self._desk(client)
         driven = self._here.get((client.principal, run))
         if driven is None:
@@ -357,7 +366,7 @@ class GatewayRuns:
         except HearthNetError as error:
             if error.code != "not_found":
                 raise
-            return {"run": run, "state": "ended"}  # it had called nothing, so nothing of it was kept
+            return {"run": run, "state": "ended"}  # a run without calls is not saved
 
     # --- parts
 

@@ -1,10 +1,9 @@
-"""Runs over HTTP: listed, shown, decided about, cancelled (docs/gateway.md, "Runs").
+"""Runs over HTTP: list, show, decide, cancel (docs/gateway.md, "Runs").
 
-GET  /v1/runs                       {"runs": [...]}, newest first
-GET  /v1/runs/{run}                 all that is known of one
-POST /v1/runs/{run}/decisions       {"call", "decision", "shown", ...}: what stands, and whether it is new
-POST /v1/runs/{run}/preview         {"call", "arguments"}: the call as it would be sent after an edit
-POST /v1/runs/{run}/cancel
+GET  /v1/runs                       {"runs": [...]}, newest first GET  /v1/runs/{run}                 one
+run with its calls and its conversation POST /v1/runs/{run}/decisions       {"call", "decision", "shown",
+...}: the decision that counts, with `repeated` POST /v1/runs/{run}/preview         {"call", "arguments"}:
+the call as it would be sent after an edit POST /v1/runs/{run}/cancel
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _CHANGED: Final = msgspec.json.Decoder(_Changed)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """Everything under `/v1/runs`."""
+    """Return the routes under `/v1/runs`."""
     runs = _Runs(gateway)
     return [
         Route("/v1/runs", runs.listing, methods=["GET"]),
@@ -57,7 +56,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
 
 @contextlib.asynccontextmanager
 async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """The runs leave their store when the gateway ends."""
+    """Close the store of the runs when the gateway ends."""
     try:
         yield
     finally:
@@ -69,17 +68,17 @@ class _Runs:
         self._gateway = gateway
 
     async def listing(self, request: Request) -> Response:
-        """The client's runs of the last day."""
+        """Return the client's runs of the last day."""
         client = await self._client(request)
         return JSONResponse({"runs": await self._gateway.runs.listing(client)})
 
     async def page(self, request: Request) -> Response:
-        """One of them, with its conversation."""
+        """Return one run with its conversation."""
         client = await self._client(request)
         return JSONResponse(await self._gateway.runs.page(client, request.path_params["run"]))
 
     async def decide(self, request: Request) -> Response:
-        """Writes a decision down."""
+        """Store a decision."""
         client = await self._client(request)
         said = read_json(await request.body(), _SAID)
         taken = await self._gateway.runs.decide(
@@ -94,7 +93,7 @@ class _Runs:
         return JSONResponse(taken)
 
     async def preview(self, request: Request) -> Response:
-        """What an edit would send."""
+        """Return the call as an edit would send it."""
         client = await self._client(request)
         changed = read_json(await request.body(), _CHANGED)
         asked = await self._gateway.runs.preview(
@@ -103,7 +102,7 @@ class _Runs:
         return JSONResponse(asked)
 
     async def cancel(self, request: Request) -> Response:
-        """Ends a run; what waits is never sent."""
+        """End a run; calls that wait are never sent."""
         client = await self._client(request)
         return JSONResponse(await self._gateway.runs.cancel(client, request.path_params["run"]))
 

@@ -1,5 +1,6 @@
-"""What a client says about a call of its run, as JSON: `{"decision", "arguments"?, "reason"?, "shown",
-"approval"?}` (docs/gateway.md, "Runs").
+"""A client's decision about a call, as JSON (docs/gateway.md, "Runs").
+
+{"decision", "arguments"?, "reason"?, "shown", "approval"?}
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from hearthnet.tools.types import Approve, Decision, Deny, Edit
 
 
 class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One decision. `shown` is the digest of what the client saw before an edit, which has `arguments`."""
+    """One decision; `shown` is the digest of the call as the client saw it.
+
+    An edit has `arguments`.
+    """
 
     decision: Literal["approve", "deny", "edit"]
     shown: str
@@ -22,7 +26,11 @@ class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     approval: dict[str, Any] | None = None
 
     def decided(self) -> Decision:
-        """The decision as the tool loop knows it; `bad_request` for an edit without arguments."""
+        """Return the decision as the tool loop takes it.
+
+        Raises:
+            HearthNetError: `bad_request` for an edit without arguments.
+        """
         if self.decision == "deny":
             return Deny(self.reason)
         if self.decision == "approve":

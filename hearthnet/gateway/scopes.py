@@ -1,7 +1,7 @@
-"""Whether what a client is to call can work at all, told before the client exists (docs/gateway.md, Scopes).
+"""Checks of a new client's scope, before the client exists (docs/gateway.md, Scopes).
 
-The form of a name, and that no token carries a capability, are known at once. A tool that somebody added is
-known by an offer that serves others than its node, or by a shared server of the settings.
+The form of a name, and capabilities that no token carries, are refused at once. A tool that was added to a
+node is known by an offer to other nodes, or by a shared server of the settings.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _PREFIX: Final = "experimental.mcp."
 
 
 def check_installed(names: Iterable[str]) -> list[str]:
-    """The names among `names` that are not installed here, and have to be looked for in the mesh.
+    """Check `names`; return those that are not installed here and may exist in the mesh.
 
-    Raises `not_found` for a capability that there is not, `bad_request` for what is none and for a wildcard
-    of anything but one MCP server, `unauthorized` for what no client may call.
+    Raises:
+        HearthNetError: `not_found` for an unknown capability; `bad_request` for a malformed name and a
+            wildcard for anything but one MCP server; `unauthorized` for a capability that no client may call.
     """
     foreign = []
     for name in names:
@@ -50,16 +51,20 @@ def check_installed(names: Iterable[str]) -> list[str]:
 
 
 def is_shared(name: str, servers: Iterable[McpServerConfig]) -> bool:
-    """Whether `name` stands for one of these servers, whole, and others than the node may call its tools."""
+    """Return whether `name` means one of these servers as a whole, and the server is shared."""
     return whole_server(name) in {f"{_PREFIX}{one.name}" for one in servers if one.share}
 
 
 def check_offered(
     names: Iterable[str], views: Sequence[OfferView], servers: Sequence[McpServerConfig]
 ) -> None:
-    """Raises where no client could call a tool in `names`: `views` are all offers, `servers` this node's own.
+    """Check that a client could call the tools in `names`.
 
-    `not_found` for what nobody offers, `unauthorized` for what is offered to the node itself alone.
+    `views` are all offers, `servers` the MCP servers of this node.
+
+    Raises:
+        HearthNetError: `not_found` for a tool that no node offers; `unauthorized` for one that is offered
+            only to its node itself.
     """
     for name in names:
         scope = Scope((name,))
@@ -69,7 +74,7 @@ def check_offered(
 
 
 def _check_configured(name: str, servers: Sequence[McpServerConfig], *, offered: bool) -> None:
-    """As `check_offered`, where no offer serves others."""
+    """Raise the error of `check_offered` for a name without an offer to others, if any."""
     server = whole_server(name) or name.rpartition(".")[0]
     known = {f"{_PREFIX}{one.name}": one for one in servers}
     config = known.get(server)

@@ -1,4 +1,4 @@
-"""The listening socket and uvicorn on it."""
+"""The listening socket of the gateway, and uvicorn on it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from hearthnet.gateway.connections import Patience, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
 
 GRACE_SECONDS: Final = 2
-"""So long requests may go on once the gateway ends; the supervisor waits for 3.2 s."""
+"""The time for open requests when the gateway ends; the supervisor waits for 3.2 s."""
 KEEP_ALIVE_SECONDS: Final = 15
 MOST_FRAME_BYTES: Final = 4_194_304
-"""Of a WebSocket message that is taken in at all; what a frame may have is the socket's matter."""
+"""The largest WebSocket message that is received at all; the protocol's own limit is smaller."""
 _BACKLOG: Final = 512
 _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
 async def serving(gateway: Gateway, patience: Patience | None = None) -> AsyncIterator[Gateway]:
-    """The gateway listening, with `url` set; ends in order. `patience` is what it takes of connections.
+    """Listen, with `url` set, while the block lasts; `patience` limits connections.
 
-    Raises `bad_request` where it may not listen at the address of the settings.
+    Raises:
+        HearthNetError: `bad_request` if the address or the certificate of the settings cannot be used.
     """
     configured = gateway.config.gateway
     with _listening(configured) as listener:
@@ -52,16 +53,16 @@ async def serving(gateway: Gateway, patience: Patience | None = None) -> AsyncIt
 
 
 class _Server(uvicorn.Server):
-    """Signals are the process's own matter, or there are none."""
+    """A server that leaves signals to its process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture no signals."""
         yield
 
 
 def _loaded(gateway: Gateway, patience: Patience) -> uvicorn.Config:
-    """uvicorn's settings, with the certificate read."""
+    """Return uvicorn's settings, with the certificate loaded."""
     configured = gateway.config.gateway
     settings = _settings(gateway, protocol(patience), _tls(gateway.home.path, configured))
     try:
@@ -77,7 +78,7 @@ def _loaded(gateway: Gateway, patience: Patience) -> uvicorn.Config:
 
 
 def _tls(folder: Path, configured: GatewayConfig) -> dict[str, Any]:
-    """The PEM files as uvicorn takes them; relative ones lie beside the settings."""
+    """Return the PEM files for uvicorn; relative paths start at the folder of the settings."""
     if not configured.certificate:
         return {}
     certificate, key = folder / configured.certificate, folder / (configured.key or configured.certificate)
@@ -114,7 +115,7 @@ async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
 
 @contextlib.contextmanager
 def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
-    """A socket at the address of the settings; at a free port where theirs is in use."""
+    """Yield a socket at the address of the settings, at a free port if theirs is in use."""
     host = settings.host
     if not settings.certificate:
         _check_host(host)
@@ -151,7 +152,10 @@ def _no_address(host: str, error: OSError) -> HearthNetError:
 
 
 def _url(listener: socket.socket, settings: GatewayConfig) -> str:
-    """Where a browser on this computer finds the gateway: by a name where the certificate is for names."""
+    """Return the gateway's address for a browser on this computer.
+
+    The host is a name where the certificate is for names.
+    """
     host, port = listener.getsockname()[:2]
     scheme = "https" if settings.certificate else "http"
     if settings.certificate and settings.names:

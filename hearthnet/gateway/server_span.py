@@ -1,7 +1,7 @@
-"""The step of a trace for one request to the gateway, by OpenTelemetry's conventions for HTTP servers.
+"""The trace span of a request, by OpenTelemetry's conventions for HTTP servers.
 
-Continues the trace that the request's `traceparent` names. A request that only reads is a step only where it
-names one: a page that looks every second would push everything else out of the traces that are kept.
+It continues the trace in the request's `traceparent`. A request that only reads has a span only if it has
+this header: a page that polls every second would displace all other traces from memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hearthnet.telemetry.entry import Detail, Entry
 from hearthnet.wire import traceparent
 
 STEP: Final = "hearthnet.step"
-"""Where a request's scope has its step, for parts that answer in another task."""
+"""The key of the span in a request's scope, for parts that answer in another task."""
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = READING | {"POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "QUERY"}
 _CONVERTER: Final = re.compile(r":\w+\}")
@@ -33,7 +33,10 @@ _LONGEST: Final = 200
 
 @contextlib.contextmanager
 def server_span(traces: Traces, scope: Scope, status: Callable[[], int]) -> Iterator[None]:
-    """One request or WebSocket; `status` gives that of its answer, 0 where none was sent."""
+    """Open the span of one request or WebSocket.
+
+    `status` returns the status of its response, 0 where none was sent.
+    """
     named = Headers(scope=scope).getlist("traceparent")
     above = traceparent.read(named[0]) if len(named) == 1 else ""
     method = str(scope.get("method", "GET")).upper()
@@ -62,7 +65,7 @@ def _status(scope: Scope, sent: int, failure: BaseException | None) -> int:
 
 
 def _describe(entry: Entry, scope: Scope, method: str, status: int) -> None:
-    """Names the step by its route, once that is known, and says how it ended."""
+    """Name the span by its route, once that is known, and record its status."""
     route = _CONVERTER.sub("}", getattr(scope.get("route"), "path", ""))
     entry.capability = f"{'HTTP' if method == names.OTHER else method} {route}".strip()
     found = {**_of_request(scope), names.HTTP_METHOD: method, names.HTTP_ROUTE: route}
@@ -77,10 +80,13 @@ def _describe(entry: Entry, scope: Scope, method: str, status: int) -> None:
 
 
 def _of_request(scope: Scope) -> dict[str, Any]:
-    """What the request says of itself. Never its query: an old client may have put a key there."""
+    """Return attributes of the request.
+
+    Its query is left out: an old client may have put a key there.
+    """
     headers = Headers(scope=scope)
     host, _, port = headers.get("host", "").rpartition(":")
-    # A digit of Latin-1, such as ², is one for isdigit and none for int.
+    # `isdigit` accepts digits of Latin-1 such as ², which `int` refuses.
     if not (port.isascii() and port.isdigit()):
         host, port = headers.get("host", ""), ""
     return {

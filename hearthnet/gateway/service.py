@@ -1,4 +1,4 @@
-"""The gateway as its node sees it: a service that offers nothing, and calls for others."""
+"""The gateway as a service of its node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from hearthnet.service import NodeContext, Service
 
 
 class GatewayService(Service):
-    """Open from `start` to `stop`; its `address` is where it listens."""
+    """The HTTP gateway of a node: it offers no capability and calls those of the mesh.
+
+    It is open from `start` to `stop`; `address` is where it listens.
+    """
 
     name: ClassVar[str] = GATEWAY
     version: ClassVar[str] = __version__
@@ -23,10 +26,10 @@ class GatewayService(Service):
         self._open = contextlib.AsyncExitStack()
 
     async def start(self, node: NodeContext) -> None:
-        """Opens the gateway; raises what `serving` raises."""
+        """Open the gateway; raises what `serving` raises."""
         gateway = Gateway.on(node.bus, node.home, node.config)
         self.address = (await self._open.enter_async_context(serving(gateway))).url
 
     async def stop(self) -> None:
-        """Ends it in order."""
+        """Close the gateway in order."""
         await self._open.aclose()

@@ -1,4 +1,4 @@
-"""What a client with a key is shown beside each question: the approval, ready to be signed."""
+"""Unsigned approvals, shown with each pending call to a client that has a key."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _MOST_PROPOSED: Final = 1024
 
 
 class Proposed:
-    """The approvals that were proposed: who looks again is shown the same one."""
+    """The approvals that were proposed, so that a client sees the same one again."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, Approval] = OrderedDict()
 
     def same(self, wanted: Approval) -> Approval:
-        """What was proposed before in place of `wanted`, which differs in id and time alone; else that."""
+        """Return the approval that was proposed earlier in place of `wanted`, else `wanted`.
+
+        The two differ only in id and time.
+        """
         alike = msgspec.structs.replace(wanted, id="", time=0).signing_bytes()
         proposed = self._kept.pop(alike, wanted)
         self._kept[alike] = proposed
@@ -34,7 +37,7 @@ class Proposed:
 
 
 class Signing:
-    """The questions of one run, as its client is shown them."""
+    """The pending calls of one run, as its client is shown them."""
 
     def __init__(self, voter: Voter, toolbox: Toolbox, proposed: Proposed) -> None:
         self._voter = voter
@@ -42,10 +45,10 @@ class Signing:
         self._proposed = proposed
 
     async def shown(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """`asked`, the data of `confirmation_required`, with `approval`: all of it but the signature.
+        """Return `asked`, the data of `confirmation_required`, with an unsigned `approval`.
 
-        That is None where the call takes no approval, and where none can be made now: then
-        `approval_problem` says why. Clients without a key are shown `asked` as it is.
+        It is None where the call takes no approval, and where none can be made now: then `approval_problem`
+        has the reason. Clients without a key get `asked` unchanged.
         """
         if not self._voter.key:
             return asked
@@ -60,11 +63,11 @@ class Signing:
         return {**asked, "approval": unsigned}
 
     async def all_shown(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """As `shown`, for each."""
+        """Return the result of `shown` for each."""
         return [await self.shown(one) for one in asked]
 
     def hearing(self, hear: Listener, hidden: list[str]) -> Listener:
-        """`hear`, told first of the tools that its client does not get, and of what it signs."""
+        """Return a listener that adds approvals, and first a notice of `hidden` tools, to `hear`."""
         more = 1 if hidden else 0
 
         async def heard(frame: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Server-sent events: how they are written, and an answer that is made of them (HTML Standard, 9.2).
+"""Server-sent events and responses made of them (HTML Standard, 9.2).
 
-An answer lasts as long as its reader: when the client is gone, the generator behind it is closed at once,
-which cancels the work at the provider.
+A response lasts as long as its reader: when the client disconnects, the generator behind it is closed at
+once, which cancels the work at the provider.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Value = TypeVar("Value")
 
 
 class ClientGoneError(Exception):
-    """Whoever asked has hung up; nobody is left to answer."""
+    """Raised when the client has disconnected."""
 
 
 class Pieces(Protocol):
-    """What is sent, piece by piece: an async generator, or what stands for one."""
+    """The source of a response's pieces: an async generator or similar."""
 
     async def __anext__(self) -> bytes: ...
     async def aclose(self) -> None: ...
 
 
 class Primed:
-    """Pieces of which the first was requested in advance, so that an error before it has a status of its own.
+    """A source whose first piece is requested in advance, so that an early error has a status.
 
-    Once the head of the answer is out there is no status left: an error then becomes the last piece.
+    After the head of the response has been sent, an error becomes the last piece.
     """
 
     def __init__(self, source: Pieces, failed: Callable[[Exception], bytes]) -> None:
-        """`failed` gives the piece that reports an error."""
+        """Wrap `source`; `failed` returns the piece that reports an error."""
         self._source = source
         self._failed = failed
         self._over = False
@@ -49,7 +49,7 @@ class Primed:
 
     @classmethod
     async def of(cls, source: Pieces, patience: float, failed: Callable[[Exception], bytes]) -> Primed:
-        """Waits up to `patience` seconds for the first piece; raises what `source` raises before it."""
+        """Wait up to `patience` seconds for the first piece; raise an earlier error of `source`."""
         primed = cls(source, failed)
         primed._first = asyncio.ensure_future(source.__anext__())
         try:
@@ -82,25 +82,25 @@ class Primed:
             await end(first)
 
     async def aclose(self) -> None:
-        """Stops what makes the pieces."""
+        """Close the source."""
         if self._first is not None:
             await end(self._first)
         await self._source.aclose()
 
 
 def encode(event: str, data: Any, seq: int | None = None) -> bytes:
-    """One event: its number as `id`, its name, and `data` as one line of JSON."""
+    """Return one event: its number as `id`, its name, and `data` as one line of JSON."""
     number = b"" if seq is None else b"id: %d\n" % seq
     return number + b"event: %s\ndata: %s\n\n" % (event.encode(), _ENCODE(data))
 
 
 def encode_data(data: Any) -> bytes:
-    """An event without a name, as OpenAI's API has them."""
+    """Return an event without a name, as in OpenAI's API."""
     return b"data: %s\n\n" % _ENCODE(data)
 
 
 class EventStream(Response):
-    """Sends what `source` yields, piece by piece, and a comment where it has been silent for a while."""
+    """A response of the pieces of `source`, with a comment after each silent interval."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class EventStream(Response):
         self._heartbeat_seconds = heartbeat_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends all of it; returns early, with the source closed, where the client is gone."""
+        """Send all pieces; stop and close the source when the client disconnects."""
         start: Message = {
             "type": "http.response.start",
             "status": self.status_code,
@@ -138,14 +138,14 @@ class EventStream(Response):
 
 
 def _raise_error_of(first: asyncio.Future[bytes]) -> None:
-    """That there is no piece at all is no error."""
+    """Raise the error of the first piece; an empty source is no error."""
     error = first.exception()
     if error is not None and not isinstance(error, StopAsyncIteration):
         raise error
 
 
 async def _each(source: Pieces, patience: float, put: Callable[[bytes], Awaitable[None]]) -> None:
-    """Puts each piece, and a heartbeat for each time that none has come for `patience` seconds."""
+    """Send each piece, and a heartbeat after each `patience` seconds without one."""
     following: asyncio.Task[bytes] | None = None
     try:
         while True:
@@ -167,9 +167,12 @@ async def _each(source: Pieces, patience: float, put: Callable[[bytes], Awaitabl
 
 
 async def while_there(receive: Receive, work: Awaitable[Value]) -> Value:
-    """What `work` gives; `ClientGoneError` where the client hangs up first, and then the work is cancelled.
+    """Return the result of `work`; cancel it when the client disconnects.
 
-    The request's body has to be read before, since what comes next is the hanging up.
+    The request's body must have been read before, so that the next message is the disconnection.
+
+    Raises:
+        ClientGoneError: The client disconnected first.
     """
     working = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_gone(receive))
@@ -189,7 +192,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def end(task: asyncio.Future[Any]) -> None:
-    """Cancels `task` where it still runs, and waits until it has ended."""
+    """Cancel `task` if it still runs, and wait until it has ended."""
     if not task.done():
         task.cancel()
         await asyncio.wait((task,))

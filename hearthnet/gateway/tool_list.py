@@ -1,4 +1,4 @@
-"""The tools that a client asks for, in `input.tools` of its request (docs/gateway.md, "Runs").
+"""The tools of a request, in its `input.tools` (docs/gateway.md, "Runs").
 
 "search_corpus"                                     a built-in tool
 "market.post", "market.post@1.0"                    a capability as it is
@@ -26,26 +26,30 @@ _USED: Final = frozenset({"use", "params"})
 
 
 def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
-    """Whether a call is a run of the tool loop: a chat that names tools, and may say something."""
+    """Return whether a call is a run of the tool loop: a chat with tools and an answer."""
     return _names_tools(contract, body) and not _says_nothing(body)
 
 
 def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
-    """Whether such a chat is only to be made ready for: with `max_tokens` 0 (docs/decisions/0078)."""
+    """Return whether a call is such a chat with `max_tokens` 0, without an answer.
+
+    The model then only reads its beginning in advance (docs/decisions/0078).
+    """
     return _names_tools(contract, body) and _says_nothing(body)
 
 
 def told_names(asked: Any) -> list[str]:
-    """The capabilities in `asked` whose contracts came with no installation, and are asked for first."""
+    """Return the capabilities in `asked` whose contracts must be learned first."""
     listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
     named = [one.get("use") if isinstance(one, dict) else one for one in listed]
     return [name for name in named if isinstance(name, str) and is_told(name)]
 
 
 def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
-    """The tools in `asked`, in their order; `told` are those of `told_names`, by capability.
+    """Return the tools in `asked`, in order; `told` are those of `told_names`, by capability.
 
-    Raises `bad_request` for what is no list of tools, `not_found` for a name there is not.
+    Raises:
+        HearthNetError: `bad_request` if `asked` is not a list of tools; `not_found` for an unknown name.
     """
     if not isinstance(asked, list):
         raise _wrong("", "tools is a list of names and objects")
@@ -87,7 +91,10 @@ def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]
 
 
 def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
-    """A tool whose contract its provider told; whether it is asked about is not that one's to say."""
+    """Return a foreign tool.
+
+    Whether a call of it needs a decision is in its definition, and not left to its provider.
+    """
     found = told.get(name.partition("@")[0])
     if found is None:
         raise HearthNetError("not_found", f"nobody offers {name[:80]!r} now")
@@ -98,7 +105,7 @@ def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition])
 
 
 def _own(one: dict[str, Any], path: str) -> ToolDefinition:
-    """A tool that the client runs."""
+    """Return a tool that the client runs."""
     _check_members(one, _OWN, path)
     name, description = one.get("name"), one.get("description", "")
     schema, effects = one.get("parameters_schema"), one.get("side_effects", False)

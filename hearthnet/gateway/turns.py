@@ -1,7 +1,7 @@
-"""One turn for a client that asks once and goes: what comes of its call, as frames.
+"""One turn for a client that sends one request per turn, as frames.
 
-Leaving such a stream early cancels the work behind it; a run that was saved can be gone on with all the same.
-What ends it badly is raised, and stands in no frame.
+Closing such a stream early cancels the work behind it; a run that was saved can still be continued. Errors
+are raised and are not among the frames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def stream_frames(
     timeout_seconds: float | None = None,
     node: str = "",
 ) -> Frames:
-    """The frames of a capability that streams, of `node` where one is named; raises its error."""
+    """Yield the frames of a streaming capability, of `node` if given; raises its error."""
     asked = bus.stream(capability, body, token=token, timeout_seconds=timeout_seconds, node=node)
     async with asked as stream:
         async for frame in stream:
@@ -42,7 +42,7 @@ async def stream_frames(
 
 
 async def run_frames(opening: Callable[[Listener], Awaitable[GatewayRun]]) -> Frames:
-    """The frames of a run, from `iteration` to `done` or `suspended`; raises what the run raises."""
+    """Yield the frames of a run, from `iteration` to `done` or `suspended`; raises its error."""
     waiting: asyncio.Queue[Frame] = asyncio.Queue(_MOST_WAITING)
     run = await opening(waiting.put)
     driving = run.drive()
@@ -65,7 +65,7 @@ async def run_frames(opening: Callable[[Listener], Awaitable[GatewayRun]]) -> Fr
 
 
 async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
-    """All frames but the last, and the last; raises what they raise."""
+    """Return all frames but the last, and the last; raises the errors of `frames`."""
     every: list[Frame] = []
     async with aclosing(frames):
         async for frame in frames:
@@ -76,10 +76,10 @@ async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
 
 
 class Turns:
-    """The runs that are driven for such clients now, so that what is sent twice is done once.
+    """The runs that are driven for such clients now, so that a repeated request runs once.
 
-    A second request about a run that one is being driven for waits for the same outcome. It is stopped when
-    nobody waits for it any more.
+    A second request about a run that is being driven waits for the same outcome. The run is stopped when no
+    request waits for it any more.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Turns:
     async def outcome(
         self, principal: str, run: str, opening: Callable[[], Awaitable[GatewayRun]]
     ) -> tuple[Outcome, bool]:
-        """How the turn ended, and whether it was another request that began it."""
+        """Return the outcome of the turn, and whether another request began it."""
         key = principal, run
         joined = key in self._going
         if not joined:

@@ -1,4 +1,4 @@
-"""In whose name runs act: a client's token for its calls, its key for its approvals, how many it drives."""
+"""The clients behind runs: tokens for calls, keys for approvals, and numbers of runs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Voters:
         self._seen: dict[tuple[str, str], Client] = {}
 
     def voter(self, client: Client) -> Voter:
-        """The client as it decides."""
+        """Return the client as a decider about its runs."""
         peer = self._bus.peer
         own = peer.identity.node_id
         return Voter(client.principal, client.key, own, peer.community, self._bus, is_owner=client.is_owner)
 
     def acting(self, client: Client) -> ActingFor:
-        """The client as runs act for it.
+        """Return the client as the one for whom runs work.
 
-        One principal may have several clients, each with a key. A call that another one of them approved
-        goes out under that one's token: the approval counts for no other.
+        One principal may have several clients, each with a key. A call that another one of them approved is
+        sent under the token of that client, since the approval is valid with no other.
         """
         self.remember(client)
 
@@ -50,7 +50,7 @@ class Voters:
         return ActingFor(client.principal, client.key, client.scope, token, is_owner=client.is_owner)
 
     def remember(self, client: Client) -> None:
-        """Notes that the client is there; one with a token from elsewhere is known by nothing else."""
+        """Remember a connected client; one with a token from elsewhere is known only from here."""
         if client.key:
             self._seen.pop((client.principal, client.key), None)
             self._seen[client.principal, client.key] = client
@@ -58,9 +58,10 @@ class Voters:
                 del self._seen[next(iter(self._seen))]
 
     def begin(self, client: Client, most: int) -> Callable[[], None]:
-        """Counts a run of the client's; what it returns is called once, when it is driven no more.
+        """Count a run of the client's; return the function to call once when it ends.
 
-        Raises `capacity_exceeded` for more than `most` at a time.
+        Raises:
+            HearthNetError: `capacity_exceeded` for more than `most` at a time.
         """
         principal = client.principal
         if self._driven[principal] >= most:

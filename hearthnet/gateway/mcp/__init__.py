@@ -1,6 +1,7 @@
-"""The mesh as an MCP server: `/mcp` of the gateway, and stdio (docs/mcp.md; docs/decisions/0105).
+"""The mesh as an MCP server: `/mcp` of the gateway, and stdio (docs/mcp.md).
 
-MCP's own library takes more than a second to import and speaks to few: it is loaded for the first who asks.
+The MCP library takes more than a second to import and few clients need it, so it is loaded at the first
+request (docs/decisions/0105).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """As app.py wants them."""
+    """Return the routes of this part."""
     gateway.mcp = Endpoint(gateway)
     return [Route("/mcp", gateway.mcp)]
 
 
 @contextlib.asynccontextmanager
 async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """Ends the sessions with the gateway."""
+    """End the sessions with the gateway."""
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""A person's yes over MCP: what is shown, and the seal that binds a later yes to it. Pure but for the key.
+"""Approval by a person over MCP: the question, and the seal that binds the answer to it.
 
-A client of today's protocol is asked while its call waits. One of the protocol of 2026-07-28 gets the
-question as the answer to its call, and calls again with the reply and the seal: it says for whom, what
-exactly, and until when, and counts once.
+A client of the older protocols answers while its call waits. A client of the protocol of 2026-07-28 gets
+the question as the answer to its call, and calls again with the reply and the seal. The seal names the
+caller, the exact call and an expiry, and is valid once. Pure but for the key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hearthnet.contracts import Contract
 from hearthnet.errors import HearthNetError
 
 LIFE_MS: Final = 600_000
-"""So long a question waits for its answer."""
+"""The time that a question waits for its answer."""
 MOST_OPEN: Final = 4_096
 FIELD: Final = "send"
 SCHEMA: Final[dict[str, Any]] = {
@@ -38,7 +38,7 @@ CANNOT_ASK: Final = (
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """What a seal says."""
+    """The content of a seal."""
 
     id: str
     caller: str
@@ -49,14 +49,18 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Seals:
-    """Seals of this process, each good once."""
+    """The seals of this process, each valid once."""
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self._open: dict[str, int] = {}
 
     def seal(self, caller: str, contract: Contract, body: dict[str, Any], client_id: str, now: int) -> str:
-        """A seal for exactly this call; `capacity_exceeded` while too many wait."""
+        """Return a seal for exactly this call.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` while too many questions wait.
+        """
         self._open = {name: until for name, until in self._open.items() if until > now}
         if len(self._open) >= MOST_OPEN:
             raise HearthNetError("capacity_exceeded", "too many questions wait for an answer; try later")
@@ -66,7 +70,12 @@ class Seals:
         return f"{ids.b64(data)}.{self._mac(data)}"
 
     def open(self, text: str, caller: str, contract: Contract, now: int) -> Sealed:
-        """What was sealed, which then counts no more; `unauthorized` for what is no seal for this."""
+        """Return the content of a seal and use it up.
+
+        Raises:
+            HearthNetError: `unauthorized` for text that is no seal, or one for another call; `expired` for a
+                seal that was used or waited too long.
+        """
         head, _, mac = text.partition(".")
         try:
             data = ids.unb64(head)
@@ -86,13 +95,13 @@ class Seals:
 
 
 def question(contract: Contract, body: dict[str, Any], client_id: str) -> str:
-    """What a person is shown: all that would be sent, hidden characters as their codes."""
+    """Return the text for a person: all that would be sent, invisible characters as codes."""
     about = "" if not client_id else f"\nIt is done once, under the key {client_id}."
     return f"{contract.summary}\n{contract.id} would be sent exactly this:\n{_plain(body)}{about}"
 
 
 def is_yes(action: str, content: Any) -> bool:
-    """Whether the reply says to send it."""
+    """Return whether the reply approves the call."""
     return action == "accept" and isinstance(content, dict) and content.get(FIELD) is True
 
 

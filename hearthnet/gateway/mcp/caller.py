@@ -1,7 +1,7 @@
-"""For whom MCP's calls are made, and how a person's yes becomes an approval.
+"""The callers behind MCP requests, and their approvals.
 
-A client of the gateway acts under its own token, as everywhere. Over stdio it is the owner of the home, under
-a token that the owner's own key gave: effects need the owner's approval there too.
+A client of the gateway acts under its own token, as everywhere. Over stdio the caller is the owner of the
+home, under a token made with the owner's key: effects need the owner's approval there too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_SIGNING: Final = (
 
 
 class Caller(Protocol):
-    """Who MCP speaks for."""
+    """The caller for whom MCP requests are made."""
 
     @property
     def id(self) -> str: ...
@@ -58,28 +58,36 @@ class ClientCaller:
 
     @property
     def chosen(self) -> bool:
-        """Whether somebody named what it may call."""
+        """Return whether its scope was given by name."""
         return bool(self._client.bearer or self._gateway.clients.book.find(self.id).scope.capabilities)
 
     def covers(self, contract: Contract) -> bool:
-        """Whether its scope covers the contract."""
+        """Return whether its scope covers the contract."""
         return self._client.scope.covers(contract.capability)
 
     def token(self, contract: Contract) -> str:
-        """Under which it calls; raises where the client was removed."""
+        """Return the token of its calls; raises if the client was removed."""
         return self._gateway.clients.token(self._client)
 
     def held(self) -> AbstractContextManager[None]:
-        """One answer more at a time; `capacity_exceeded` for one too many."""
+        """Count one more answer at a time.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if there are too many.
+        """
         return self._gateway.limits.held(self._client.id)
 
     def check_may_ask(self) -> None:
-        """Raises `unauthorized` where a yes over MCP would not count."""
+        """Check that an approval over MCP counts for this client.
+
+        Raises:
+            HearthNetError: `unauthorized` if it approves with a key of its own.
+        """
         if self._client.key:
             raise HearthNetError("unauthorized", NO_SIGNING)
 
     async def approval(self, contract: Contract, body: dict[str, Any]) -> Approval:
-        """The yes to exactly `body`, which the gateway signs for it."""
+        """Return the approval of exactly `body`, signed by the gateway."""
         found = await approved(self._gateway.bus, self._client, contract, body, None)
         if not isinstance(found, Approval):
             raise HearthNetError("unauthorized", NO_SIGNING)
@@ -97,11 +105,11 @@ class OwnerCaller:
         self._bus = bus
 
     def covers(self, contract: Contract) -> bool:
-        """Everything that may be called under a token at all."""
+        """Return True: the owner may call all that a token can carry."""
         return True
 
     def token(self, contract: Contract) -> str:
-        """For this capability alone."""
+        """Return a token for this capability alone."""
         peer = self._bus.peer
         return mint(
             peer.identity,
@@ -113,14 +121,14 @@ class OwnerCaller:
         )
 
     def held(self) -> AbstractContextManager[None]:
-        """There is no limit for the owner."""
+        """Return an empty context: the owner has no limit."""
         return nullcontext()
 
     def check_may_ask(self) -> None:
-        """The owner's yes counts."""
+        """Accept: the owner's approval counts."""
 
     async def approval(self, contract: Contract, body: dict[str, Any]) -> Approval:
-        """The yes to exactly `body`, signed with the node's key."""
+        """Return the approval of exactly `body`, signed with the node's key."""
         peer = self._bus.peer
         owner = Client("owner", "owner", peer.node_id, peer.node_id, Scope(everything()), 0)
         found = await approved(self._bus, owner, contract, body, None)

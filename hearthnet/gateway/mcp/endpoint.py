@@ -1,4 +1,4 @@
-"""`/mcp`: who asks is known before MCP sees the request, and a session belongs to who began it."""
+"""The endpoint `/mcp`: authenticates clients and binds each session to its client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SERVER: Final = "hearthnet.gateway.mcp.server"
 
 
 class Endpoint:
-    """An ASGI application; what MCP needs is set up at the first request."""
+    """An ASGI application that sets up the MCP library at the first request."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -36,7 +36,7 @@ class Endpoint:
         self._running: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. Raises what speaks against its client, before anything is read."""
+        """Handle one request; raise authentication errors before anything is read."""
         client = await self._gateway.clients.from_request(Request(scope))
         self._gateway.limits.request(client.id)
         manager = await self._opened()
@@ -44,12 +44,12 @@ class Endpoint:
         from mcp.server.auth.provider import AccessToken
 
         scope[_CLIENT] = client
-        # What the library compares, so that nobody goes on with the session of another.
+        # The library compares this, so that no client can use the session of another.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.id, scopes=[]))
         await manager.handle_request(scope, receive, send)
 
     async def close(self) -> None:
-        """Ends all sessions."""
+        """End all sessions."""
         self._ending.set()
         if self._running is not None:
             await asyncio.wait({self._running})
@@ -65,7 +65,7 @@ class Endpoint:
             return self._manager
 
     async def _run(self, side: Any, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
-        """Holds the library's task group, which has to be left by the task that entered it."""
+        """Hold the library's task group, which must be left by the task that entered it."""
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         manager = StreamableHTTPSessionManager(
@@ -80,5 +80,5 @@ class Endpoint:
         _log.info("the MCP sessions have ended")
 
     def _caller(self, context: Any) -> Caller:
-        """For whom a request of MCP is."""
+        """Return the caller of an MCP request."""
         return ClientCaller(self._gateway, context.request.scope[_CLIENT])

@@ -1,8 +1,8 @@
-"""The schemas that `tools/list` shows: what a model fills in and a person wants done, within a bound. Pure.
+"""Short schemas for `tools/list`: the arguments that a model fills in. Pure.
 
-A client's model reads the list with each question. What carries the mesh itself is left out of it, and so are
-fields that only programs set; a call may have all that the contract takes. Of what comes back, names and
-types are shown (docs/decisions/0151).
+A client's model reads the list with each question, so that its size is limited. Capabilities that serve the
+mesh itself are left out of it, and so are fields that only programs set; a call may still have all that the
+contract accepts. Outputs are shown by names and types (docs/decisions/0151).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hearthnet.contracts import Contract
 
 Schema = dict[str, Any]
 MAX_LIST_BYTES: Final = 24 * 1024
-"""Of all tools of the installation together, as they go over the wire."""
+"""The size of all tools of the installation together, as transferred."""
 MAX_TOOL_BYTES: Final = 2_560
 UNLISTED: Final = frozenset(
     {
@@ -26,7 +26,7 @@ UNLISTED: Final = frozenset(
         "rag.progress",
     }
 )
-"""Serve programs and the mesh itself: listed for clients alone that were given what they may call by name."""
+"""Capabilities for programs and the mesh itself, listed only for clients whose scope names them."""
 _FIELDS: Final = {
     "llm.chat": ("model", "messages", "max_tokens", "temperature"),
     "llm.complete": ("model", "prompt", "max_tokens", "temperature", "stop"),
@@ -47,11 +47,11 @@ _SHOWN: Final[dict[tuple[str, str], Schema]] = {
         },
     }
 }
-"""In place of a contract's own schema of a field; what fits it fits that."""
+"""Replacements for a contract's schema of a field; values that fit them fit the contract too."""
 
 
 def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
-    """The arguments of an installed capability, without the `hidden` ones."""
+    """Return the schema of an installed capability's arguments, without the `hidden` ones."""
     schema = contract.tool_schema(None, hidden)
     every: dict[str, Any] = schema["properties"]
     names = [name for name in _FIELDS.get(contract.name, every) if name in every]
@@ -63,7 +63,10 @@ def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
 
 
 def output_schema(contract: Contract) -> Schema | None:
-    """The fields of an installed capability's output with their types; None where it is no object."""
+    """Return the fields and types of an installed capability's output.
+
+    None if the output is not an object.
+    """
     output = contract.response_schema["properties"].get("output", {})
     if output.get("type") != "object":
         return None

@@ -1,4 +1,4 @@
-"""Errors that MCP answers as JSON-RPC, where others are results that say `isError`.
+"""Errors that MCP answers as JSON-RPC; others are results with `isError`.
 
 unknown tool                 -32602  (2025-11-25 and 2026-07-28, Tools, Error handling)
 missing client capability    -32021  (2026-07-28; earlier protocols have no number of their own for it)
@@ -16,12 +16,12 @@ from hearthnet.gateway.mcp.asking import CANNOT_ASK
 
 
 def unknown_tool(error: HearthNetError) -> MCPError:
-    """For a name that no tool has; `error` names near ones, and stands whole in the data."""
+    """Return the error for an unknown tool; `error`, which names near ones, is in its data."""
     return MCPError(INVALID_PARAMS, error.message, {"hearthnet/error": error.to_body()})
 
 
 def cannot_ask(capability: str) -> MCPError:
-    """For an effect, where the client declares no elicitation by forms."""
+    """Return the error for an effect, where the client declares no elicitation by forms."""
     required: dict[str, Any] = {"elicitation": {"form": {}}}
     return MCPError(
         MISSING_REQUIRED_CLIENT_CAPABILITY,

@@ -1,4 +1,4 @@
-"""Outputs and errors as what `tools/call` answers. Pure."""
+"""Outputs and errors as results of `tools/call`. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MEDIA: Final = ("image", "audio")
 def result(
     contract: Contract, output: Any, meta: dict[str, Any], *, any_output: bool = False
 ) -> dict[str, Any]:
-    """A result: the output as a value and as text; of a foreign tool the parts as they were.
+    """Return a result: the output as a value and as text, or the parts of a foreign tool.
 
-    `any_output`: a result's value need not be an object.
+    `any_output`: the value need not be an object.
     """
     if is_told(contract.name) and isinstance(output, dict) and isinstance(output.get("content"), list):
         found = {
@@ -27,8 +27,8 @@ def result(
         if isinstance(output.get("structured"), dict) or (any_output and "structured" in output):
             found["structuredContent"] = output["structured"]
         elif promised(contract) is not None:
-            # Left out, for its size or since it does not fit; the parts say why. A result without the value
-            # that the list promises is none to clients, unless it is an error.
+            # The value is missing, for its size or since it does not fit the schema; the parts say why.
+            # Clients reject a result without the value that the list promises, unless it is an error.
             found["isError"] = True
     else:
         found = {"content": [_text(_json(output))], "isError": False}
@@ -38,7 +38,7 @@ def result(
 
 
 def failed(error: HearthNetError) -> dict[str, Any]:
-    """An error: its code, what is wrong, and what to do; whole in `_meta` for programs."""
+    """Return an error result: code and message as text, the whole error in `_meta`."""
     return {
         "content": [_text(f"{error.code}: {error.message}")],
         "isError": True,

@@ -1,6 +1,6 @@
-"""The server side of MCP by MCP's own library: what is listed, called, asked and told.
+"""The MCP server, on the MCP library: listing, calls, questions and notifications.
 
-One `McpSide` serves all who speak MCP to this process; who that is says `caller_of`.
+One `McpSide` serves all MCP clients of this process; `caller_of` returns the caller of a request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hearthnet.trust.authority import SELF
 
 _log = logging.getLogger(__name__)
 WATCH_SECONDS: Final = 2.0
-"""How often it is looked what is offered, while somebody is there who may want to know."""
+"""The interval between looks at the offers, once a client has listed the tools."""
 ASK_SECONDS: Final = asking.LIFE_MS / 1000
 _CONFIRM: Final = "confirm"
 _LONGEST_WORDS: Final = 200
@@ -61,7 +61,7 @@ class McpSide:
         self._seals = asking.Seals()
         self._offered: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
-        """Of these, what is not for the node itself alone."""
+        """Those of them that are offered to more than their own node."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._changes = InMemorySubscriptionBus()
         self.server: Server[Any] = _Server(
@@ -76,7 +76,7 @@ class McpSide:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Tells clients, for as long as it is open, when what is offered has changed."""
+        """Notify clients of changed offers while the block lasts."""
         task = asyncio.create_task(self._watch(), name="mcp offers")
         try:
             yield
@@ -89,7 +89,7 @@ class McpSide:
             await asyncio.sleep(WATCH_SECONDS)
             before = self._offered
             if not before:
-                continue  # nobody has asked yet
+                continue  # no client has listed the tools yet
             try:
                 await self._look()
             except HearthNetError as error:
@@ -99,7 +99,7 @@ class McpSide:
                 await self._tell()
 
     async def _look(self) -> None:
-        """Learns what is offered now, contracts that came with no installation too."""
+        """Read the present offers, and learn contracts that came with no installation."""
         views = await self._bus.offers()
         await self._bus.learn_all(views)
         self._offered = frozenset(str(view.capability) for view in views)
@@ -108,14 +108,14 @@ class McpSide:
     async def _tell(self) -> None:
         await self._changes.publish(ToolsListChanged())
         for connection in list(self._connections):
-            with contextlib.suppress(Exception):  # whoever is gone need not be told
+            with contextlib.suppress(Exception):  # the client may have disconnected
                 await connection.send_tool_list_changed()
 
     async def _list(
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         caller = self._caller_of(context)
-        # A session is made anew for each request; what lasts is behind it.
+        # A session is made anew for each request; the connection behind it lasts.
         self._connections.add(context.session._connection)
         await self._look()
         names = self._offered if caller.chosen else self._offered - _unlisted()
@@ -124,7 +124,7 @@ class McpSide:
         return types.ListToolsResult(tools=[types.Tool.model_validate(one, by_name=False) for one in listed])
 
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
-        """What the caller may call, by name: all that is installed, and what is told and offered."""
+        """Return the tools of the caller by name: installed ones, and offered foreign ones."""
         there = self._offered if caller.is_owner else self._shared
         told = [found for name in sorted(there) if is_told(name) and (found := learning.known(name))]
         every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
@@ -212,7 +212,7 @@ class McpSide:
 
 
 class _Server(Server[Any]):
-    """Says to every client that its list of tools changes, whichever way it came."""
+    """A server that announces to every client that its list of tools may change."""
 
     def create_initialization_options(
         self,
@@ -220,13 +220,13 @@ class _Server(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the library's."""
+        """Return the library's options, with `tools_changed` by default."""
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
 async def _tell_progress(session: ServerSession, steps: asyncio.Queue[dict[str, Any]]) -> None:
-    """Passes steps on; where the client did not ask for them, the library says nothing."""
+    """Pass progress on; the library drops it where the client did not request it."""
     last = -1.0
     while True:
         step = await steps.get()
@@ -242,7 +242,11 @@ async def _tell_progress(session: ServerSession, steps: asyncio.Queue[dict[str, 
 
 
 async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tuple[str, Any]:
-    """What the person says; `cancel` where nothing comes. Raises `unauthorized` where nobody is asked."""
+    """Return the person's answer; `cancel` where none comes in time.
+
+    Raises:
+        HearthNetError: `unauthorized` if the client does not show the question.
+    """
     try:
         async with asyncio.timeout(ASK_SECONDS):
             reply = await context.session.elicit_form(
@@ -259,25 +263,28 @@ async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tu
 
 
 def _short(words: str) -> str:
-    """Words of a client as part of one line: bounded, without hidden characters."""
+    """Return a client's message as part of one line: bounded, without invisible characters."""
     kept = "".join(letter if letter.isprintable() else " " for letter in words[: 2 * _LONGEST_WORDS])
     return " ".join(kept.split())[:_LONGEST_WORDS] or "no reason"
 
 
 def _said(reply: Any) -> tuple[str, Any]:
-    """What a reply that came with a call says; `cancel` where it is none."""
+    """Return the reply that came with a call; `cancel` where it is malformed."""
     return (reply.action, reply.content) if isinstance(reply, types.ElicitResult) else ("cancel", None)
 
 
 def _can_ask(context: _Context) -> bool:
-    """Whether the client shows forms to a person; elicitation without a mode is by forms."""
+    """Return whether the client shows forms to a person.
+
+    Elicitation without a mode is by forms.
+    """
     capabilities = context.session.client_capabilities
     modes = capabilities.elicitation if capabilities is not None else None
     return modes is not None and (modes.form is not None or modes.url is None)
 
 
 def _is_modern(context: _Context) -> bool:
-    """Whether the client speaks the protocol of 2026-07-28 or a later one."""
+    """Return whether the client uses the protocol of 2026-07-28 or a later one."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 

@@ -1,7 +1,7 @@
-"""The step of a trace for one tool call of an MCP client, by OpenTelemetry's conventions for MCP servers.
+"""The trace span of a tool call, by OpenTelemetry's conventions for MCP servers.
 
-A message's own `_meta.traceparent` (SEP-414 of MCP) says which trace it belongs to: one HTTP connection may
-carry messages of many, and a session's messages are answered by tasks that began with its first one.
+A message's own `_meta.traceparent` (SEP-414 of MCP) names its trace: one HTTP connection may carry messages
+of many traces, and a session's messages are handled by tasks that began with its first one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hearthnet.wire import traceparent
 
 _METHOD: Final = "tools/call"
 _LONGEST: Final = 200
-"""A client makes up its ids, and 10,000 steps are kept: megabytes each would fill the memory."""
+"""The longest id in a span: clients choose their ids, and 10,000 spans are kept in memory."""
 
 
 @contextlib.contextmanager
 def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
-    """The call of a tool; below the HTTP request that brought it where the message names no trace.
+    """Open the span of a tool call, by default below the HTTP request that carried it.
 
-    Its name is without the tool until `name` is called: clients make up names without end.
+    Its name is without the tool until `name` is called: clients invent names without end.
     """
     request = getattr(context, "request", None)
     carrier: Entry | None = request.scope.get(STEP) if request is not None else None
@@ -49,14 +49,14 @@ def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
 
 
 def name(entry: Entry, tool: str) -> None:
-    """Names the tool, once it is known that there is one."""
+    """Add the tool to the span, once it is known to exist."""
     entry.capability = f"{_METHOD} {tool}"
     if entry.detail is not None:
         entry.detail.attributes[names.AI_TOOL] = tool
 
 
 def failed(entry: Entry, kind: str = names.TOOL_ERROR) -> None:
-    """Note that the call failed: `kind` is the number of the JSON-RPC error where it was answered by one."""
+    """Record a failed call; `kind` is the number of the JSON-RPC error, if there was one."""
     entry.code = "internal_error"
     if entry.detail is not None:
         entry.detail.attributes[names.ERROR] = kind

@@ -1,4 +1,4 @@
-"""MCP over stdin and stdout, for a program that the owner of the home starts (`hearthnet mcp serve`)."""
+"""MCP over stdin and stdout, for programs of the home's owner (`hearthnet mcp serve`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hearthnet.home import Home
 
 
 async def serve(home: Home) -> None:
-    """Serves until stdin ends. Raises as `Bus.connect`."""
+    """Serve until stdin ends. Raises as `Bus.connect`."""
     from mcp.server.stdio import stdio_server
 
     from hearthnet.gateway.mcp.server import McpSide

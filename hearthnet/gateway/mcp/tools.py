@@ -15,9 +15,9 @@ from hearthnet.trust.token import Scope
 
 _GENERATED: Final = "client_id"
 _WRAPPERS: Final = frozenset({"llm.tools.call"})
-"""Make calls for others: a tool that is any tool."""
+"""Capabilities that call any other one."""
 _NO_CONTROL: Final = frozenset({"stream"})
-"""Said by how a tool is called, and not by its arguments."""
+"""Arguments that are determined by the way in which a tool is called."""
 
 
 class McpTool:
@@ -32,11 +32,15 @@ class McpTool:
         )
 
     def body(self, arguments: dict[str, Any], client_id: str) -> dict[str, Any]:
-        """The complete `{params, input}` for a model's arguments; `bad_request` names what does not fit."""
+        """Return the complete `{params, input}` for a model's arguments.
+
+        Raises:
+            HearthNetError: `bad_request` for arguments that do not fit the schema.
+        """
         hidden = {name: value for name, value in arguments.items() if name in self._hidden}
         if hidden:
             raise HearthNetError("bad_request", f"{self.name} has no argument {next(iter(hidden))!r}")
-        # A foreign tool's arguments are judged by its own schema alone, which may leave room for any.
+        # A foreign tool's arguments are checked by its own schema alone, which may allow any.
         body = (
             {"params": {}, "input": dict(arguments)}
             if self._foreign
@@ -49,11 +53,11 @@ class McpTool:
 
     @property
     def takes_progress(self) -> bool:
-        """Whether it is called as a stream."""
+        """Return whether it is called as a stream."""
         return self.contract.stream_schema is not None
 
     def listed(self, *, any_output: bool) -> dict[str, Any]:
-        """It, as `tools/list` has it; `any_output`: a result's value need not be an object."""
+        """Return its entry in `tools/list`; `any_output`: a result need not be an object."""
         contract = self.contract
         described = contract.request_schema.get("description") if is_told(contract.name) else None
         tool = {
@@ -70,21 +74,21 @@ class McpTool:
         return tool
 
     def _input(self) -> dict[str, Any]:
-        """The schema of the arguments; of a foreign tool as its server has it."""
+        """Return the schema of the arguments; that of a foreign tool is as its server has it."""
         if self._foreign:
             found: dict[str, Any] = self.contract.request_schema["properties"]["input"]
             return found
         return lean.input_schema(self.contract, self._hidden)
 
     def _output(self) -> dict[str, Any] | None:
-        """The schema of the value in every result; None where there is none."""
+        """Return the schema of the value in every result; None where there is none."""
         if is_told(self.contract.name):
             return promised(self.contract)
         return None if self.takes_progress else lean.output_schema(self.contract)
 
 
 def promised(contract: Contract) -> dict[str, Any] | None:
-    """The schema that an MCP server has for the values of this tool of its; None where it has none."""
+    """Return the output schema that an MCP server declares for its tool; None if it has none."""
     output = contract.response_schema.get("properties", {}).get("output")
     fields = output.get("properties") if isinstance(output, dict) else None
     value = fields.get("structured") if isinstance(fields, dict) else None
@@ -93,23 +97,26 @@ def promised(contract: Contract) -> dict[str, Any] | None:
 
 
 def tools_of(contracts: Iterable[Contract]) -> dict[str, McpTool]:
-    """The tools of these contracts by the names that every MCP client takes; of versions, the last counts."""
+    """Return the tools of these contracts, by names that every MCP client accepts.
+
+    Of several versions of a capability, the last one is used.
+    """
     by_name = {contract.name: contract for contract in contracts if _fits(contract)}
     names = NameMap(by_name)
     return {names.to_safe(name): McpTool(names.to_safe(name), one) for name, one in by_name.items()}
 
 
 def may_be_called(contract: Contract) -> bool:
-    """Whether a token may carry it at all."""
+    """Return whether a token can carry this capability."""
     return covered(Scope((contract.name,)), contract)
 
 
 def _fits(contract: Contract) -> bool:
-    """Whether a call with arguments and one result is all there is to it."""
+    """Return whether a call has only arguments and one result."""
     if contract.name in _WRAPPERS:
         return False
     if contract.stream_schema is not None and contract.side_effects and not is_told(contract.name):
-        return False  # it takes what it needs while it answers
+        return False  # it takes input while it answers
     try:
         contract.tool_schema(None, _hidden(contract))
     except HearthNetError:
@@ -118,7 +125,7 @@ def _fits(contract: Contract) -> bool:
 
 
 def _hidden(contract: Contract) -> frozenset[str]:
-    """Arguments that are filled in here."""
+    """Return the arguments that are filled in here."""
     hidden = {_GENERATED} if contract.idempotent == "client_id" else set()
     if contract.stream_schema is not None and not is_told(contract.name):
         fields = contract.request_schema["properties"]["input"].get("properties", {})
@@ -127,7 +134,10 @@ def _hidden(contract: Contract) -> frozenset[str]:
 
 
 def _hints(contract: Contract) -> dict[str, Any]:
-    """What the contract says, in MCP's words. Each call makes its own `client_id`, so it acts once more."""
+    """Return the contract's properties as MCP's hints.
+
+    Each call has a new `client_id`, so that a repetition has another effect.
+    """
     if not contract.side_effects:
         return {"readOnlyHint": True, "openWorldHint": is_told(contract.name)}
     return {

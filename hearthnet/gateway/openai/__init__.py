@@ -1,4 +1,7 @@
-"""OpenAI's API over the mesh: `/v1/models` and `/v1/chat/completions` (docs/gateway.md, "OpenAI")."""
+"""OpenAI's API over the mesh: `/v1/models` and `/v1/chat/completions`.
+
+See: docs/gateway.md, "OpenAI".
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """As app.py wants them."""
+    """Return the routes of this part."""
     from hearthnet.gateway.openai.chat import Chat
 
     chat = Chat(gateway)

@@ -1,6 +1,6 @@
-"""What a model and a run say, frame by frame, as OpenAI's API says it: in deltas, and as one message.
+"""Frames of models and runs in the form of OpenAI's API: as deltas, and as one message.
 
-Calls that the client is to run go out whole, in one delta each: half a call is of use to nobody.
+Calls of client tools are sent whole, one delta each: part of a call is of no use.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _BREAK: Final = "\n\n"
 
 
 class Answer:
-    """One answer as it grows. Feed it each frame; what it gives back goes out at once.
+    """One answer as it grows: feed it each frame and send the deltas that it returns.
 
-    `of_run`: the frames are those of a run, where `tool_call` is the mesh's own business and `tool_wanted`
-    the client's. `texts` are the client's tools that are called with one text.
+    `of_run`: the frames are those of a run, in which `tool_call` is internal and `tool_wanted` is for the
+    client. `texts` are the client's tools that take one text.
     """
 
     def __init__(self, *, of_run: bool, texts: frozenset[str] = frozenset()) -> None:
@@ -38,7 +38,7 @@ class Answer:
         self.waits: dict[str, Any] | None = None
 
     def feed(self, event: str, data: dict[str, Any]) -> list[Delta]:
-        """The deltas that come of one frame; mostly one, often none."""
+        """Return the deltas for one frame: mostly one, often none."""
         if event == "token":
             return self._say(data["text"])
         if event == "thinking":
@@ -55,7 +55,7 @@ class Answer:
         return []
 
     def _say(self, text: str) -> list[Delta]:
-        """Text; what is said in another turn of the model is a paragraph of its own."""
+        """Add text; the text of a new model turn begins a new paragraph."""
         if self._apart and text:
             text, self._apart = _BREAK + text, False
         self.text += text
@@ -73,7 +73,7 @@ class Answer:
         return {"tool_calls": [{"index": len(self.calls) - 1, **call}]}
 
     def _wait(self, data: dict[str, Any]) -> list[Delta]:
-        """The run waits for a person, who is told so in words, or only for the client's own results."""
+        """Add the calls that the client must run and, where a person must decide, a notice."""
         self.waits = data
         handed = {call["id"] for call in self.calls}
         again = [one for one in data["wanted"] if call_id_for(one["run"], one["tool_call_id"]) not in handed]
@@ -83,14 +83,14 @@ class Answer:
 
     @property
     def finish_reason(self) -> str:
-        """Why it ended, in OpenAI's word."""
+        """The reason for the end, in OpenAI's terms."""
         if self.calls:
             return "tool_calls"
         return _FINISHED.get(str(self.done.get("stop_reason")), "stop")
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The tokens that it took; of all turns, where there were several."""
+        """The tokens used in all turns."""
         read, said = int(self.done.get("tokens_in", 0)), int(self.done.get("tokens_out", 0))
         return {
             "prompt_tokens": read,
@@ -120,24 +120,24 @@ class Form:
         self._head = {"id": completion_id, "created": created, "model": model}
 
     def chunk(self, delta: Delta, finish_reason: str | None = None) -> dict[str, Any]:
-        """A piece of a streamed answer."""
+        """Return a piece of a streamed answer."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def event(self, frame: dict[str, Any]) -> dict[str, Any]:
-        """A frame of the run as it is, in a chunk that says nothing else."""
+        """Return a chunk that carries a frame of the run and nothing else."""
         return {**self.chunk({}), "hearthnet": frame}
 
     def usage(self, answer: Answer) -> dict[str, Any]:
-        """The last piece, where it is asked for."""
+        """Return the last piece, with the usage."""
         return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": answer.usage}
 
     def last(self, answer: Answer) -> dict[str, Any]:
-        """The piece that says why the answer ended, and what it waits for."""
+        """Return the piece with the reason for the end, and with the open calls."""
         return {**self.chunk({}, answer.finish_reason), **_waits(answer)}
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The answer in one piece."""
+        """Return the answer in one piece."""
         choice = {
             "index": 0,
             "message": answer.message,

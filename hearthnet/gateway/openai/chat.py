@@ -1,4 +1,4 @@
-"""`/v1/chat/completions` and `/v1/models`: any OpenAI client may take the mesh for its model server."""
+"""The handlers of `/v1/chat/completions` and `/v1/models`, for any OpenAI client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DONE: Final = b"data: [DONE]\n\n"
 
 
 class Chat:
-    """What OpenAI's clients ask for."""
+    """The handlers of OpenAI's API."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -42,7 +42,7 @@ class Chat:
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def models(self, request: Request) -> Response:
-        """`GET /v1/models`, and one of them by its name."""
+        """Handle `GET /v1/models`, and one model by its name."""
         client = await self._client(request)
         pages = listed(client.scope, await self._gateway.bus.offers(CHAT))
         name = request.path_params.get("model")
@@ -51,7 +51,7 @@ class Chat:
         return JSONResponse({"object": "list", "data": pages})
 
     async def completions(self, request: Request) -> Response:
-        """`POST /v1/chat/completions`."""
+        """Handle `POST /v1/chat/completions`."""
         client = await self._client(request)
         asked = await self._asked(request)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
@@ -61,14 +61,14 @@ class Chat:
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
 
     async def _asked(self, request: Request) -> Asked:
-        """The request; a few large ones at a time, whose images are put into the node's store."""
+        """Return the request; limit large ones and store their images."""
         if not is_large(request):
             return read_request(await read_object(request))
         async with self._large:
             return await with_images_stored(read_request(await read_object(request)), self._gateway.home)
 
     async def _client(self, request: Request) -> Client:
-        """Who asks. A client with a key of its own signs its calls, for which there is no place here."""
+        """Return the client; refuse one that signs its calls, which this API does not support."""
         client = await self._gateway.clients.from_request(request)
         if client.key:
             raise HearthNetError(
@@ -86,7 +86,7 @@ class Chat:
         return form.whole(answer)
 
     async def _pieces(self, client: Client, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
-        """The chunks; raises what the model or the run raises."""
+        """Yield the chunks; raises the errors of the model or the run."""
         with self._gateway.limits.held(client.id):
             frames, of_run = await self._source.frames(client, asked)
             answer = Answer(of_run=of_run, texts=asked.texts)
@@ -106,7 +106,7 @@ class Chat:
 
 
 def _failed(error: Exception) -> bytes:
-    """The event by which OpenAI's API reports an error in mid-stream; its clients raise it."""
+    """Return the event by which OpenAI's API reports an error within a stream."""
     return encode_data(error_body(known(error)))
 
 

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's form. Codes and status are those of the mesh (docs/gateway.md, "OpenAI")."""
+"""Errors in OpenAI's form, with the mesh's codes and status (docs/gateway.md, "OpenAI")."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _TYPES: Final = {
 
 
 def error_body(error: HearthNetError) -> dict[str, Any]:
-    """`{"error": {"message", "type", "param", "code"}}`; beside them the details that the mesh gives."""
+    """Return the error in OpenAI's form, with further details of the mesh.
+
+    {"error": {"message", "type", "param", "code", ...}}
+    """
     told: dict[str, Any] = {
         "message": error.message,
         "type": _type(error.code),
         "param": param_of(error) or ("messages" if _is_overlong(error) else None),
-        # OpenAI's own where clients act on it: they shorten the conversation and ask again.
+        # OpenAI's own code where clients act on it: they shorten the conversation and repeat the request.
         "code": "context_length_exceeded" if _is_overlong(error) else error.code,
     }
     more = error.to_body()
@@ -33,7 +36,7 @@ def error_body(error: HearthNetError) -> dict[str, Any]:
 
 
 def param_of(error: HearthNetError) -> str:
-    """Where `error` lies in the request, as OpenAI writes it: `messages[0].content`."""
+    """Return the place of `error` in the request, in OpenAI's form: `messages[0].content`."""
     path = str(error.details.get("path", "")).removeprefix("/input").removeprefix("/params")
     steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in path.split("/") if step]
     return "".join(steps).removeprefix(".")

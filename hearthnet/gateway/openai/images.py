@@ -1,7 +1,7 @@
-"""Images that are too large for a frame of the bus: put into the node's store, and named by their hash.
+"""Images that are too large for a bus message: stored in the node's store, named by hash.
 
-They stay there for a day, as runs do, for the node's own processes: models of this node can look at them, and
-others are not asked.
+They are kept there for a day, as runs are, for the node's own processes: only models of this node can read
+them, and no others are called.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ from hearthnet.times import now_ms
 
 KEPT_MS: Final = 24 * 3600 * 1000
 _SMALL: Final = 65_536
-"""Characters of an image that stays where it is."""
+"""The most characters of an image that stays in the request."""
 
 
 def is_large(request: Request) -> bool:
-    """Whether the body says that it is larger than others may be."""
+    """Return whether the declared length of the body is above the limit for other requests."""
     said = request.headers.get("content-length", "0")
     return said.isdigit() and int(said) > MOST_BODY_BYTES
 
 
 async def with_images_stored(asked: Asked, home: Home) -> Asked:
-    """`asked` with `image_cid` in place of the data of each larger image.
+    """Return `asked` with `image_cid` in place of the data of each larger image.
 
-    Raises `bad_request` for data that is no base64, and what the store raises.
+    Errors of the store are passed through.
+
+    Raises:
+        HearthNetError: `bad_request` for data that is not base64.
     """
     found = [
         (part, f"/messages/{place}/content/{number}")

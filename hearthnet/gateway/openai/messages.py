@@ -1,4 +1,4 @@
-"""The messages of a request, from OpenAI's form to the one of `llm.chat`: a mapper for each role."""
+"""The messages of a request, mapped from OpenAI's form to `llm.chat` by role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hearthnet.gateway.openai.parts import ContentPart, read_part, refused
 
 
 class CalledFunction(msgspec.Struct):
-    """The function of a call; `arguments` is JSON as text, as the model wrote it."""
+    """The function of a call; `arguments` is JSON text, as the model wrote it."""
 
     name: str
     arguments: str = ""
@@ -36,7 +36,7 @@ class Called(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct):
-    """One message as it comes in."""
+    """One received message."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -51,12 +51,16 @@ _ARGUMENTS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_messages(messages: list[ChatMessage]) -> list[Message]:
-    """The conversation as `llm.chat` takes it; `bad_request` names the message that cannot be read."""
+    """Return the conversation as `llm.chat` takes it.
+
+    Raises:
+        HearthNetError: `bad_request` with the path of a message that cannot be read.
+    """
     return [_message(message, f"/messages/{place}") for place, message in enumerate(messages)]
 
 
 def shows_images(messages: list[Message]) -> bool:
-    """Whether a model has to be able to see to read them."""
+    """Return whether a message contains an image."""
     parts = (part for message in messages for part in _parts(message))
     return any(part["type"] == "image" for part in parts)
 
@@ -132,7 +136,7 @@ def _called(call: Called, path: str) -> dict[str, Any]:
 
 
 def _arguments(text: str, path: str) -> dict[str, Any]:
-    """Arguments are an object; some clients write nothing where a tool takes none."""
+    """Return the arguments as an object; an empty text, as some clients send, is an empty one."""
     if not text.strip():
         return {}
     try:

@@ -1,7 +1,7 @@
 """The models of the mesh, as OpenAI's API lists them.
 
-Each one that the client may ask stands there once, however many nodes offer it; `mesh` is whichever fits
-best. With `+tools` at its end a name means: with the tools of the mesh.
+Each model that the client may call is listed once, however many nodes offer it; `mesh` is the one that fits
+best. A name with `+tools` at its end means: with the tools of the mesh.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OWNER: Final = "hearthnet"
 
 
 def listed(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
-    """The models in the offers `views` of `llm.chat` that `scope` covers, by name."""
+    """Return the models in the offers `views` of `llm.chat` that `scope` covers, by name."""
     found: dict[str, dict[str, Any]] = {}
     for view in views:
         params = view.params
@@ -41,7 +41,11 @@ def listed(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
 
 
 def find(pages: Iterable[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The page of one model; `not_found` with the names there are."""
+    """Return the entry of one model.
+
+    Raises:
+        HearthNetError: `not_found` if no such model is offered, with the known names.
+    """
     known = {str(page["id"]): page for page in pages}
     if name not in known:
         raise HearthNetError(
@@ -60,7 +64,7 @@ def _add(found: dict[str, dict[str, Any]], name: str, params: dict[str, Any]) ->
 
 
 def _merge(found: dict[str, dict[str, Any]], name: str, about: dict[str, Any]) -> None:
-    """What several nodes offer can what one of them can."""
+    """Combine a model's offers: it has the abilities that at least one of them has."""
     page = found.setdefault(name, _page(name, about))
     page["hearthnet"] = {what: max(page["hearthnet"][what], value) for what, value in about.items()}
 

@@ -1,4 +1,4 @@
-"""The parts of a message's content, from OpenAI's form to that of `llm.chat`: a mapper for each type."""
+"""The parts of a message's content, mapped from OpenAI's form to `llm.chat` by type."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _File(msgspec.Struct):
 
 
 class ContentPart(msgspec.Struct):
-    """One part as it comes in; which members there are depends on its `type`."""
+    """One received part; its `type` determines which members it has."""
 
     type: str
     text: str | None = None
@@ -45,12 +45,16 @@ class ContentPart(msgspec.Struct):
 
 
 def refused(message: str, path: str, rule: str = "") -> HearthNetError:
-    """`bad_request` for what stands at `path` (a JSON pointer) of the request."""
+    """Return the error for the member at `path` (a JSON pointer) of the request."""
     return HearthNetError("bad_request", message, details={"path": path, **({"rule": rule} if rule else {})})
 
 
 def read_part(part: ContentPart, path: str) -> Part:
-    """`part` as `llm.chat` takes it; `bad_request` for a type that is not known or has not what it needs."""
+    """Return `part` as `llm.chat` takes it.
+
+    Raises:
+        HearthNetError: `bad_request` for an unknown type, or a part without the member of its type.
+    """
     mapper = _MAPPERS.get(part.type)
     if mapper is None:
         known = ", ".join(_MAPPERS)
@@ -95,7 +99,7 @@ def _document(part: ContentPart) -> Part | None:
 
 
 def _place(url: str, plain: str = "url") -> dict[str, str]:
-    """Where the content lies: in a data URL, with its type, or else at `plain`."""
+    """Return the content of a data URL with its type; for any other URL, the URL as `plain`."""
     head = _DATA_URL.match(url, 0, _LONGEST_HEAD)
     if head is None:
         return {plain: url}

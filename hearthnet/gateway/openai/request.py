@@ -1,7 +1,7 @@
-"""A chat completion as it is asked for, and what is asked of the mesh for it.
+"""A chat completion request, and the request to the mesh made of it.
 
-What the mesh does not know and what changes nothing (`user`, `metadata`, `store`) is passed over; what would
-change the answer and cannot be done is refused, with its name.
+Members that are unknown here and change nothing (`user`, `metadata`, `store`) are ignored. Members that
+would change the answer and are not supported are refused by name.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hearthnet.gateway.openai.parts import refused
 from hearthnet.gateway.openai.tools import Choice, Tool, custom_names, read_choice, read_tools
 
 ANY_MODEL: Final = "mesh"
-"""The model's name for whichever fits best."""
+"""The name of the model that fits best."""
 TOOLS_SUFFIX: Final = "+tools"
-"""At the end of a model's name: with the tools of the mesh."""
+"""The end of a model's name that adds the tools of the mesh."""
 
 
 class _JsonSchema(msgspec.Struct, omit_defaults=True):
@@ -41,7 +41,7 @@ class Extension(msgspec.Struct, forbid_unknown_fields=True):
     """The member `hearthnet` of a request.
 
     `tools` are tools of the mesh, by name or as `{"use": name, "params": {...}}`; `run` is the run that is
-    continued; `events` has each frame of a run come along in its chunk.
+    continued; `events` adds each frame of a run to its chunk.
     """
 
     tools: list[str | dict[str, Any]] = []
@@ -81,10 +81,10 @@ class _Body(msgspec.Struct):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for: `body` is that of `llm.chat`, without any tool of the mesh.
+    """The parsed request; `body` is that of `llm.chat`, without tools of the mesh.
 
-    `mesh_tools` are those that were asked for, `None` all of them; `texts` the client's tools that are called
-    with a text.
+    `mesh_tools` are the requested ones, `None` for all of them; `texts` are the client's tools that take one
+    text.
     """
 
     model: str
@@ -97,11 +97,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     events: bool
     last_said: str
     stored: bool = False
-    """Whether images of it are in this node's store, where only its own models see them."""
+    """Set where images are in this node's store, which only its own models can read."""
 
     @property
     def with_mesh(self) -> bool:
-        """Whether tools of the mesh are asked for."""
+        """Return whether tools of the mesh are requested."""
         return self.mesh_tools is None or bool(self.mesh_tools)
 
 
@@ -120,7 +120,11 @@ _NAMED_ALIKE: Final = (
 
 
 def read_request(given: Any) -> Asked:
-    """What `given`, a JSON value, asks for; `bad_request` with the place of what is wrong."""
+    """Return the request in `given`, a JSON value.
+
+    Raises:
+        HearthNetError: `bad_request` with the path of an invalid member.
+    """
     body = _converted(given)
     _refuse_impossible(body)
     extension = body.hearthnet or Extension()
@@ -164,7 +168,7 @@ def _refuse_impossible(body: _Body) -> None:
 
 
 def _model(name: str) -> tuple[str, bool]:
-    """The name of an offered model, empty for any, and whether the suffix asks for the mesh's tools."""
+    """Return the name of an offered model, empty for any, and whether it has the suffix."""
     bare = name.removesuffix(TOOLS_SUFFIX)
     return ("" if bare == ANY_MODEL else bare), bare != name
 
@@ -211,7 +215,7 @@ def _response_schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
 
 
 def _last_said(messages: list[dict[str, Any]]) -> str:
-    """The text of the last message that is the model's."""
+    """Return the text of the model's last message."""
     for message in reversed(messages):
         content = message.get("content")
         if message["role"] == "assistant" and isinstance(content, str):

@@ -1,8 +1,8 @@
-"""Where the frames of a completion come from: a model, a new run with tools of the mesh, or one that goes on.
+"""The source of a completion's frames: a model, a new run, or a continued run.
 
-Without tools of the mesh a completion is one call of `llm.chat`, and the client's own tools are the model's
-to call. With them it is a run, which this protocol can continue in three ways: by `hearthnet.run`, by results
-of calls that a run handed out, and by a conversation whose last answer says that a run waits.
+Without tools of the mesh, a completion is one call of `llm.chat`, and the model calls the client's own
+tools. With them it is a run, which this API can continue in three ways: by `hearthnet.run`, by results of
+calls that a run handed out, and by a conversation whose last answer names a waiting run.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _TEXT_SCHEMA: Final = {
 
 
 class Continued(NamedTuple):
-    """The run that a request goes on with; `surely` where it says so itself."""
+    """The run that a request continues; `surely` where the request names it itself."""
 
     follow_up: FollowUp
     surely: bool
 
 
 def continued(asked: Asked) -> Continued | None:
-    """The run that `asked` goes on with, None where it begins anew."""
+    """Return the run that `asked` continues, None where it begins a new one."""
     answers = _answers(asked.body["input"]["messages"])
     if asked.run:
         own = {call: result for run, call, result in answers if run == asked.run}
@@ -58,7 +58,10 @@ def continued(asked: Asked) -> Continued | None:
 
 
 def _answers(messages: list[dict[str, Any]]) -> list[tuple[str, str, ClientResult]]:
-    """The results at the end of the conversation, by run and call; none where one is not of a run."""
+    """Return the results at the end of the conversation, by run and call.
+
+    The list is empty if one of them is not of a run.
+    """
     found = []
     for message in reversed(messages):
         if message["role"] != "tool":
@@ -78,7 +81,7 @@ class Source:
         self._follow_ups = FollowUps(gateway)
 
     async def frames(self, client: Client, asked: Asked) -> tuple[Frames, bool]:
-        """The frames, and whether they are of a run."""
+        """Return the frames, and whether they are of a run."""
         goes_on = continued(asked)
         if goes_on is not None:
             return self._going_on(client, asked, goes_on), True
@@ -92,7 +95,7 @@ class Source:
         return stream_frames(bus, CHAT, body, token=token, node=bus.peer.node_id if asked.stored else "")
 
     async def _going_on(self, client: Client, asked: Asked, goes_on: Continued) -> Frames:
-        """The run, or the conversation anew where there is no such run any more."""
+        """Yield the frames of the run, or of a new one where the run no longer exists."""
         try:
             async with aclosing(self._follow_ups.go_on_frames(client, goes_on.follow_up)) as frames:
                 async for frame in frames:
@@ -107,7 +110,7 @@ class Source:
                 yield frame
 
     async def _with_tools(self, asked: Asked) -> dict[str, Any]:
-        """The request of a run: tools of the mesh, and the client's own beside them."""
+        """Return the request of a run, with tools of the mesh and the client's own."""
         given = dict(asked.body["input"])
         own = [_own_tool(tool) for tool in given.pop("tools", [])]
         mesh = asked.mesh_tools
@@ -117,7 +120,7 @@ class Source:
 
 
 def offered_tools(views: Iterable[OfferView]) -> list[str]:
-    """The built-in tools whose capability somebody offers now."""
+    """Return the built-in tools whose capability is offered now."""
     offered = {(view.capability.name, view.capability.major) for view in views}
     return [
         tool.name
@@ -127,6 +130,6 @@ def offered_tools(views: Iterable[OfferView]) -> list[str]:
 
 
 def _own_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool of the client as a run takes it; one that takes a text has that as its only argument."""
+    """Return a client tool as a run takes it; a text is the only argument of its tool."""
     schema = _TEXT_SCHEMA if "text" in tool else tool["parameters_schema"]
     return {"name": tool["name"], "description": tool.get("description", ""), "parameters_schema": schema}

@@ -1,4 +1,4 @@
-"""The client's tools and its choice among them, from OpenAI's form to the one of `llm.chat`."""
+"""The client's tools and tool choice, mapped from OpenAI's form to `llm.chat`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Custom(msgspec.Struct):
 
 
 class Tool(msgspec.Struct):
-    """A tool as it is declared by the client, which runs it itself."""
+    """A tool as declared by the client, which runs it itself."""
 
     type: str = "function"
     function: _Function | None = None
@@ -51,7 +51,7 @@ class _Allowed(msgspec.Struct):
 
 
 class Choice(_Choosable):
-    """Which tool must be called, or which may be."""
+    """The tool that must be called, or the tools that may be."""
 
     allowed_tools: _Allowed | None = None
 
@@ -61,12 +61,16 @@ _ANY_TEXT: Final = {"syntax": "text"}
 
 
 def read_tools(tools: list[Tool]) -> list[dict[str, Any]]:
-    """The declarations as `llm.chat` takes them; `bad_request` for a type that is not known."""
+    """Return the declarations as `llm.chat` takes them.
+
+    Raises:
+        HearthNetError: `bad_request` for an unknown type.
+    """
     return [_tool(tool, f"/tools/{place}") for place, tool in enumerate(tools)]
 
 
 def custom_names(tools: list[Tool]) -> frozenset[str]:
-    """The tools that are called with one text, whose calls go back in another form."""
+    """Return the tools that take one text, whose calls are returned in another form."""
     return frozenset(tool.custom.name for tool in tools if tool.custom is not None)
 
 
@@ -98,7 +102,7 @@ def _form(given: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def read_choice(choice: str | Choice) -> str | dict[str, Any]:
-    """The choice as `llm.chat` takes it: a word, or `{"name"}` with the `others` that will do as well."""
+    """Return the choice as `llm.chat` takes it: a word, or `{"name"}` with allowed `others`."""
     if isinstance(choice, str):
         return choice
     if choice.allowed_tools is None:

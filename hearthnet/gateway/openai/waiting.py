@@ -1,7 +1,8 @@
-"""How a run that waits is told of, and found again, in a protocol that knows no runs.
+"""References to waiting runs, in a protocol that has no runs.
 
-A call of the client's own tool carries its run in its id, which comes back with the result. What waits for a
-person is told in plain words, whose last line names the run; it comes back in the history that is sent.
+A call of a client tool carries its run in its id, which comes back with the result. A notice of a call that
+waits for a person is plain text, whose last line names the run; it comes back in the history that the
+client sends.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ _LONGEST: Final = 2000
 
 
 def call_id_for(run: str, tool_call_id: str) -> str:
-    """The id by which the client knows a call of its own tool."""
+    """Return the id of a client tool's call for the client."""
     return f"run_{run}_{tool_call_id}"
 
 
 def run_and_call(call_id: str) -> tuple[str, str] | None:
-    """The run and the call that `call_id` stands for; None where it is another model's."""
+    """Return the run and the call of `call_id`; None for an id that was not made here."""
     found = _CALL.fullmatch(call_id)
     return (found["run"], found["call"]) if found is not None and is_ulid(found["run"]) else None
 
 
 def run_named_in(text: str) -> str:
-    """The run that a message ends with; empty where it names none."""
+    """Return the run that a message names in its last line, empty where it names none."""
     found = _LAST_LINE.search(text)
     return found["run"] if found is not None and is_ulid(found["run"]) else ""
 
 
 def notice_of(suspended: dict[str, Any]) -> str:
-    """What a person has to know of a run that waits for a yes, and where it is given."""
+    """Return the notice for a person that a run waits for approval, with the ways to give it."""
     run = suspended["run"]
     lines = ["This needs your approval. Nothing of it has been done yet:"]
     for one in suspended["pending"]:

@@ -1,10 +1,10 @@
-"""The web page: static files that the gateway serves, and nothing else (docs/gateway.md, "The page").
+"""The web page: static files, and Markdown rendering (docs/gateway.md, "The page").
 
-    /                      index.html; asked for anew each time (`no-cache`, with an ETag)
+    /                      index.html; revalidated each time (`no-cache`, with an ETag)
     /page/<digest>/<file>  the files; a changed one has another address, so browsers keep them for a year
     POST /page/markdown    the Markdown of an answer as a tree of elements, for a page that is signed in
 
-All files are read once, when the gateway starts: what is asked for is looked up, never a path made of it.
+All files are read once, when the gateway starts: requests are looked up by name and never become paths.
 """
 
 from __future__ import annotations
@@ -64,10 +64,13 @@ _MARKDOWN: Final = msgspec.json.Decoder(MarkdownText)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """`/` and `/page/...`; but for Markdown they need no client, and they tell nothing of the node."""
+    """Return the routes `/` and `/page/...`.
+
+    Except for Markdown they need no client, and they contain no data of the node.
+    """
 
     async def markdown(request: Request) -> Response:
-        """The tree of a text."""
+        """Return the tree of a text."""
         await gateway.clients.from_request(request)
         said = read_json(await request.body(), _MARKDOWN)
         return JSONResponse({"tree": await read_markdown(said.text)})
@@ -91,14 +94,14 @@ class Page:
         self._tag: Final = f'"{content_hash(self._index)[7:23]}"'
 
     async def index(self, request: Request) -> Response:
-        """The page itself; 304 where the browser has it."""
+        """Return the page itself; 304 where the browser has it."""
         headers = {**_HEADERS, "Cache-Control": _ASKED_AGAIN, "ETag": self._tag}
         if request.headers.get("if-none-match") == self._tag:
             return Response(status_code=304, headers=headers)
         return Response(self._index, headers=headers, media_type=_TYPES[".html"])
 
     async def file(self, request: Request) -> Response:
-        """One of its files; 404 for whatever is none of them, also for those of another version."""
+        """Return one of its files; 404 for any other name, and for files of another version."""
         version, _, name = request.path_params["path"].partition("/")
         found = self._files.get(name)
         if found is None or version != self.version:
@@ -129,7 +132,7 @@ def _filled(index: bytes, base: str, names: list[str]) -> bytes:
 
 
 def _tools() -> bytes:
-    """The built-in tools, for those who choose among them or change a call."""
+    """Return the built-in tools, for selecting tools and editing calls."""
     tools: list[dict[str, Any]] = []
     for tool in builtin_tools(builtin_names()):
         major, minor = tool.bound_version or (0, 0)

@@ -1,9 +1,9 @@
-"""Markdown of models as a tree of harmless elements, for the page (docs/decisions/0160).
+"""The Markdown of models as a tree of harmless elements, for the page.
 
-markdown-it-py reads it (CommonMark, tables, strikethrough). No HTML is made: the page builds each element
-by a call, so that its Trusted Types stay on. Links, pictures and HTML are not read: nothing that a model says
-is ever something to press or to load, and what was written stands there as text. All of it: also what the
-library would leave out, which is what lies too deep and the cells that a table has no column for.
+markdown-it-py parses it (CommonMark, tables, strikethrough). No HTML is made: the page builds each element
+by a call, so that its Trusted Types stay on. Links, images and HTML are not parsed, so that a model's text
+never contains anything to press or to load; they are shown as text. So is all that the library would leave
+out: content that is nested too deep, and cells without a column in their table (docs/decisions/0160).
 
     tree     list of nodes
     node     a text, or {"tag": one of TAGS, "children": tree}, with "start" (a number) for a list and
@@ -26,7 +26,7 @@ from hearthnet.errors import HearthNetError
 Node = str | dict[str, Any]
 MAX_CHARACTERS: Final = 65_536
 MAX_NODES: Final = 20_000
-"""A table of so many cells is no answer, and would hold up the browser."""
+"""The most elements; a table with that many cells is no answer, and would block the browser."""
 _MAX_NESTING: Final = 20
 _BLOCKS: Final = ("p", "h4", "ul", "ol", "li", "blockquote", "pre", "hr")
 _CELLS: Final = ("table", "thead", "tbody", "tr", "th", "td")
@@ -54,14 +54,22 @@ _PARSER: Final = _parser()
 
 
 async def read_markdown(text: str) -> list[Node]:
-    """The tree of `text`, read beside the event loop. Raises `payload_too_large` beyond the limits."""
+    """Return the tree of `text`, parsed in a thread.
+
+    Raises:
+        HearthNetError: `payload_too_large` beyond the limits.
+    """
     if len(text) > MAX_CHARACTERS:
         raise HearthNetError("payload_too_large", f"Markdown is read up to {MAX_CHARACTERS} characters")
     return await asyncio.to_thread(tree, text)
 
 
 def tree(text: str) -> list[Node]:
-    """The tree of `text`; raises `payload_too_large` for one of too many nodes or levels."""
+    """Return the tree of `text`.
+
+    Raises:
+        HearthNetError: `payload_too_large` for too many nodes or levels.
+    """
     builder = _Builder(text)
     for token in _PARSER.parse(text):
         for part in token.children or () if token.type == "inline" else (token,):
@@ -70,7 +78,7 @@ def tree(text: str) -> list[Node]:
 
 
 class _Builder:
-    """Puts tokens, which open and close elements, into a tree."""
+    """Builds a tree of tokens, which open and close elements."""
 
     def __init__(self, text: str) -> None:
         self._lines = _LINE_END.split(text)
@@ -80,11 +88,11 @@ class _Builder:
         self._count = 0
 
     def take(self, token: Token) -> None:
-        """Takes the next token."""
-        # The paragraphs of a tight list are there, and hidden.
+        """Add the next token."""
+        # The parser marks the paragraphs of a tight list as hidden.
         if token.hidden:
             return
-        # The parser passes over what is inside of these.
+        # The parser would skip the content of these.
         if token.type in _CONTAINERS and token.level >= _MAX_NESTING - 1:
             raise HearthNetError("payload_too_large", f"Markdown is read up to {_MAX_NESTING} levels")
         if token.type == "tr_open" and token.map is not None:
@@ -100,7 +108,7 @@ class _Builder:
             self._open.append(node["children"] if isinstance(node, dict) else self._open[-1])
 
     def _add_surplus(self) -> None:
-        """Adds the cells of the row that the table has no column for, as text."""
+        """Add the cells of a row without a column in the table, as text."""
         cells = escapedSplit(self._lines[self._row].lstrip(" \t>").rstrip())
         for cell in cells[cells[0] == "" : len(cells) - (cells[-1] == "")][len(self._open[-1]) :]:
             self._add({"tag": "td", "children": [cell.strip()]})
@@ -114,7 +122,7 @@ class _Builder:
 
 
 def _element(token: Token) -> Node:
-    """The node of a token that is none of the end of an element."""
+    """Return the node of a token that does not end an element."""
     match token.type:
         case "softbreak":
             return "\n"

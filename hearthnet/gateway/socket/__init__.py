@@ -1,4 +1,7 @@
-"""The WebSocket protocol `hearthnet-bus.v2`, at `/v1/socket` (docs/gateway.md, "WebSocket")."""
+"""The WebSocket protocol `hearthnet-bus.v2` at `/v1/socket`.
+
+See: docs/gateway.md, "WebSocket".
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ PATH: Final = "/v1/socket"
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
-    """The one route of this part."""
+    """Return the one route of this part."""
     from hearthnet.gateway.socket.hub import Hub
     from hearthnet.gateway.socket.settings import SocketSettings
 
@@ -26,7 +29,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
 
 @contextlib.asynccontextmanager
 async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """Ends what is open when the gateway does."""
+    """Close the open sockets when the gateway ends."""
     try:
         yield
     finally:

@@ -1,13 +1,13 @@
 """A stream that outlives its socket.
 
-    provider or run --put--> Channel --take--> whichever socket reads it now
+    provider or run --put--> Channel --take--> the socket that reads it now
                                 ^--acknowledge--'
 
-What is put is numbered and encoded once, and kept until the client has acknowledged it: a socket that comes
-after another broke takes what follows the last frame that the client has. What is kept is bounded. A stream
-that can be summed up (a model's words, a run) goes on without a reader: it then forgets its oldest frames,
-and a reader who lacks them gets a snapshot. Otherwise the source waits for the reader, which the bus's own
-flow control passes on to the provider.
+Frames are numbered and encoded once, and kept until the client has acknowledged them: after a connection
+broke, the next socket continues after the last frame that the client has. The number of kept frames is
+bounded. A stream that can be summarized (a model's text, a run) continues without a reader: it then drops
+its oldest frames, and a reader who lacks them gets a snapshot. Any other source waits for the reader, which
+the bus's own flow control passes on to the provider.
 
 See: docs/protocol/gateway.md#resume, docs/gateway.md.
 """
@@ -28,7 +28,7 @@ from hearthnet.gateway.socket.summary import Summary
 
 MOST_FRAMES: Final = 256
 MOST_BYTES: Final = 1 << 20
-"""What is kept of a stream that its reader has not acknowledged."""
+"""The most bytes of a stream that are kept without acknowledgement."""
 
 
 class Frame(NamedTuple):
@@ -40,49 +40,49 @@ class Frame(NamedTuple):
 
 
 class Reader(Protocol):
-    """The socket that reads a stream now."""
+    """The socket that reads a stream."""
 
     def wake(self) -> None:
-        """There is something to `take`."""
+        """Note that there are frames to `take`."""
 
     def replaced(self) -> None:
-        """Another socket reads on."""
+        """Note that another socket reads the stream now."""
 
 
 class Work(Protocol):
-    """What goes on behind a stream, and puts its frames."""
+    """The work behind a stream, which puts its frames."""
 
     def cancel(self) -> None:
-        """The client wants no more of it; the stream ends with `done`."""
+        """Stop at the client's request; the stream ends with `done`."""
 
     async def heard(self, frame: ToolResult | Confirm) -> None:
-        """The client answers something that it was asked. Raises what is wrong with the answer."""
+        """Handle the client's answer to a question; raises if the answer is invalid."""
 
     def left(self) -> None:
-        """Nobody reads the stream now."""
+        """Note that no socket reads the stream now."""
 
     def back(self) -> None:
-        """Somebody reads it again."""
+        """Note that a socket reads the stream again."""
 
     async def close(self) -> None:
-        """Nobody can read it any more."""
+        """Stop, since no socket can read the stream any more."""
 
 
 class Channel:
-    """One stream of one client; `work` is what goes on behind it."""
+    """One stream of one client; `work` is the work behind it."""
 
     def __init__(self, stream: str, owner: str, *, sums_up: bool) -> None:
-        """`owner` is the principal that alone may read it; `sums_up`: old frames may become a snapshot."""
+        """Create a stream for the principal `owner`; with `sums_up`, snapshots replace old frames."""
         self.stream = stream
         self.owner = owner
         self.run = ""
-        """The run behind it, where there is one."""
+        """The run behind it, if any."""
         self.work: Work | None = None
         self.seq = 0
         """The number of the newest frame."""
         self.ended = False
         self.left_at: float | None = None
-        """When the last reader left; None while there is one."""
+        """The time at which the last reader left; None while there is one."""
         self._summary = Summary() if sums_up else None
         self._kept: deque[Frame] = deque()
         self._bytes = 0
@@ -92,26 +92,26 @@ class Channel:
 
     @property
     def full(self) -> bool:
-        """Whether as much is kept as may be."""
+        """Return whether the limit of kept frames is reached."""
         return len(self._kept) >= MOST_FRAMES or self._bytes >= MOST_BYTES
 
     @property
     def kept(self) -> int:
-        """How many frames are kept."""
+        """The number of kept frames."""
         return len(self._kept)
 
     @property
     def read(self) -> bool:
-        """Whether a socket reads it now."""
+        """Return whether a socket reads it now."""
         return self._reader is not None
 
     @property
     def closed(self) -> bool:
-        """Whether nobody can read it any more."""
+        """Return whether it can no longer be read."""
         return self._closed
 
     def put(self, event: str, data: dict[str, Any]) -> None:
-        """Takes the next frame; after the last one, and where nobody can read it any more, none."""
+        """Add the next frame; ignore it after the last one and after `close`."""
         if self.ended or self._closed:
             return
         self.seq += 1
@@ -127,8 +127,10 @@ class Channel:
             self._reader.wake()
 
     async def room(self) -> None:
-        """Waits until another frame may be put: while a reader is slow, and, for a stream that cannot be
-        summed up, while there is none. Returns where the stream is given up, too.
+        """Wait until another frame may be put.
+
+        It waits while a reader is slow and, for a stream that cannot be summarized, while there is none. It
+        also returns when the stream is closed.
         """
         while self.full and not self._closed and (self._summary is None or self._reader is not None):
             if self._room is None:
@@ -136,10 +138,11 @@ class Channel:
             await asyncio.shield(self._room)
 
     def attach(self, reader: Reader, after: int) -> None:
-        """`reader` has all up to frame `after` and reads on; whoever read before is told.
+        """Continue with `reader`, which has all frames up to `after`; notify the previous reader.
 
-        Raises `bad_request` for a place that the stream has not reached, `expired` for one that is no longer
-        kept and has no snapshot.
+        Raises:
+            HearthNetError: `bad_request` for a frame that the stream has not reached; `expired` for one that
+                is no longer kept, if there is no snapshot.
         """
         if after > self.seq:
             raise HearthNetError("bad_request", f"frame {after} of this stream was never sent")
@@ -154,7 +157,7 @@ class Channel:
         reader.wake()
 
     def detach(self, reader: Reader, now: float) -> None:
-        """`reader` has gone; where another one reads, nothing changes."""
+        """Remove `reader`, unless another one has replaced it."""
         if self._reader is reader:
             self._reader, self.left_at = None, now
             self._make_room()
@@ -162,7 +165,7 @@ class Channel:
                 self.work.left()
 
     def take(self, after: int, most: int) -> list[Frame]:
-        """Up to `most` frames that follow `after`, and the one that ends the stream where that is next."""
+        """Return up to `most` frames after `after`, and the last one of the stream if next."""
         if after >= self.seq:
             return []
         if self._missing(after):
@@ -176,20 +179,20 @@ class Channel:
         return taken
 
     def acknowledge(self, upto: int) -> None:
-        """The client has all frames up to and including `upto`: all but the last of all are forgotten."""
+        """Drop the frames up to and including `upto`, except the last one of the stream."""
         while self._kept and self._kept[0].seq <= upto and not self._only_end():
             self._drop()
         self._make_room()
 
     def close(self) -> None:
-        """Nobody can read it any more."""
+        """Drop all frames; the stream can no longer be read."""
         self._closed = True
         self._kept.clear()
         self._bytes = 0
         self._make_room()
 
     def _missing(self, after: int) -> bool:
-        """Whether the frame that follows `after` is no longer kept."""
+        """Return whether the frame after `after` is no longer kept."""
         return after < self.seq and not (self._kept and self._kept[0].seq <= after + 1)
 
     def _snapshot(self) -> Frame:
@@ -213,7 +216,7 @@ class Channels:
     """The streams of all clients, by their ids."""
 
     def __init__(self, linger_seconds: float, most_of_one: int) -> None:
-        """A stream without a reader is kept `linger_seconds`, and of one client so many at once."""
+        """Set the seconds for which an unread stream is kept, and the number for each client."""
         self.linger_seconds = linger_seconds
         self.most_of_one = most_of_one
         self._streams: dict[str, Channel] = {}
@@ -226,9 +229,10 @@ class Channels:
         return iter(list(self._streams.values()))
 
     def open(self, owner: str, *, sums_up: bool) -> Channel:
-        """A new stream of `owner`; its oldest one that has ended gives way to it.
+        """Return a new stream of `owner`, which may replace its oldest ended one.
 
-        Raises `capacity_exceeded` where all of them are under way.
+        Raises:
+            HearthNetError: `capacity_exceeded` if all of them are under way.
         """
         own = self._of.get(owner, {})
         if len(own) >= self.most_of_one:
@@ -246,7 +250,11 @@ class Channels:
         return channel
 
     def find(self, stream: str, owner: str) -> Channel:
-        """The stream of `owner`; `not_found` for one that was never there, is over, or is another's."""
+        """Return the stream of `owner` with this id.
+
+        Raises:
+            HearthNetError: `not_found` for one that is unknown, gone, or of another principal.
+        """
         channel = self._streams.get(stream)
         if channel is None or channel.owner != owner:
             raise HearthNetError(
@@ -257,12 +265,12 @@ class Channels:
         return channel
 
     def of_run(self, run: str, owner: str) -> Channel | None:
-        """The stream of `owner` behind which this run is under way."""
+        """Return the stream of `owner` behind which this run is under way, if any."""
         own = self._of.get(owner, {}).values()
         return next((channel for channel in own if channel.run == run and not channel.ended), None)
 
     def drop(self, channel: Channel) -> None:
-        """Forgets a stream."""
+        """Remove a stream."""
         if self._streams.pop(channel.stream, None) is None:
             return
         channel.close()
@@ -272,7 +280,7 @@ class Channels:
             del self._of[channel.owner]
 
     def sweep(self, now: float) -> list[Channel]:
-        """Forgets the streams whose readers stayed away, and says which these were."""
+        """Remove and return the streams that were unread for too long."""
         gone = [
             channel
             for channel in self._streams.values()

@@ -1,8 +1,8 @@
-"""One WebSocket from its handshake to its end: the protocol's rules (protocol.py) over ASGI.
+"""One WebSocket from its handshake to its end: the rules of protocol.py over ASGI.
 
-Two tasks: the server's own reads what the client sends, `_pump` alone writes. Whatever is to be sent is left
-where `_pump` finds it (the first answer, the stream or topic that is read, the reason for the close), so that
-no frame costs a task or a timer. Deadlines are looked at by the hub, for all conversations at once.
+There are two tasks: the server's own reads the client's frames, and only `_pump` writes. All output is left
+where `_pump` finds it (the first answer, the stream or topic that is read, the reason for the close), so
+that no frame costs a task or a timer. The hub checks deadlines, for all conversations at once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VERSION: Final = f"this gateway speaks {SUBPROTOCOL}; name it as the subprotoco
 
 
 class Source(Protocol):
-    """What is read: a stream (channel.py) or a topic (topic.py)."""
+    """The source of frames: a stream (channel.py) or a topic (topic.py)."""
 
     def take(self, after: int, most: int) -> list[Frame]: ...
     def acknowledge(self, upto: int) -> None: ...
@@ -52,7 +52,7 @@ class Source(Protocol):
 
 
 class Gone(Exception):
-    """The client has gone."""
+    """Raised when the client has disconnected."""
 
 
 class Conversation:
@@ -61,7 +61,7 @@ class Conversation:
     def __init__(self, hub: Hub, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.client: Client | None = None
-        """Who it is, once that is known."""
+        """The client, once it is known."""
         self.connection = Connection(hub.settings.max_frame_bytes)
         self.source: Source | None = None
         self.work: Work | None = None
@@ -77,7 +77,7 @@ class Conversation:
         self._pumping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Talks until one side has gone."""
+        """Handle the connection until one side ends it."""
         if (await self._receive())["type"] != "websocket.connect":
             return
         agreed = SUBPROTOCOL in self.scope.get("subprotocols", ())
@@ -98,21 +98,21 @@ class Conversation:
     # --- what the hub and the source tell
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Note that there is something to send."""
         self._woken.set()
 
     def replaced(self) -> None:
-        """Another socket reads this stream on."""
+        """Close, since another socket reads this stream now."""
         self.close(Closed(protocol.REPLACED, "another connection reads this stream on"))
 
     def close(self, closed: Closed) -> None:
-        """Ends the conversation, unless it ends already."""
+        """Close the connection, unless it is closing already."""
         if self._closing is None:
             self._closing, self._moved = closed, self._hub.now
             self.wake()
 
     def opened(self, channel: Channel, after: int) -> None:
-        """It reads `channel` from now on, from the frame that follows `after`."""
+        """Read `channel` from now on, beginning after the frame `after`."""
         self.connection.opened(after)
         self.source, self.work = channel, channel.work
         self.answer("opened", {"stream": channel.stream, "run": channel.run})
@@ -121,18 +121,18 @@ class Conversation:
             self.close(Closed(protocol.END))
 
     def followed(self, topic: Topic, since: int) -> None:
-        """It follows `topic` from now on."""
+        """Follow `topic` from now on."""
         self.connection.followed(since)
         self.source = topic
         self.answer("opened", {"topic": topic.name, "seq": topic.seq})
 
     def answer(self, event: str, data: dict[str, Any]) -> None:
-        """Sends frame 0."""
+        """Send frame 0."""
         self._first = write(event, data, 0)
         self.wake()
 
     def look(self, now: float) -> None:
-        """Closes what takes too long: a first frame, an acknowledgement, any sign of life."""
+        """Close the connection if the first frame, an acknowledgement or any message is overdue."""
         limits = self._hub.settings
         if self._closing is not None:
             if now - self._moved >= limits.stall_seconds:
@@ -177,7 +177,7 @@ class Conversation:
                 await self._answered(frame)
 
     async def _answered(self, frame: ToolResult | Confirm) -> None:
-        """An answer that does not fit is told of and changes nothing: the question is still open."""
+        """Handle an answer; report an invalid one in a frame and keep the question open."""
         source = self.source
         try:
             if self.work is not None:
@@ -194,7 +194,7 @@ class Conversation:
         return self.connection.state in (State.STREAMING, State.FOLLOWING) and self.connection.room <= 0
 
     async def _pump(self) -> None:
-        """Sends what there is; ends with the close."""
+        """Send all output until the close."""
         with contextlib.suppress(OSError):
             while True:
                 await self._woken.wait()
@@ -228,14 +228,14 @@ class Conversation:
                 self.close(Closed(protocol.END))
 
     async def _send_each(self, texts: list[bytes]) -> None:
-        """For an engine that sends one message at a time."""
+        """Send the texts one by one, for an engine without the extension."""
         for text in texts:
             await self._send({"type": "websocket.send", "text": text.decode("utf-8")})
 
     # --- the end
 
     async def _end(self, closed: Closed) -> None:
-        """Sends the close and takes leave of a client that takes it."""
+        """Send the close, and wait until a client that reads has received it."""
         self.close(closed)
         if self._pumping is not None:
             await asyncio.wait({self._pumping})
@@ -249,7 +249,7 @@ class Conversation:
             await asyncio.wait({pumping})
 
     def _abort(self) -> None:
-        """The client does not even take the close: its connection is cut."""
+        """Cut the connection of a client that does not even receive the close."""
         abort = self.scope.get("extensions", {}).get(ABORT)
         if abort is not None:
             abort["abort"]()

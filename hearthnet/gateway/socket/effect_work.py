@@ -1,7 +1,7 @@
 """A call with an effect that a client makes itself, without a model.
 
-Who has no key has approved it by asking. Who has one is shown what will be sent, as by a run
-(`confirmation_required`), and signs it.
+A client without a key approves by making the call. A client with a key is shown the body to be sent, as by
+a run (`confirmation_required`), and signs it.
 
 See: docs/protocol/gateway.md#confirmations.
 """
@@ -25,7 +25,7 @@ _NOT_SIGNED = "this takes your signed approval of exactly what is shown, or a no
 
 
 class EffectWork(BusWork):
-    """One effect, from what is shown to what came of it."""
+    """One effect, from the question to its result."""
 
     def __init__(
         self,
@@ -48,10 +48,11 @@ class EffectWork(BusWork):
         super().__init__(channel, self._work)
 
     async def heard(self, frame: ToolResult | Confirm) -> None:
-        """A word about the question.
+        """Handle a decision about the question. Errors of the approval are passed through.
 
-        Raises `not_found` where nothing is asked, `bad_request` for an edit (a new call says something
-        else), and what is wrong with the approval.
+        Raises:
+            HearthNetError: `not_found` if there is no open question; `bad_request` for an edit (the client
+                can make another call instead).
         """
         if isinstance(frame, ToolResult) or self._said.done() or not self._client.key:
             raise HearthNetError("not_found", "nothing is asked here")
@@ -65,7 +66,7 @@ class EffectWork(BusWork):
             self._said.set_result(frame)
 
     async def _approved(self, signed: dict[str, Any] | None) -> Approval | None:
-        """The approval; None where it is to be signed first, which the client is then asked for."""
+        """Return the approval; None after sending the client the approval to sign."""
         found = await approved(self._bus, self._client, self._contract, self._body, signed)
         if isinstance(found, Approval):
             return found

@@ -1,7 +1,8 @@
-"""The WebSocket engine: uvicorn's own on `websockets`, less what it leaves open.
+"""The WebSocket engine: uvicorn's own on `websockets`, with a way to cut connections.
 
-A client that reads nothing any more takes no close either: the bytes before it stay in the way, and an
-orderly end waits for ever. Such a connection is cut. When the gateway ends, clients hear 1001 and come back.
+A client that no longer reads does not receive a close either: earlier bytes are in the way, and an orderly
+end would never finish. Such a connection is cut. When the gateway ends, clients receive code 1001 and come
+back.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from websockets.http11 import Request
 ABORT: Final = "hearthnet.abort"
 """The ASGI extension by which the application cuts its connection."""
 SEND: Final = "hearthnet.send"
-"""The one by which it sends several messages at once."""
+"""The ASGI extension by which the application sends several messages at once."""
 CLOSE_SECONDS: Final = 5.0
-"""How long a client may take to answer a close."""
+"""The time in which a client must answer a close."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """For `uvicorn.Config(ws=...)`."""
+    """A WebSocket connection; for `uvicorn.Config(ws=...)`."""
 
     def handle_connect(self, event: Request) -> None:
-        """Lets the application cut the connection."""
+        """Offer the extensions to the application."""
         self.close_timeout = CLOSE_SECONDS
         super().handle_connect(event)
         if self.handshake_initiated and not self.close_sent:
@@ -38,15 +39,15 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             }
 
     async def send(self, message: ASGISendEvent) -> None:
-        """As ASGI has it; raises OSError also where the server has closed the socket."""
+        """Send an ASGI message; raises OSError also where the server has closed the socket."""
         if self.handshake_complete and self.close_sent:
             raise ClientDisconnected
         await super().send(message)
 
     async def send_texts(self, texts: Iterable[bytes]) -> None:
-        """Sends several text messages, each in UTF-8, in one write; raises OSError as `send` does.
+        """Send several text messages, each in UTF-8, in one write; raises OSError as `send` does.
 
-        A system call for each would cost more than all else that is done for a frame.
+        A system call for each message would cost more than all other work for a frame.
         """
         await self.writable.wait()
         if self.disconnected or self.close_sent:
@@ -59,12 +60,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
 
     def keepalive_timeout(self) -> None:
-        """A client that answers no ping is gone, and so is what it did not read."""
+        """Cut the connection of a client that answers no ping, with all unread data."""
         super().keepalive_timeout()
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """The gateway ends: an open socket hears that it may come back."""
+        """Close an open socket with code 1001, after which its client may come back."""
         if self.handshake_complete and not self.close_sent and not self.transport.is_closing():
             self.stop_keepalive()
             self.queue.put_nowait(

@@ -1,11 +1,12 @@
-"""Where the topics come from (docs/gateway.md, "WebSocket"): each looks now and then, and says what
-is different from before. One look serves all who follow.
+"""The sources of the topics (docs/gateway.md, "WebSocket").
 
-    mesh         who offers what: appeared, changed, gone
+Each source looks at regular intervals and reports differences. One look serves all followers.
+
+    mesh         offers: appeared, changed, gone
     market.post  posts: posted, ended
     runs         the client's runs: waiting, changed, gone
 
-What cannot be asked just now is told once (`notice`), and again looked at later.
+A failed look is reported once (`notice`) and repeated at the next interval.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ LOOK_SECONDS: Final[Mapping[str, float]] = {"mesh": 3.0, "market.post": 2.0, "ru
 MOST_POSTS: Final = 500
 _LIST: Final = "market.list@1.0"
 _ASKS: Final = {"mesh": "mesh.search@1.0", "market.post": _LIST}
-"""Of the topics that are the same for all: the capability that shows as much, which a follower may call."""
+"""For topics that are equal for all clients: the capability that a follower must be allowed to call."""
 
 
 class Look(Protocol):
-    """How things stand, and what has happened since they were looked at before."""
+    """A state, and the changes since the previous look."""
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Looks, and says what is different."""
+        """Look, and return the changes as events."""
 
     def state(self) -> dict[str, Any]:
-        """What was seen last."""
+        """Return the state of the last look."""
 
 
 class Watched:
-    """A feed that looks again and again."""
+    """A feed that looks at regular intervals."""
 
     def __init__(self, look: Look, seconds: float) -> None:
         self._look = look
@@ -51,11 +52,14 @@ class Watched:
         self._begun = False
 
     def state(self) -> dict[str, Any]:
-        """As it was seen last; with `problem` where it cannot be seen now."""
+        """Return the last state, with `problem` where the last look failed."""
         return {**self._look.state(), **({"problem": self._problem} if self._problem else {})}
 
     async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """As `Feed.follow`; the very first look finds no news, one after nobody followed does."""
+        """Implement `Feed.follow`.
+
+        The first look of all reports no changes; a first look after a time without followers does.
+        """
         await self._once(publish if self._begun else lambda _event, _data: None)
         self._begun = True
         known()
@@ -77,15 +81,15 @@ class Watched:
 
 
 class Differing:
-    """Things by their keys, and what became of them since the last time. Pure."""
+    """Items by key, and their changes since the previous update. Pure."""
 
     def __init__(self, new: str, changed: str, gone: str) -> None:
-        """The three are the names of the events."""
+        """Set the names of the three events."""
         self._names = new, changed, gone
         self.things: dict[str, dict[str, Any]] = {}
 
     def update(self, now: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-        """What is different; `now` is everything there is."""
+        """Return the changes; `now` has all present items."""
         new, changed, gone = self._names
         before, self.things = self.things, now
         ended = [(gone, thing) for key, thing in before.items() if key not in now]
@@ -98,24 +102,24 @@ class Differing:
 
 
 class MeshLook:
-    """Who offers what."""
+    """The offers of the mesh."""
 
     def __init__(self, offers: Callable[[], Awaitable[list[OfferView]]]) -> None:
         self._offers = offers
         self._differing = Differing("appeared", "changed", "gone")
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Asks the mesh."""
+        """Read the offers."""
         views = await self._offers()
         return self._differing.update({repr(view.key): offer_of(view) for view in views})
 
     def state(self) -> dict[str, Any]:
-        """All offers."""
+        """Return all offers."""
         return {"offers": list(self._differing.things.values())}
 
 
 def offer_of(view: OfferView) -> dict[str, Any]:
-    """What is told of an offer; its health is how much of its room is taken."""
+    """Return the public data of an offer; `health` shows whether it is at its limit."""
     offer = view.offer
     return {
         "node": view.node,
@@ -132,19 +136,19 @@ def offer_of(view: OfferView) -> dict[str, Any]:
 
 
 class MarketLook:
-    """The posts of the market, as those who follow may read them."""
+    """The posts of the market, as the followers may read them."""
 
     def __init__(self, ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]) -> None:
-        """`ask` is a call of market.list with this input, and gives its output."""
+        """Create the look; `ask` calls market.list with an input and returns its output."""
         self._ask = ask
         self._seen = 0
         self._posts: dict[str, dict[str, Any]] = {}
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Asks for what came and ended since the last time."""
+        """Read the posts that were published or ended since the previous look."""
         found = await self._ask({"since_lamport": self._seen, "limit": MOST_POSTS})
         if found["max_lamport"] < self._seen:
-            # Another log than before: begun anew.
+            # The log was replaced: start again.
             self._seen, self._posts = 0, {}
             return [("reset", {}), *await self.look()]
         news: list[tuple[str, dict[str, Any]]] = []
@@ -159,7 +163,7 @@ class MarketLook:
         return news + [("ended", how.get(event_id, {"event_id": event_id})) for event_id in ended]
 
     def state(self) -> dict[str, Any]:
-        """The current posts."""
+        """Return the current posts."""
         return {"posts": list(self._posts.values())}
 
 
@@ -171,35 +175,38 @@ class RunsLook:
         self._differing = Differing("appeared", "changed", "gone")
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Lists them."""
+        """List the runs."""
         return self._differing.update({str(run["run"]): run for run in await self._listing()})
 
     def state(self) -> dict[str, Any]:
-        """All of them."""
+        """Return all runs."""
         return {"runs": list(self._differing.things.values())}
 
 
 class Readers:
-    """The clients under whose tokens a topic that all share is read: whichever still may."""
+    """The clients under whose tokens a shared topic is read."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._sockets: Counter[str] = Counter()
 
     def add(self, client: Client) -> None:
-        """`client` follows, over one socket more."""
+        """Add a socket of `client`."""
         self._clients[client.id] = client
         self._sockets[client.id] += 1
 
     def remove(self, client: Client) -> None:
-        """One socket of `client` has gone; with the last one, nothing is asked in its name."""
+        """Remove a socket of `client`; after the last one its token is no longer used."""
         self._sockets[client.id] -= 1
         if self._sockets[client.id] <= 0:
             del self._sockets[client.id]
             self._clients.pop(client.id, None)
 
     async def ask(self, gateway: Gateway, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The output of a call that one of them may make; raises what the last of them was told."""
+        """Return the output of a call that one of the clients may make.
+
+        Raises the last refusal if none of them may.
+        """
         refused = HearthNetError("unauthorized", f"nobody who follows may call {capability}")
         for client in reversed(list(self._clients.values())):
             try:
@@ -225,9 +232,10 @@ class Feeds:
         self._market = Readers()
 
     def whose(self, topic: str, client: Client) -> str:
-        """Whose topic it is: empty for one that is the same for all.
+        """Return the owner of a topic: a principal, or empty for a topic that is equal for all.
 
-        Raises `token_scope_insufficient` where the client's scope does not let it see that.
+        Raises:
+            HearthNetError: `token_scope_insufficient` if the client's scope does not cover the topic.
         """
         asks = _ASKS.get(topic)
         if asks is None:
@@ -239,12 +247,12 @@ class Feeds:
         return ""
 
     def left(self, topic: str, client: Client) -> None:
-        """`client` follows `topic` no longer, over one of its sockets."""
+        """Note that a socket of `client` no longer follows `topic`."""
         if topic == "market.post":
             self._market.remove(client)
 
     def open(self, topic: str, client: Client) -> Feed:
-        """The feed of `topic`, or of the client's."""
+        """Return the feed of `topic`, for the client's principal where it is not shared."""
         gateway, seconds = self._gateway, self._seconds[topic]
         if topic == "mesh":
             return Watched(MeshLook(gateway.bus.offers), seconds)

@@ -1,7 +1,7 @@
 """The frames of `hearthnet-bus.v2` as bytes and values.
 
-A client's frames are a closed union, told apart by `type`; the server's are `{event, data, seq}`. What a
-client sends is read here once, at the border: whatever is none of these raises `BadFrame`.
+A client's frames are a closed union, distinguished by `type`; the server's are `{event, data, seq}`. A
+client's frame is parsed here once, at the border: any other text raises `BadFrame`.
 
 See: docs/protocol/gateway.md#client-frames, docs/protocol/gateway.md#server-frames, docs/gateway.md.
 """
@@ -22,9 +22,10 @@ Topic = Literal["runs", "mesh", "market.post"]
 
 
 class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename={"sender": "from"}):
-    """What the first frame may carry of who sends it: `sender` (on the wire `from`), `community`,
-    `timestamp`, `request_id` and `signature` where the client has a key, and as `token` what a program shows
-    as its bearer, or the token of a member that is no client of the book.
+    """The members of a first frame that identify its sender.
+
+    A client with a key sends `sender` (on the wire `from`), `community`, `timestamp`, `request_id` and
+    `signature`. `token` is a program's bearer, or the token of a member that is no client of the book.
 
     See: docs/protocol/gateway.md#signed-first-frames.
     """
@@ -37,7 +38,7 @@ class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename
     signature: str = ""
 
     def envelope(self) -> dict[str, Any]:
-        """What is signed and who signs it; of the latter what is there."""
+        """Return the members that are present, for the check of the signature."""
         said = {
             "request_id": self.request_id,
             "from": self.sender,
@@ -50,7 +51,7 @@ class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename
 
 
 class Call(_First, frozen=True, kw_only=True, tag="call"):
-    """The first frame of a call; `timeout_ms` 0 stands for what the contract says."""
+    """The first frame of a call; with `timeout_ms` 0 the contract's time limit applies."""
 
     capability: str
     body: dict[str, Any]
@@ -58,14 +59,15 @@ class Call(_First, frozen=True, kw_only=True, tag="call"):
     timeout_ms: Count = 0
 
     def envelope(self) -> dict[str, Any]:
-        """The call envelope, as it came."""
+        """Return the call envelope, as received."""
         called = {"capability": self.capability, "version": self.version, "body": self.body}
         return {**called, **super().envelope()}
 
 
 class Resume(_First, frozen=True, kw_only=True, tag="resume"):
-    """The first frame of whoever goes on: with a `stream` that broke, after frame `after`, or with a saved
-    `run`.
+    """The first frame of a continuation.
+
+    It names a broken `stream` with the last received frame `after`, or a saved `run`.
     """
 
     stream: str = ""
@@ -77,19 +79,19 @@ class Resume(_First, frozen=True, kw_only=True, tag="resume"):
             raise ValueError("resume names either a stream or a run")
 
     def envelope(self) -> dict[str, Any]:
-        """As that of a call of `stream.resume`, whose input this frame holds."""
+        """Return the envelope of a call of `stream.resume`, whose input this frame holds."""
         given = {"stream": self.stream, "after": self.after, "run": self.run}
         return {**_called("stream.resume", given), **super().envelope()}
 
 
 class Subscribe(_First, frozen=True, kw_only=True, tag="subscribe"):
-    """The first frame of whoever follows a topic; with `since_seq` what came after that frame is sent."""
+    """The first frame of a follower of a topic, after the frame `since_seq` if given."""
 
     topic: Topic
     since_seq: Count | None = None
 
     def envelope(self) -> dict[str, Any]:
-        """As that of a call of `topic.subscribe`, whose input this frame holds."""
+        """Return the envelope of a call of `topic.subscribe`, whose input this frame holds."""
         given = {"topic": self.topic, "since_seq": self.since_seq}
         return {**_called("topic.subscribe", given), **super().envelope()}
 
@@ -100,13 +102,13 @@ def _called(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ack"):
-    """All frames up to and including `upto` have come; also a sign of life."""
+    """The receipt of all frames up to and including `upto`; also a sign of life."""
 
     upto: Count
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):
-    """What a tool of the client's own gave back."""
+    """The result of a client tool."""
 
     tool_call_id: str
     content: Any
@@ -114,9 +116,9 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class Confirm(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="confirm"):
-    """What the person said to one question; `shown` is the digest of what they saw.
+    """The person's decision about one call; `shown` is the digest of the call they saw.
 
-    `approval` is the signed yes of a client with a key.
+    `approval` is the signed approval of a client with a key.
     """
 
     confirmation_id: str
@@ -132,7 +134,7 @@ class Confirm(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancel"):
-    """Nobody wants the rest."""
+    """The request to end the stream."""
 
 
 First = Call | Resume | Subscribe
@@ -140,7 +142,7 @@ ClientFrame = First | Ack | ToolResult | Confirm | Cancel
 
 
 class BadFrame(Exception):
-    """What came is none of the frames; the text says why, in a few words."""
+    """Raised for text that is none of the frames, with a short reason."""
 
 
 class _Type(msgspec.Struct):
@@ -153,9 +155,12 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def read(text: str | bytes) -> ClientFrame:
-    """The frame that a client sent; raises `BadFrame`.
+    """Return the frame in a client's message.
 
-    Signed frames have one meaning: one that names a key twice is refused.
+    A signed frame must be unambiguous: one with a repeated key is refused.
+
+    Raises:
+        BadFrame: The message is none of the frames.
     """
     data = text if isinstance(text, bytes) else _utf8(text)
     try:
@@ -168,7 +173,7 @@ def read(text: str | bytes) -> ClientFrame:
 
 
 def write(event: str, data: Any, seq: int) -> bytes:
-    """The bytes of a frame of the server."""
+    """Return the bytes of a frame of the server."""
     return _ENCODE({"event": event, "data": data, "seq": seq})
 
 
@@ -180,7 +185,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _reason(data: bytes, error: HearthNetError) -> str:
-    """Why, in words that do not grow with what was sent."""
+    """Return the reason, in a text of bounded length."""
     try:
         kind = read_json(data, _TYPE).type
     except HearthNetError:

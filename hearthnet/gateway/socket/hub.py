@@ -1,4 +1,4 @@
-"""All sockets of a gateway: what a first frame opens, the streams and topics, and the deadlines of all."""
+"""All sockets of a gateway: first frames, streams, topics and deadlines."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ _FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})
 
 
 class Hub:
-    """The WebSocket side of one gateway; an ASGI application for its route."""
+    """The WebSocket part of one gateway; an ASGI application for its route."""
 
     def __init__(self, gateway: Gateway, settings: SocketSettings) -> None:
         self.settings = settings
         self.channels = Channels(settings.linger_seconds, settings.most_streams)
         self.now = 0.0
-        """The loop's time, as of the last look at the deadlines."""
+        """The loop's time at the last check of the deadlines."""
         self.topics: dict[tuple[str, str], Topic] = {}
         self.conversations: set[Conversation] = set()
         self.feeds = Feeds(gateway)
         self._gateway = gateway
         self._closing: set[asyncio.Task[None]] = set()
         self.runs: set[asyncio.Task[Outcome]] = set()
-        """Runs go on while nobody follows them."""
+        """The driven runs; they continue while no socket follows them."""
         self._timer: asyncio.TimerHandle | None = None
         self._checked_at = 0.0
 
     def limit(self, settings: SocketSettings) -> None:
-        """Other limits hold from now on, for what is open too."""
+        """Replace the limits, for open sockets too."""
         self.settings = settings
         self.channels.linger_seconds, self.channels.most_of_one = (
             settings.linger_seconds,
@@ -66,7 +66,7 @@ class Hub:
         self._tick_soon()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One WebSocket."""
+        """Handle one WebSocket."""
         self._tick_soon()
         conversation = Conversation(self, scope, receive, send)
         self.conversations.add(conversation)
@@ -77,7 +77,7 @@ class Hub:
             self._left(conversation)
 
     async def open(self, conversation: Conversation, frame: First) -> None:
-        """Serves a first frame, or says why not: frame 0 is `opened` or `error`."""
+        """Handle a first frame; frame 0 of the answer is `opened` or `error`."""
         try:
             client = await self._authenticated(conversation, frame)
             self._gateway.limits.opened(client.id)
@@ -100,7 +100,7 @@ class Hub:
                 self.feeds.left(conversation.source.name, client)
 
     async def close(self) -> None:
-        """The gateway ends: every socket is told, every stream let go."""
+        """Close every socket and stream when the gateway ends."""
         for conversation in list(self.conversations):
             conversation.close(Closed(protocol.GOING_AWAY, "the gateway ends; come back and resume"))
         if self._timer is not None:
@@ -155,7 +155,7 @@ class Hub:
         _read(conversation, channel, 0)
 
     async def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:
-        """A conversation of the model with tools."""
+        """Start a conversation of the model with tools."""
         runs = self._gateway.runs
         channel = self.channels.open(client.principal, sums_up=True)
         behind = RunWork(runs, client, channel)
@@ -211,7 +211,7 @@ class Hub:
             self._timer = loop.call_later(self.settings.tick_seconds, self._tick)
 
     def _tick(self) -> None:
-        """Looks at all deadlines, for as long as there is something that has one."""
+        """Check all deadlines, as long as there are any."""
         self._timer = None
         self.now = now = asyncio.get_running_loop().time()
         for conversation in list(self.conversations):
@@ -229,7 +229,7 @@ class Hub:
             self._tick_soon()
 
     def _shut_out(self) -> None:
-        """Closes what clients have open that would not be let in any more."""
+        """Close the sockets of clients that are no longer admitted."""
         clients = {one.client.id: one.client for one in self.conversations if one.client is not None}
         found = self._gateway.clients.shut_out(clients.values())
         for conversation in self.conversations if found else ():

@@ -1,4 +1,4 @@
-"""One connection of `hearthnet-bus.v2`, without I/O: what may come when, the window, the close codes.
+"""The rules of one `hearthnet-bus.v2` connection, without I/O: order, window, close codes.
 
     client                                             server
     waiting:   call | resume | subscribe  ---------->  opening
@@ -6,11 +6,11 @@
     streaming: ack, tool_result, confirm, cancel  -->
                             <----------  seq after + 1, after + 2, ...: at most 16 that are not acknowledged
                             <----------  done | suspended | error: the last one, outside of the window
-    ended:     what crossed with it is passed over;  <-- close 1000
+    ended:     frames that crossed it are ignored;   <-- close 1000
 
-A topic is `following` in place of `streaming`: it has no end, and takes nothing but `ack` and `cancel`. What
-breaks the rules closes the connection at once, with a code and a reason; nothing is sent after that. Which
-stream the frames belong to, and what is kept of it, is the channel's business (channel.py).
+A topic is `following` in place of `streaming`: it has no end, and accepts only `ack` and `cancel`. A
+violation of the rules closes the connection at once, with a code and a reason; nothing is sent after that.
+The stream and its kept frames are in channel.py.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CLOSE_CODES: Final[dict[int, str]] = {
 
 
 class Closed(Exception):
-    """The connection ends with `code` and `reason` (at most 123 bytes, RFC 6455 5.5.1)."""
+    """The end of the connection with `code` and `reason` (at most 123 bytes, RFC 6455 5.5.1)."""
 
     def __init__(self, code: int, why: str = "") -> None:
         name = CLOSE_CODES[code]
@@ -74,7 +74,7 @@ class Closed(Exception):
 
 
 class State(StrEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     WAITING = "waiting"
     OPENING = "opening"
@@ -84,7 +84,10 @@ class State(StrEnum):
 
 
 class Step(StrEnum):
-    """What moves a connection on: what the client sent, and from `opened` on what the server did."""
+    """The causes of a change of state.
+
+    Up to `cancel` they are frames of the client, from `opened` on actions of the server.
+    """
 
     CALL = "call"
     RESUME = "resume"
@@ -142,39 +145,45 @@ _STEPS: Final[dict[type[ClientFrame], Step]] = {
 
 
 class Connection:
-    """One connection's rules. `receive` what came, ask `room` before each frame, tell `sent` of each."""
+    """The rules of one connection.
+
+    Pass received messages to `receive`, check `room` before each frame, and report each one to `sent`.
+    """
 
     __slots__ = ("_max_bytes", "acked", "seq", "state")
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` is the largest frame that a client may send."""
+        """Create a waiting connection; `max_bytes` is the largest frame that a client may send."""
         self.state = State.WAITING
         self.seq = 0
-        """The number of the frame that was sent last."""
+        """The number of the last frame that was sent."""
         self.acked = 0
         self._max_bytes = max_bytes
 
     @property
     def ended(self) -> bool:
-        """Whether the last frame was sent."""
+        """Return whether the last frame was sent."""
         return self.state is State.ENDED
 
     @property
     def idle(self) -> bool:
-        """Whether all that was sent is acknowledged."""
+        """Return whether all sent frames are acknowledged."""
         return self.acked >= self.seq
 
     @property
     def room(self) -> int:
-        """How many frames may be sent now; the one that ends the stream always may."""
+        """The number of frames that may be sent now; the frame that ends the stream always may."""
         if self.state not in (State.STREAMING, State.FOLLOWING):
             return 0
         return WINDOW - (self.seq - self.acked)
 
     def receive(self, data: str | bytes) -> ClientFrame | None:
-        """The frame that came; None for one that changes nothing. Raises `Closed` for what must not come.
+        """Return the received frame; None for one that changes nothing.
 
         Bytes are a binary message, whatever they hold.
+
+        Raises:
+            Closed: The message is not allowed.
         """
         if isinstance(data, bytes):
             raise Closed(BINARY, "frames are text")
@@ -191,17 +200,21 @@ class Connection:
         return self._acknowledged(frame) if isinstance(frame, Ack) else frame
 
     def opened(self, after: int = 0) -> None:
-        """Frame 0 was sent; the next one is `after` + 1."""
+        """Note that frame 0 was sent; the next one is `after` + 1."""
         self._step(Step.OPENED)
         self.seq = self.acked = after
 
     def followed(self, after: int) -> None:
-        """As `opened`, for a topic."""
+        """Note the same as `opened`, for a topic."""
         self._step(Step.FOLLOWED)
         self.seq = self.acked = after
 
     def sent(self, event: str, seq: int) -> None:
-        """A frame of the stream was sent; ValueError where it must not be."""
+        """Note that a frame of the stream was sent.
+
+        Raises:
+            ValueError: It must not be sent now.
+        """
         ends = event in TERMINAL and self.state is State.STREAMING
         if not ends and self.room <= 0:
             raise ValueError("a frame beyond the window")
@@ -209,13 +222,13 @@ class Connection:
             raise ValueError(f"frame {seq} after frame {self.seq}")
         self.seq = seq
         if event == SNAPSHOT:
-            # It stands for all frames up to its number, which need no acknowledgement of their own.
+            # It replaces all frames up to its number, which need no acknowledgement of their own.
             self.acked = seq
         if ends:
             self._step(Step.FINISHED)
 
     def finished(self) -> None:
-        """The last frame was sent without the stream having begun, or a topic ends."""
+        """Note that the last frame was sent before the stream began, or that a topic ended."""
         self._step(Step.FINISHED)
 
     def _acknowledged(self, frame: Ack) -> Ack | None:

@@ -1,7 +1,7 @@
-"""A tool run behind a stream: its frames go out, and what the client says comes back (docs/tools.md).
+"""A tool run behind a stream: frames to the client, answers from it (docs/tools.md).
 
-An edit by a client with a key takes two words: the first says the new arguments and gets
-`confirmation_edited`, which is what would be sent and has to be signed; the second brings the approval.
+An edit by a client with a key takes two frames. The first has the new arguments and is answered with
+`confirmation_edited`, the call to be signed; the second has the approval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RunWork:
         """The tool call of each question."""
 
     async def hear(self, frame: dict[str, Any]) -> None:
-        """Takes a frame of the run."""
+        """Pass on a frame of the run."""
         event, data = frame["event"], frame["data"]
         if event == "confirmation_required":
             self._asked[data["confirmation_id"]] = data["tool_call_id"]
@@ -47,7 +47,7 @@ class RunWork:
         self._channel.put(event, data)
 
     def begin(self, run: GatewayRun) -> None:
-        """The run is driven from now on."""
+        """Start driving the run."""
         self._run, self._channel.run = run, run.run
         self.task = run.drive()
         self.task.add_done_callback(self._ended)
@@ -58,27 +58,28 @@ class RunWork:
             self._channel.put("error", known(error).to_body())
 
     def cancel(self) -> None:
-        """Ends the run; its last frame says so."""
+        """End the run; its last frame reports that."""
         if self._run is not None:
             self._run.cancel()
 
     def left(self) -> None:
-        """The run goes on; its questions wait for a while, and then for another day."""
+        """Note that the client is away: the run continues, and waits a while for decisions."""
         if self._run is not None:
             self._run.presence.leave()
 
     def back(self) -> None:
-        """Its questions wait again."""
+        """Note that the client is connected again."""
         if self._run is not None:
             self._run.presence.come_back()
 
     async def close(self) -> None:
-        """The run goes on without anybody to hear of it; what it comes to is kept."""
+        """Leave the run as it is: it continues without a follower, and its result is stored."""
 
     async def heard(self, frame: ToolResult | Confirm) -> None:
-        """A result of the client's own tool, or a word about a question.
+        """Handle a result of a client tool, or a decision. Errors of the run are passed through.
 
-        Raises `not_found` for what was not asked, and what `GatewayRuns.decide` and `preview` raise.
+        Raises:
+            HearthNetError: `not_found` for a call or question that is unknown here.
         """
         if isinstance(frame, ToolResult):
             self.tools.give(frame.tool_call_id, frame.content, is_error=frame.is_error)

@@ -1,4 +1,4 @@
-"""What the socket allows, and for how long."""
+"""The limits of the WebSocket protocol."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of `hearthnet-bus.v2`; the defaults are those of docs/protocol/gateway.md#websocket.
+    """Limits of `hearthnet-bus.v2`, by default those of docs/protocol/gateway.md#websocket.
 
-    `linger_seconds`: how long a stream is kept after its socket broke. `opening_seconds`: how long a client
-    may take for its first frame. `stall_seconds`: how long it may leave a full window unacknowledged.
-    `check_seconds`: how soon a client that was removed loses what it has open. `most_streams`: so many one
-    client may have at once.
+    `linger_seconds`: the time for which a stream is kept after its socket broke. `opening_seconds`: the time
+    for a client's first frame. `stall_seconds`: the time for which a full window may stay unacknowledged.
+    `check_seconds`: the interval of the check for removed clients, whose sockets are closed. `most_streams`:
+    the number of streams of one client at once.
     """
 
     ping_seconds: float = 30.0
@@ -25,7 +25,7 @@ class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tick_seconds(self) -> float:
-        """How often the limits are looked at."""
+        """The interval between checks of the limits."""
         least = min(
             self.idle_seconds,
             self.linger_seconds,

@@ -1,4 +1,4 @@
-"""What a stream has said so far, in one piece: for a reader whose place in it is no longer kept."""
+"""The content of a stream so far, for a reader whose place in it is no longer kept."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from hearthnet.gateway.socket.protocol import TERMINAL
 
 MOST_CHARACTERS: Final = 1 << 20
-"""Of text that is kept; of more the beginning is dropped."""
+"""The most characters of text that are kept; older text is dropped."""
 _WAITING: Final = frozenset({"waiting", "wanted"})
 
 
 class Summary:
-    """The text so far, where each call stands, and what waits for the client."""
+    """The text so far, the status of each call, and the calls that wait for the client."""
 
     def __init__(self) -> None:
         self._pieces: deque[str] = deque()
@@ -24,7 +24,7 @@ class Summary:
         self._wanted: dict[str, dict[str, Any]] = {}
 
     def take(self, event: str, data: dict[str, Any]) -> None:
-        """Adds one frame; those that only show that something moves leave no trace."""
+        """Add one frame; frames that show only progress are ignored."""
         match event:
             case "token":
                 self._say(str(data.get("text", "")))
@@ -43,8 +43,10 @@ class Summary:
                 pass
 
     def data(self) -> dict[str, Any]:
-        """The data of the frame `snapshot`: `text` (`truncated`: less its beginning), `calls`, and what is
-        asked of the client, `pending` and `wanted`, as in the frames that asked.
+        """Return the data of the frame `snapshot`.
+
+        It has `text` (with `truncated` where its beginning is missing), `calls`, and the calls that wait for
+        the client: `pending` and `wanted`, as in the frames that announced them.
         """
         return {
             "text": "".join(self._pieces),

@@ -1,8 +1,8 @@
-"""A topic with its followers: one source however many they are, and a bounded memory.
+"""A topic with its followers: one source for all of them, and bounded memory.
 
-Frames are numbered by the topic, so that each is encoded once for all who follow. The numbers begin with the
-time in milliseconds at which the topic was first followed: what a client remembers of an earlier life of the
-gateway is older than all that is kept, and gets a snapshot.
+Frames are numbered by the topic, so that each is encoded once for all followers. The numbers begin with the
+time in milliseconds at which the topic was first followed: a number from an earlier process of the gateway
+is older than all kept frames, and its client gets a snapshot.
 
 See: docs/protocol/gateway.md#topics.
 """
@@ -21,37 +21,37 @@ from hearthnet.gateway.socket.protocol import SNAPSHOT
 from hearthnet.times import now_ms
 
 MOST_KEPT: Final = 256
-"""Frames of a topic that are kept for those who come back."""
+"""Frames of a topic that are kept for clients that come back."""
 RETRY_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 Publish = Callable[[str, dict[str, Any]], None]
 
 
 class Feed(Protocol):
-    """Where a topic comes from."""
+    """The source of a topic."""
 
     async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """Publishes what happens until it is cancelled; says `known` when `state` is first complete."""
+        """Publish events until it is cancelled; call `known` when `state` is first complete."""
 
     def state(self) -> dict[str, Any]:
-        """How things stand now: the data of a snapshot."""
+        """Return the present state: the data of a snapshot."""
 
 
 class Ring:
     """The newest frames of a topic, in order and without gaps. Pure."""
 
     def __init__(self, first: int, most: int = MOST_KEPT) -> None:
-        """`first` is the number before the first frame."""
+        """Create an empty ring; `first` is the number before the first frame."""
         self.seq = first
         self._frames: deque[Frame] = deque(maxlen=most)
 
     def put(self, event: str, data: dict[str, Any]) -> None:
-        """Takes the next frame; the oldest one gives way."""
+        """Add the next frame, which may replace the oldest one."""
         self.seq += 1
         self._frames.append(Frame(self.seq, event, frames.write(event, data, self.seq)))
 
     def after(self, seq: int, most: int) -> list[Frame] | None:
-        """Up to `most` frames that follow `seq`; None where that is no place this ring still knows."""
+        """Return up to `most` frames after `seq`; None if those are no longer kept."""
         oldest = self.seq - len(self._frames)
         if not oldest <= seq <= self.seq:
             return None
@@ -65,7 +65,7 @@ class Topic:
     def __init__(self, name: str, feed: Feed) -> None:
         self.name = name
         self.left_at: float | None = None
-        """When the last reader left; None while there is one."""
+        """The time at which the last reader left; None while there is one."""
         self._feed = feed
         self._ring = Ring(now_ms())
         self._readers: set[Reader] = set()
@@ -81,7 +81,7 @@ class Topic:
         return self._ring.seq
 
     def attach(self, reader: Reader) -> None:
-        """`reader` follows from now on; the first one has the source followed."""
+        """Add `reader`; the first one starts the source."""
         self._readers.add(reader)
         self.left_at = None
         if self._task is None:
@@ -89,14 +89,14 @@ class Topic:
         reader.wake()
 
     def detach(self, reader: Reader, now: float) -> None:
-        """`reader` follows no longer. The source is left with the last one."""
+        """Remove `reader`; the last one stops the source."""
         self._readers.discard(reader)
         if not self._readers and self.left_at is None:
             self.left_at = now
             self._stop()
 
     def take(self, after: int, most: int) -> list[Frame]:
-        """Up to `most` frames that follow `after`, or a snapshot in their place where they are not kept."""
+        """Return up to `most` frames after `after`, or a snapshot where they are not kept."""
         if not self._known or most <= 0:
             return []
         found = self._ring.after(after, most)
@@ -106,15 +106,15 @@ class Topic:
         return [Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, self._feed.state(), seq))]
 
     def acknowledge(self, upto: int) -> None:
-        """What one reader has makes no difference to the others."""
+        """Do nothing: one reader's receipt does not affect the others."""
 
     def put(self, event: str, data: dict[str, Any]) -> None:
-        """Something happened: all who follow are told."""
+        """Publish an event to all followers."""
         self._ring.put(event, data)
         self._wake()
 
     async def close(self) -> None:
-        """Leaves the source."""
+        """Stop the source."""
         task = self._task
         self._stop()
         if task is not None:

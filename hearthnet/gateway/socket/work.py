@@ -1,4 +1,4 @@
-"""What a stream's frames come from: a call of the mesh, made under the client's token.
+"""The work behind a stream: a call of the mesh, made under the client's token.
 
     stream      the provider's own frames
     unary call  `result` {output, meta}, then `done` {}
@@ -30,25 +30,29 @@ class BusWork:
     def __init__(self, channel: Channel, work: Callable[[Channel], Coroutine[Any, Any, None]]) -> None:
         self._channel = channel
         self.task = asyncio.create_task(self._run(work), name=f"stream {channel.stream}")
-        # Not in the task: cancelled before its first step, it would leave the stream without an end.
+        # A callback, since a task that is cancelled before its first step would never end the stream.
         self.task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
-        """Stops it at the provider."""
+        """Stop the call at the provider."""
         self.task.cancel()
 
     async def heard(self, frame: ToolResult | Confirm) -> None:
-        """A plain call asks nothing: raises `bad_request`."""
+        """Refuse an answer, since a plain call has no questions.
+
+        Raises:
+            HearthNetError: `bad_request` in any case.
+        """
         raise HearthNetError("bad_request", "this call asks its client nothing")
 
     def left(self) -> None:
-        """The provider goes on, as far as the channel takes it."""
+        """Do nothing: the provider continues, as far as the channel has room."""
 
     def back(self) -> None:
-        """What was put meanwhile is there."""
+        """Do nothing: the channel has the frames that were put since."""
 
     async def close(self) -> None:
-        """Stops it at the provider."""
+        """Stop the call at the provider, and wait for its end."""
         self.task.cancel()
         await asyncio.wait({self.task})
 
@@ -66,7 +70,7 @@ class BusWork:
 def streaming(
     bus: Bus, contract: Contract, body: dict[str, Any], token: str, timeout: float | None
 ) -> Callable[[Channel], Coroutine[Any, Any, None]]:
-    """Passes on what a provider streams, no faster than the channel takes it."""
+    """Return work that passes on a provider's stream, no faster than the channel takes it."""
 
     async def work(channel: Channel) -> None:
         async with bus.stream(contract.id, body, token=token, timeout_seconds=timeout) as stream:
@@ -81,7 +85,7 @@ def streaming(
 def answering(
     bus: Bus, contract: Contract, body: dict[str, Any], token: str, timeout: float | None
 ) -> Callable[[Channel], Coroutine[Any, Any, None]]:
-    """Passes on the one answer of a provider."""
+    """Return work that passes on the one answer of a provider."""
 
     async def work(channel: Channel) -> None:
         reply = await bus.call(contract.id, body, token=token, timeout_seconds=timeout)
