@@ -1,4 +1,4 @@
-"""`hearthnet up`: one node with its server and its services, each a process of its own.
+"""`hearthnet up`: one node with its server and its services, each in a process of its own.
 
 See: docs/architecture.md#what-runs.
 """

@@ -1,4 +1,4 @@
-"""Where homes reach each other: `host:port` as people write it, and as this computer can be reached."""
+"""Addresses of homes: `host:port` as text, and the addresses of this computer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hearthnet.errors import HearthNetError
 DEFAULT_PORT: Final = 7422
 _HOST: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _WRITTEN: Final = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]+))(?::(\d{1,5}))?")
-# Reserved for examples. Asking which way packets to it would leave sends none.
+# Reserved for examples. Connecting a UDP socket to it selects the source address and sends nothing.
 _ELSEWHERE: Final = ("192.0.2.1", 9)
 
 
@@ -27,14 +27,21 @@ class Address(NamedTuple):
 
     @property
     def on_loopback(self) -> bool:
-        """Whether only this computer reaches it; a name counts as loopback only as `localhost`."""
+        """Return whether only this computer reaches it.
+
+        Of names, only `localhost` counts as loopback.
+        """
         return is_loopback(self.host)
 
 
 def parse(text: str, default_port: int = DEFAULT_PORT) -> Address:
-    """The address in `host`, `host:port` or `[IPv6]:port`; `bad_request` with the forms for anything else.
+    """Return the address in `host`, `host:port` or `[IPv6]:port`.
 
-    What passes holds nothing that could end a string in a server's configuration or an address in a URL.
+    An accepted address has no characters that could end a string in a server's configuration or an address in
+    a URL.
+
+    Raises:
+        HearthNetError: `bad_request` for any other text, with the allowed forms.
     """
     found = _WRITTEN.fullmatch(text)
     if found is not None:
@@ -48,13 +55,17 @@ def parse(text: str, default_port: int = DEFAULT_PORT) -> Address:
 
 
 def check_host(text: str) -> None:
-    """Raises `bad_request` unless `text` is a name or an IP address to listen on."""
+    """Check that `text` is a name or an IP address to listen on.
+
+    Raises:
+        HearthNetError: `bad_request` for any other text.
+    """
     if not (_HOST.fullmatch(text) or _is_ipv6(text)):
         raise HearthNetError("bad_request", f"{text[:80]!r} is no name and no IP address of this computer")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is this computer and nothing else can reach it there."""
+    """Return whether `host` is this computer and cannot be reached by others there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -62,10 +73,10 @@ def is_loopback(host: str) -> bool:
 
 
 def own_host(listening_on: str) -> str:
-    """How others reach a server here that listens on `listening_on`.
+    """Return the host under which others reach a server that listens on `listening_on`.
 
-    That itself, unless it stands for all addresses: then the one that packets to elsewhere leave from, or,
-    without any network, the host name.
+    That is `listening_on` itself, unless it means all addresses: then the source address of packets to other
+    networks or, without any network, the host name.
     """
     try:
         if not ipaddress.ip_address(listening_on).is_unspecified:

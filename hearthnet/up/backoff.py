@@ -1,4 +1,4 @@
-"""How long to wait before a crashed process is started again."""
+"""The delay before a crashed process is started again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HEALTHY_SECONDS: Final = 60.0
 
 
 class Backoff:
-    """Doubling waits from half a second to thirty; a process that lasted a minute starts over.
+    """Doubling delays from 0.5 to 30 seconds, reset by a process that lived for a minute.
 
-    `random` gives a number from 0 to 1: each wait is shortened by up to a quarter, so that several
-    processes that crashed together do not come back together.
+    `random` returns a number from 0 to 1: each delay is shortened by up to a quarter, so that several
+    processes that crashed together do not restart together.
     """
 
     def __init__(self, random: Callable[[], float]) -> None:
@@ -22,7 +22,7 @@ class Backoff:
         self._failures = 0
 
     def wait(self, lasted: float) -> float:
-        """The seconds to wait after a process that lived for `lasted` seconds."""
+        """Return the delay in seconds after a process that lived for `lasted` seconds."""
         if lasted >= HEALTHY_SECONDS:
             self._failures = 0
         full = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0**self._failures)

@@ -1,7 +1,7 @@
-"""The certificate of a home's server: made here, known to others by the fingerprint of its key.
+"""The certificate of a home's server, verified by the fingerprint of its key.
 
-One key for good; the certificate around it is made again when the computer is reached under other names. Who
-once learned a certificate trusts what its key signs, so that this needs no new invite. `cryptography` is
+The key is permanent; the certificate is made again when the computer has other names. A home that once
+received a certificate trusts what its key signs, so that this needs no new invite. `cryptography` is
 imported only where a certificate is made or fetched.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS: Final = 5.0
 _NAME: Final = "HearthNet home"
-# Wide, since the clock of a small computer without a battery may stand anywhere until it finds the time.
+# Wide, since the clock of a small computer without a battery may be far off until it is set.
 _BEGIN: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _END: Final = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
 
 
 def own_names(*more: str) -> tuple[str, ...]:
-    """The names and addresses by which this computer may be reached: `more`, and those it knows of itself."""
+    """Return the names and addresses of this computer: `more`, and those it finds itself."""
     host = socket.gethostname()
     found = dict.fromkeys(["localhost", "127.0.0.1", "::1", host, f"{host.partition('.')[0]}.local", *more])
     with contextlib.suppress(OSError):
@@ -43,9 +43,12 @@ def own_names(*more: str) -> tuple[str, ...]:
 
 
 def ensure(certificate: Path, key: Path, names: tuple[str, ...]) -> str:
-    """Makes the PEM files `key` (0600) and `certificate` where they are missing or lack one of `names`.
+    """Make the PEM files `key` (0600) and `certificate` where they are missing or lack a name.
 
-    Returns the fingerprint of the key. Raises `bad_request` for a damaged file, which stays as it is.
+    Returns the fingerprint of the key.
+
+    Raises:
+        HearthNetError: `bad_request` for a damaged file, which is left as it is.
     """
     private = _load_key(key) if key.exists() else _new_key(key)
     if not certificate.exists() or not _covers(certificate, private.public_key(), names):
@@ -55,16 +58,17 @@ def ensure(certificate: Path, key: Path, names: tuple[str, ...]) -> str:
 
 
 async def fetch(address: Address, fingerprint: str) -> str:
-    """The certificate (PEM) that the server at `address` shows, if its key has `fingerprint`.
+    """Return the certificate (PEM) of the server at `address`, if its key has `fingerprint`.
 
-    Raises `partition` where nobody answers with TLS, and `invalid_signature` where it is another key: then
-    somebody else answers there.
+    Raises:
+        HearthNetError: `partition` if no server answers with TLS; `invalid_signature` if another server, with
+            another key, answers.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    # Nothing is sent but the greeting of TLS, and what comes back counts for its fingerprint alone.
+    # Only the TLS handshake is sent, and of the answer only the key's fingerprint is used.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -139,7 +143,7 @@ def _issue(private: Ed25519PrivateKey, names: tuple[str, ...]) -> bytes:
     public = private.public_key()
     builder = (
         x509.CertificateBuilder(name, name, public, x509.random_serial_number(), _BEGIN, _END)
-        # An authority for itself: a certificate made later with this key is believed by who knows this one.
+        # A CA for itself: those who trust this certificate also trust later ones made with this key.
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(x509.SubjectAlternativeName(_subjects(names)), critical=False)
@@ -160,7 +164,7 @@ def _subjects(names: tuple[str, ...]) -> list[x509.GeneralName]:
 
 
 def _fingerprint(public: Ed25519PublicKey) -> str:
-    """SHA-256 of the public key as a certificate holds it, in hexadecimal."""
+    """Return the SHA-256 of the public key as in a certificate (SubjectPublicKeyInfo), in hex."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

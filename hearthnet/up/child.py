@@ -1,7 +1,6 @@
-"""One service of the node: started, listened to, started again after a crash, ended in order.
+"""One service of the node: started, monitored, restarted after a crash, stopped in order.
 
-starting --ready line--> ready
-starting | ready --the process ends--> waiting --back-off--> starting
+starting --ready line--> ready starting | ready --the process ends--> waiting --back-off--> starting
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from hearthnet.up.status import Status, StatusPipe
 
 _log = logging.getLogger(__name__)
 STALLED_SECONDS: Final = 30.0
-"""A service that says nothing new for so long while it starts is no longer waited for."""
+"""The time without news after which a starting service is no longer waited for."""
 HOPELESS_STARTS: Final = 2
-"""After so many ends in a row without having been ready, the node is ready without the service."""
+"""The number of failed starts in a row after which the node is ready without the service."""
 _NEWS = Callable[["Child"], None]
 
 
 class Child:
-    """A supervised service. `news` is called after each change of `state` or `progress`."""
+    """A supervised service; `news` is called after each change of `state` or `progress`."""
 
     def __init__(self, spec: ChildSpec, log: LogFile, lifeline: int, news: _NEWS) -> None:
         self.spec: Final = spec
@@ -49,7 +48,7 @@ class Child:
         self.state = ServiceState(spec.name, None, "starting", 0, None, (), now_ms())
 
     async def supervise(self) -> None:
-        """Keeps the service running until cancelled; what runs then is ended by `stop`."""
+        """Keep the service running until cancelled; `stop` ends the process that then runs."""
         backoff = Backoff(random.random)
         while True:
             began = time.monotonic()
@@ -60,7 +59,7 @@ class Child:
             self._become("starting", restarts=self.state.restarts + 1)
 
     async def settled(self) -> None:
-        """Waits until the service is ready, or is known not to become so soon."""
+        """Wait until the service is ready, or is known not to be ready soon."""
         while self.state.state != "ready" and self._failed_starts < HOPELESS_STARTS:
             self._changed.clear()
             try:
@@ -70,18 +69,18 @@ class Child:
                 return
 
     async def stop(self, grace: float) -> None:
-        """Ends the service, by force after `grace` seconds."""
+        """Stop the service, by force after `grace` seconds."""
         if self._process is not None:
             await self._process.stop(grace)
         self._become("stopped", pid=None, address="")
 
     def kill(self) -> None:
-        """Ends the service at once."""
+        """Kill the service at once."""
         if self._process is not None:
             self._process.kill()
 
     async def _run_once(self) -> str:
-        """Starts the service and waits for its end; says in words how it ended."""
+        """Start the service and wait for its end; return a description of the end."""
         pipe = StatusPipe(self.spec.name, self._heard)
         try:
             process = await Process.start(
@@ -96,7 +95,7 @@ class Child:
         self._process = process
         pipe.started()
         self._become("starting", pid=process.pid)
-        # Cancelled here, process and pipe live on until `stop`: a service that withdraws may still talk.
+        # Process and pipe outlive a cancellation here, until `stop`: a stopping service may still report.
         code = await process.wait()
         self._process = None
         await pipe.drained()

@@ -1,10 +1,10 @@
-"""The supervisor follows its community: what the others tell goes to the disk, and to the server's door.
+"""The supervisor's copy of the community: the roster is written to disk and to the server.
 
     bus (membership) --> roster --> roster.json
-                               `--> server: who may log in, who has to go
+                               `--> server: allowed logins, connections to close
     keys/operators -----------------^
 
-It does so for every event within moments, when an invite runs out, and again until it worked.
+This happens soon after every event, when an invite expires, and again until it succeeds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hearthnet.up.server_config import BusLogin
 
 RETRY_SECONDS: Final = 1.0
 LINGER_MS: Final = 5_000
-"""So long an invite that was used stays connected: the answer to who joined by it is on its way."""
+"""The time for which a used invite stays connected, so that the answer to its user arrives."""
 _REST_SECONDS: Final = 0.1
 _log = logging.getLogger(__name__)
 Admit = Callable[[Admitted], Awaitable[None]]
 
 
 class Community:
-    """Keeps file and server at what the community is. `news` takes a line when somebody has to know of it."""
+    """Keeps the roster file and the server up to date; `news` takes lines for a person."""
 
     def __init__(
         self, prepared: Prepared, admit: Admit, news: Callable[[str], None], operators: Operators
@@ -57,7 +57,7 @@ class Community:
         self._lingering: dict[BusLogin, int] = {}
 
     async def follow(self, url: str) -> None:
-        """Joins the bus at `url` and follows until cancelled; the connection comes back by itself."""
+        """Join the bus at `url` and follow until cancelled; the connection is restored by itself."""
         membership = (await self._join(url)).peer.membership
         changed = asyncio.Event()
         changed.set()
@@ -76,11 +76,11 @@ class Community:
                 await asyncio.wait_for(changed.wait(), wait)
 
     async def close(self) -> None:
-        """Leaves the bus."""
+        """Leave the bus."""
         await self._held.aclose()
 
     async def _join(self, url: str) -> Bus:
-        """The bus, when all is known that the own node has on its disk."""
+        """Return the bus, once all events on the node's disk have been read."""
         home = self._prepared.home
         while True:
             heed_cancelling()
@@ -99,7 +99,7 @@ class Community:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, roster: Roster) -> float | None:
-        """Brings file and server to `roster`; after how many seconds to do so again at the latest."""
+        """Write `roster` to file and server; return the seconds until the next time at the latest."""
         problems = []
         try:
             roster = await asyncio.to_thread(self._file.keep, roster)
@@ -118,7 +118,7 @@ class Community:
         return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
 
     def _wanted(self, roster: Roster, now: int) -> Admitted:
-        """Who is to be let in: members and open invites, and for a moment those that were just used."""
+        """Return the logins to admit: members, open invites, and briefly those just used."""
         wanted = admitted_by(roster, now, self._operators.logins)
         held = {invite.invite_key for invite in roster.invites}
         here = self._admitted.invites if self._admitted is not None else ()
@@ -131,7 +131,7 @@ class Community:
         return wanted._replace(invites=(*wanted.invites, *lingering))
 
     def _tell(self, problems: list[HearthNetError]) -> None:
-        """Says once what is wrong, however often it is met."""
+        """Report problems, each one once while it lasts."""
         text = "; ".join(problem.message for problem in problems)
         if text and text != self._told:
             _log.error("%s", text)
@@ -156,13 +156,13 @@ def _always(store: Store) -> Callable[[], Awaitable[Store]]:
 
 
 def _ends(wanted: Admitted, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
-    """When someone who is let in now is not to be any more, in milliseconds."""
+    """Yield the times, in milliseconds, at which an admitted login expires."""
     let_in = {invite.node_id for invite in wanted.invites}
     yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)
     yield from (end for invite, end in lingering.items() if invite.node_id in let_in)
 
 
 def _until(ends: Iterable[int], now: int) -> float | None:
-    """Seconds until the first of `ends`, None where there is none."""
+    """Return the seconds until the first of `ends`, None where there is none."""
     first = min(ends, default=None)
     return None if first is None else max(0.0, (first - now) / 1000)

@@ -1,7 +1,7 @@
-"""The room on the disk of a running node: noticed when it is gone, and when it is back.
+"""Free space on the disk of a running node.
 
-full --enough is free again--> room. Between the two limits nothing changes, so that a disk at the edge does
-not make the node talk all the time.
+full --enough is free again--> room. Between the two limits nothing changes, so that a disk near the limit
+does not cause repeated messages.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SPARE_BYTES: Final = 64 * 1024
 
 
 class Disk:
-    """What is known of the disk of `home`; `note` is one line for a person while it is full.
+    """The state of the disk of `home`; `note` is a line for a person while it is full.
 
-    A small file is kept aside and given up when the disk is full, so that the node's state, which says so,
-    can still be written.
+    A small spare file is kept and deleted when the disk is full, so that the node's state, which reports
+    that, can still be written.
     """
 
     def __init__(self, home: Home) -> None:
@@ -29,10 +29,10 @@ class Disk:
         self.note: str | None = None
 
     def look(self, complaint: bool) -> Literal["full", "room"] | None:
-        """What has changed since the last look; `complaint`: the server has met a full disk.
+        """Return the change since the last look; `complaint`: the server met a full disk.
 
-        `room` also for a complaint about a disk that has room by now. Raises OSError where the system does
-        not say how much is free.
+        `room` is also returned for a complaint about a disk that has room by now. Raises OSError where the
+        system does not report the free space.
         """
         free = self._home.free_bytes()
         if free >= ROOM_BYTES:
@@ -48,7 +48,7 @@ class Disk:
         return "full"
 
     def forget_spare(self) -> None:
-        """Gives up what is kept aside."""
+        """Delete the spare file."""
         with contextlib.suppress(OSError):
             self._spare.unlink(missing_ok=True)
 

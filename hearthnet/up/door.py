@@ -1,4 +1,4 @@
-"""Who may be on a server's bus right now, and putting out those who may not."""
+"""The logins that are admitted to a server's bus, and the disconnection of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLEAN_LOOKS: Final = 2
 
 
 class Admitted(NamedTuple):
-    """Members, open invites, and the logins of this home's operators."""
+    """The logins of members, open invites, and operators of this home."""
 
     members: tuple[BusLogin, ...]
     invites: tuple[BusLogin, ...]
@@ -27,7 +27,7 @@ class Admitted(NamedTuple):
 
 
 def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> Admitted:
-    """Whom `roster` lets in: its members and the invites that are open at `now_ms`; and `operators`."""
+    """Return the logins in `roster`: members and invites open at `now_ms`; and `operators`."""
     return Admitted(
         tuple(BusLogin(member.node_id, member.login) for member in roster.members),
         tuple(
@@ -40,7 +40,10 @@ def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) ->
 
 
 class Door:
-    """Who is admitted, less who was shut out for what their server did. The own login is always in."""
+    """The admitted logins, less those that were shut out; the node's own is always in.
+
+    A login is shut out because of the behaviour of its server.
+    """
 
     def __init__(self, own: BusLogin, wanted: Admitted, news: Callable[[str], None]) -> None:
         self._own = own
@@ -50,28 +53,31 @@ class Door:
 
     @property
     def admitted(self) -> Admitted:
-        """Who may log in."""
+        """The logins that are allowed now."""
         members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
         return self._wanted._replace(members=self._open(members), invites=self._open(self._wanted.invites))
 
     def admit(self, wanted: Admitted) -> Admitted:
-        """Takes `wanted` from now on; returns what was wanted before."""
+        """Replace the wanted logins; return the previous ones."""
         before, self._wanted = self._wanted, wanted
         return before
 
     async def unmask(self, system: System) -> bool:
-        """Shuts out whoever links here and calls itself the hub; whether there was somebody new.
+        """Shut out each server that links here as a hub; return whether there was a new one.
 
-        The server lets a hub publish whatever it likes (seen with nats-server 2.15), in the name of anybody.
-        No home does that: the one that is linked to is the hub.
+        The server lets a hub publish on any subject (seen with nats-server 2.15), in the name of any node. No
+        home links as a hub: the home that is linked to is the hub.
         """
         hubs = await system.hubs()
         return bool(hubs) and self._shut(await system.sessions(), hubs)
 
     async def clear(self, system: System) -> bool:
-        """Disconnects everybody who is not admitted; `internal_error` where somebody stays all the same.
+        """Disconnect all logins that are not admitted.
 
-        True, and nothing done, where somebody was met who has to be shut out first, as in `unmask`.
+        Returns True, without disconnecting, where a hub has to be shut out first, as in `unmask`.
+
+        Raises:
+            HearthNetError: `internal_error` if a connection cannot be closed in time.
         """
         clean = 0
         try:

@@ -1,6 +1,6 @@
-"""Ending tasks that wait on libraries: those may keep a cancellation to themselves.
+"""Ending tasks that wait in libraries which may swallow a cancellation.
 
-`asyncio.wait_for` does so before Python 3.12 when what it waits for ends in the same moment, and the NATS
+`asyncio.wait_for` does so before Python 3.12 when the awaited task ends at the same moment, and the NATS
 client waits that way, for seconds where the server is gone.
 """
 
@@ -16,9 +16,9 @@ _PAUSE_SECONDS: Final = 0.02
 
 
 def heed_cancelling() -> None:
-    """Raises `CancelledError` where this task was told to end and something it awaited kept that to itself.
+    """Raise `CancelledError` if this task was cancelled and a library swallowed the error.
 
-    To be asked before each wait without end.
+    Call it before each wait without a time limit.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -26,7 +26,7 @@ def heed_cancelling() -> None:
 
 
 async def obeying(work: Coroutine[Any, Any, None]) -> None:
-    """Runs `work`; once this is cancelled, `work` is told to end until it does, or half a second is over."""
+    """Run `work`; when this is cancelled, cancel `work` repeatedly for up to half a second."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait({task})
@@ -37,7 +37,10 @@ async def obeying(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def briefly(closing: Coroutine[Any, Any, None]) -> None:
-    """Waits half a second for connections to close; where the server is gone they end with this process."""
+    """Wait half a second for connections to close.
+
+    Without a server they end with this process.
+    """
     task = asyncio.create_task(closing)
     await asyncio.wait({task}, timeout=END_SECONDS)
     await _insist(task)

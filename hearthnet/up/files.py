@@ -1,4 +1,4 @@
-"""Writing into the data folder: whole files or nothing, and errors that say what to do."""
+"""Writing into the data folder: atomic writes, and errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _ELSEWHERE: Final = "or name another folder with --home or HEARTHNET_HOME"
 
 @contextlib.contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError inside the block into one line about `path`.
+    """Translate an OSError inside the block to an error about `path`.
 
-    `capacity_exceeded` (exit code 8) for a full disk; `bad_request` with exit code 1 for a folder that
-    cannot be written and all else.
+    Raises:
+        HearthNetError: `capacity_exceeded` (exit code 8) for a full disk; `bad_request` with exit code 1 for
+            a folder that cannot be written and all other errors.
     """
     try:
         yield
@@ -32,7 +33,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def storage_error(path: Path, error: OSError) -> HearthNetError:
-    """What to tell a person about `error`, met while writing `path`."""
+    """Return the error for a person about `error`, which occurred while writing `path`."""
     where = error.filename or path
     if error.errno in _FULL:
         return HearthNetError("capacity_exceeded", f"the disk of {where} is full; make room, {_ELSEWHERE}")
@@ -45,7 +46,7 @@ def storage_error(path: Path, error: OSError) -> HearthNetError:
 
 
 def make_folder(path: Path, *, private: bool = True) -> None:
-    """Makes `path` and what is above it; `private` folders become 0700 also where they were wider before."""
+    """Make `path` and its parents; a `private` folder gets mode 0700 even if it existed."""
     with file_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if private and stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -53,7 +54,11 @@ def make_folder(path: Path, *, private: bool = True) -> None:
 
 
 def check_space(path: Path, needed: int = NEEDED_BYTES) -> None:
-    """Raises `capacity_exceeded` unless the file system of `path` has `needed` bytes left."""
+    """Check the free space of the file system of `path`.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if fewer than `needed` bytes are free.
+    """
     with file_errors(path):
         free = shutil.disk_usage(path).free
     if free < needed:
@@ -66,11 +71,10 @@ def check_space(path: Path, needed: int = NEEDED_BYTES) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Puts `data` at `path` with mode 0600 in one step: a reader sees the old content or the new. Raises
-    OSError.
+    """Write `data` to `path` with mode 0600 in one step: readers see old or new content.
 
-    Synced to the disk only where it is to be `durable`: much of what a running node writes is worthless
-    after a power cut anyway.
+    The data is synced to the disk only if it must be `durable`: much of the output of a running node is of no
+    use after a power cut. Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,8 +1,8 @@
-"""The first run: a folder becomes a home. Later runs find everything there, and only what is missing is made.
+"""The first run, which makes a folder a home; later runs make only missing parts.
 
-Order: folders, settings, device key, root key, roster. So a run that was cut off anywhere is completed by
-the next one, and a roster without the device key it names is a loss that a person has to know of, not a
-first run. Nothing that exists is ever written over.
+The order is: folders, settings, device key, root key, roster. So the next run completes one that was
+interrupted anywhere, and a roster without its device key is reported as a loss and not treated as a first
+run. Nothing that exists is ever overwritten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a home holds once it is complete."""
+    """The content of a complete home."""
 
     home: Home
     identity: Identity
@@ -38,7 +38,11 @@ class Prepared:
 
 
 def make_folders(home: Home) -> None:
-    """The folders of a home, those with secrets 0700; and room on the disk, else `capacity_exceeded`."""
+    """Make the folders of a home, those with secrets in mode 0700.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if the disk has too little room.
+    """
     make_folder(home.path, private=False)
     for folder in (
         home.run,
@@ -54,9 +58,9 @@ def make_folders(home: Home) -> None:
 
 
 def prepare(home: Home, tell: Tell) -> Prepared:
-    """Completes the home (its folders and its lock are there already) and loads what it holds.
+    """Complete the home, whose folders and lock exist, and load its content.
 
-    Raises what is wrong with a damaged file, naming it; `tell` hears of everything that was made.
+    `tell` receives a line for everything that is made. Raises the error of a damaged file, with its name.
     """
     founded = home.roster.exists()
     config, identity = settings_and_key(home, tell)
@@ -66,7 +70,10 @@ def prepare(home: Home, tell: Tell) -> Prepared:
 
 
 def settings_and_key(home: Home, tell: Tell) -> tuple[Config, Identity]:
-    """What a home has before it belongs to a community, made where it is missing; errors as in `prepare`."""
+    """Return settings and device key, made where they are missing; raises as `prepare`.
+
+    A home has these before it belongs to a community.
+    """
     if home.roster.exists() and not home.device_key.exists():
         raise HearthNetError(
             "not_found",
@@ -99,7 +106,7 @@ def _found_community(home: Home, identity: Identity, display_name: str, tell: Te
 
 
 def _own_roster(path: Path, identity: Identity) -> Roster:
-    """The roster in `path`, which must have this node in it with the login that follows from its key."""
+    """Return the roster in `path`, which must list this node with the login of its key."""
     roster = keyring.load_roster(path, identity.node_id)
     if roster.is_revoked(identity.node_id):
         raise HearthNetError(

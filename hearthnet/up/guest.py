@@ -1,5 +1,6 @@
-"""A server for as long as an invite is redeemed: on loopback, linked to the inviter's home under the invite's
-login, with nothing else in it.
+"""A temporary server for redeeming an invite: on loopback, linked to the inviter's home.
+
+It uses the invite's login and holds nothing else.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ _REFUSED: Final = "Authorization Violation"
 
 @contextlib.asynccontextmanager
 async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> AsyncIterator[str]:
-    """Runs it in `folder` (made private; what is written there is the caller's to remove) while the context
-    lasts, and yields the address to connect to with the login of `invite` once the link is there.
+    """Run the server in `folder` during the block and yield its address once it is linked.
 
-    `unauthorized` where the other home refuses the invite, `partition` where it cannot be reached within
-    10 s, and what `nats_process` says where the server does not start.
+    Clients log in to it with the key of `invite`. The folder is made private; the caller removes it. Errors
+    of `nats_process` are passed through.
+
+    Raises:
+        HearthNetError: `unauthorized` if the other home refuses the invite; `partition` if it cannot be
+            reached within 10 s.
     """
     make_folder(folder)
     login, system_login = invite.login(), Login(secrets.token_bytes(32))
@@ -55,7 +59,7 @@ async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> As
             try:
                 yield nats.url
             except HearthNetError as error:
-                # A link that is being refused looks like one for a moment.
+                # A refused link seems established for a moment.
                 if error.code == "partition" and _REFUSED in log.tail():
                     raise _refused(upstream) from error
                 raise

@@ -1,10 +1,11 @@
-"""Redeeming an invite: a home that was on its own, or new, becomes part of a community (docs/decisions/0045).
+"""Redeeming an invite: a new home, or one on its own, joins a community.
 
-    check the text --> lock the home --> settings, device key --> a server of our own, linked to the inviter's
-    --> its events, proved --> ask to be let in --> what was there before is set aside --> roster, upstream
+    check the text --> lock the home --> settings, device key --> a temporary server, linked to the inviter's
+    --> its events, verified --> request to join --> the previous community is set aside --> roster, upstream
 
-Nothing in the home changes before the community has let the node in; cut off after that, the same invite
-redeemed again completes it, since the node's own key now opens the door.
+Nothing in the home changes before the community has admitted the node. After an interruption at a later
+point, redeeming the same invite again completes the join, since the node's own key is admitted by then
+(docs/decisions/0045).
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ from hearthnet.up.upstream import Upstream, save_upstream
 
 _LONGEST_NAME: Final = 64
 PATIENCE_SECONDS: Final = LINGER_MS / 1000 + 2.0
-"""By then a server has closed its door to an invite that its node does not answer any more."""
+"""The time after which a server has certainly disconnected an invite that its node no longer answers."""
 _PAUSE_SECONDS: Final = 1.0
 _EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
-"""Where JetStream keeps the events of the community, below its folder."""
+"""The folder of the community's events, below that of JetStream."""
 
 
 class Joined(NamedTuple):
-    """The outcome. `display_name` is what the others call this node, `members` counts it too; `moved_aside`
-    is where the community of one lies now.
+    """The outcome of joining.
+
+    `display_name` is the name of this node for the others, `members` counts it too; `moved_aside` is the new
+    place of the previous community of one.
     """
 
     community_id: str
@@ -59,12 +62,15 @@ class Joined(NamedTuple):
 
 
 def redeem(home: Home, text: str, tell: Tell) -> Joined:
-    """Joins the community of the invite `text` with the home `home`, whose node must be stopped.
+    """Join the community of the invite `text` with `home`, whose node must be stopped.
 
-    `tell` takes lines for a person. Raises `bad_request` for a damaged text, a node that runs and a home that
-    belongs to another community with others in it; `expired`; `unauthorized` where the invite was used,
-    withdrawn or is for another node; `invalid_signature` where somebody else answers at the inviter's
-    address; `partition` where nobody does.
+    `tell` takes lines for a person.
+
+    Raises:
+        HearthNetError: `bad_request` for a damaged text, a running node, or a home that belongs to another
+            community with others in it; `expired` for an expired invite; `unauthorized` if the invite was
+            used, withdrawn or is for another node; `invalid_signature` if another server answers at the
+            inviter's address; `partition` if none does.
     """
     invite = invites.decode(text)
     if now_ms() >= invite.expires_at:
@@ -79,12 +85,15 @@ def redeem(home: Home, text: str, tell: Tell) -> Joined:
 
 
 class _Joining:
-    """One invite redeemed in one locked home."""
+    """The redemption of one invite in one locked home."""
 
     def __init__(
         self, home: Home, config: Config, identity: Identity, invite: InviteText, asked_before: bool
     ) -> None:
-        """`asked_before` where this node's key may have asked to be let in, and only the answer was lost."""
+        """Create the redemption.
+
+        `asked_before`: this node's key may have requested to join, and only the answer was lost.
+        """
         self._home = home
         self._config = config
         self._identity = identity
@@ -93,7 +102,7 @@ class _Joining:
         self._asked_before = asked_before
 
     async def run(self, held: Roster | None, tell: Tell) -> Joined:
-        """Asks, then writes."""
+        """Request to join, then write the files."""
         upstream = await self._upstream()
         known = held if held is not None and held.community_id == self._invite.community_id else None
         roster = await self._admitted(upstream, known, tell)
@@ -115,17 +124,18 @@ class _Joining:
         )
 
     async def _upstream(self) -> Upstream:
-        """The home to link to, its certificate fetched and held against the invite's fingerprint."""
+        """Return the home to link to, with its certificate checked by the invite's fingerprint."""
         place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
         if not fingerprint:
-            return Upstream(str(place))  # good on loopback, refused elsewhere by whoever makes a link of it
+            return Upstream(str(place))  # LeafRemote accepts it on loopback only
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, tell: Tell) -> Roster:
-        """The community's roster with this node in it.
+        """Return the community's roster with this node in it.
 
-        Asks again and again for some seconds while the door is open and nobody answers: a node that starts
-        will, and an invite that was closed just now will open no door, which says more.
+        The request is repeated for some seconds while the invite's login works and no node answers: a node
+        that is starting answers soon, and after an invite was closed just now its login fails, which is the
+        clearer error.
         """
         if known is not None and known.member(self._identity.node_id) is not None:
             tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
@@ -148,7 +158,7 @@ class _Joining:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _asked(self, upstream: Upstream, known: Roster | None) -> Roster:
-        """Asks with the invite; `_inside` says whether it opened the door at least."""
+        """Request to join with the invite; `_inside` is set if its login worked."""
         self._inside = False
         async with self._at_the_door(upstream, self._invite.key()) as newcomer:
             self._inside = True
@@ -159,15 +169,20 @@ class _Joining:
             return await newcomer.join(roster, self._identity, self._name(roster))
 
     def _name(self, roster: Roster) -> str:
-        """Under which the others will know this home: as its settings say, else as the inviter calls it, else
-        its host name.
+        """Return the name of this home for the others.
+
+        It is the one in its settings, else the inviter's name for it, else its host name.
         """
         invite = roster.invite(self._invite.key().node_id)
         given = "" if invite is None else invite.display_name
         return (self._config.node.display_name or given or self._config.display_name)[:_LONGEST_NAME]
 
     async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
-        """The roster as a member gets it; `unauthorized` where this node is none."""
+        """Return the roster as a member receives it.
+
+        Raises:
+            HearthNetError: `unauthorized` if this node is not a member.
+        """
         async with self._at_the_door(upstream, self._identity) as member:
             roster = await member.roster(known)
         if roster.member(self._identity.node_id) is None:
@@ -185,13 +200,13 @@ class _Joining:
                 finally:
                     await newcomer.close()
         finally:
-            # It holds the seed of a login.
+            # The folder holds the seed of a login.
             shutil.rmtree(folder, ignore_errors=True)
 
     def _set_aside(self, held: Roster, tell: Tell) -> Path:
-        """Copies of the roster and root key of the community of one, and its events, out of the way.
+        """Copy roster and root key of the community of one, and move its events, to a new folder.
 
-        The events are moved: the node's first event in the new community has the same place in the log.
+        The events are moved, since the node's first event in the new community has the same place in the log.
         """
         folder = self._home.path / f"community-before-{ids.new_ulid()}"
         make_folder(folder)
@@ -211,7 +226,11 @@ def _held(home: Home, identity: Identity) -> Roster | None:
 
 
 def _refuse_another(held: Roster | None, identity: Identity, invite: InviteText) -> None:
-    """Raises `bad_request` where the home belongs to another community, with others in it."""
+    """Check that the home does not belong to another community with others in it.
+
+    Raises:
+        HearthNetError: `bad_request` if it does.
+    """
     if held is None or held.community_id == invite.community_id:
         return
     others = len(held.members) - 1

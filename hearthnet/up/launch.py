@@ -1,7 +1,7 @@
-"""Becomes another program, after asking the kernel to kill it when the supervisor dies.
+"""A wrapper that replaces itself by a program which dies with the supervisor.
 
-Run as a script: `python -I -S launch.py PID PROGRAM ARGUMENT...`, where PID is the supervisor's. A program
-of its own and not code between fork and exec, because the supervisor has threads. Only Linux knows a
+Run it as a script: `python -I -S launch.py PID PROGRAM ARGUMENT...`, where PID is the supervisor's. It is a
+program of its own and not code between fork and exec, because the supervisor has threads. Only Linux has a
 parent-death signal; on other systems the services notice the end of the supervisor by their lifeline
 (`hearthnet.up.process`).
 """
@@ -18,15 +18,15 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with(parent: int) -> bool:
-    """Asks for SIGKILL at the death of the parent; False where the parent `parent` is dead already."""
+    """Request SIGKILL at the death of the parent; return False if `parent` is dead already."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # Asked first, looked second: a parent that died in between is noticed here.
+    # Checked after the request, so that a parent that died in between is noticed.
     return os.getppid() == parent
 
 
 def main(arguments: list[str]) -> int:
-    """Replaces this process; returns an exit status only where that fails."""
+    """Replace this process; return an exit status only where that fails."""
     parent, program = int(arguments[0]), arguments[1:]
     if not die_with(parent):
         return 1

@@ -1,4 +1,4 @@
-"""The links between homes: where others reach this one, and where it links to.
+"""The links between homes: the listener of this one, and its link to another.
 
 See: docs/operations.md#links-between-homes.
 """
@@ -20,7 +20,7 @@ _KEY: Final = "leaf.key"
 
 
 class Leaf:
-    """What the server's configuration says of links. `prepare` comes first."""
+    """The part of the server's configuration about links; call `prepare` first."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._home = prepared.home
@@ -32,9 +32,11 @@ class Leaf:
         self.remote: LeafRemote | None = None
 
     def prepare(self) -> None:
-        """Makes the files: the certificate where one is needed, and those of the link to another home.
+        """Make the certificate where one is needed, and the files of the link to another home.
 
-        Raises `bad_request` for settings that cannot work and for damaged files, by name.
+        Raises:
+            HearthNetError: `bad_request` for settings that cannot work and for damaged files, with their
+                names.
         """
         host = self._settings.host
         announced = self._announced(0)
@@ -47,14 +49,14 @@ class Leaf:
             self.remote = remote(self.upstream, self._login, self._home.nats)
 
     def listener(self, port: int) -> LeafListener:
-        """The listener at `port`."""
+        """Return the settings of the listener at `port`."""
         return LeafListener(self._settings.host, port, self._tls)
 
     def reachable(self, port: int) -> tuple[str, str]:
-        """Address and fingerprint for invites, where the listener has `port`.
+        """Return address and fingerprint for invites, where the listener has `port`.
 
-        All homes of a community meet at one server, since a link carries one member's subjects only: who
-        joined somewhere sends others there.
+        All homes of a community link to one server, since a link carries one member's subjects only: a home
+        that joined at another one passes on the address of that one.
         """
         if self.upstream is not None:
             return self.upstream.address, self.upstream.fingerprint
@@ -74,6 +76,6 @@ class Leaf:
 
 
 async def linked(system: System) -> bool:
-    """Whether a link of this server's own to another one is there."""
+    """Return whether this server's own link to another one is established."""
     came_in = {session.connection for session in await system.sessions()}
     return bool(await system.hubs() - came_in)

@@ -1,7 +1,7 @@
-"""The port at which other homes reach this one, the same at every start (docs/decisions/0162).
+"""The port at which other homes reach this one, the same at every start.
 
-The homes that joined keep `host:port` and nothing else, so a port that moves cuts them off. The ports that
-other homes may know are kept in `community/ports.json`, oldest first.
+The homes that joined keep `host:port` and nothing else, so a changed port cuts them off
+(docs/decisions/0162). The ports that other homes may know are kept in `community/ports.json`, oldest first.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ class KnownPorts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeafPorts:
-    """The ports to try for the leaf listener, best first, and the memory of them."""
+    """The ports to try for the leaf listener, best first, and their storage."""
 
     def __init__(self, home: Home, roster: Roster, configured: int) -> None:
-        """`configured` is `[community] port`: 0 for any, the default as a preference, else a demand."""
+        """Load the known ports.
+
+        `configured` is `[community] port`: 0 for any, the default port as a preference, else a requirement.
+        """
         self._home = home
         self._configured = configured
         self.is_fixed: Final = configured not in (0, DEFAULT_PORT)
-        # Where nobody was ever invited no home can know a port, and the preferred one is as good as any.
+        # Without any invite no other home can know a port, and the preferred one can be used.
         invited = len(roster.members) > 1 or bool(roster.invites)
         self.known: Final = self._load() if invited and not self.is_fixed else ()
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """What to try, in this order; the last one cannot be taken, unless the port is fixed."""
+        """The ports to try, in this order; the last one is always free unless the port is fixed."""
         if self.is_fixed:
             return (self._configured,)
         preferred = () if self._configured == 0 else (self._configured,)
         return tuple(dict.fromkeys((*self.known, *preferred, ANY_PORT)))
 
     def error_taken(self) -> HearthNetError:
-        """The error for a fixed port that another program uses."""
+        """Return the error for a fixed port that another program uses."""
         return HearthNetError(
             "bad_request",
             f"cannot listen for other homes at port {self._configured}: another program uses it; end that "
@@ -58,15 +61,15 @@ class LeafPorts:
         )
 
     def keep(self, port: int) -> None:
-        """Remembers that the server listens at `port`. Raises OSError."""
-        # Where there are too many the oldest stay: most homes know those.
+        """Store that the server listens at `port`. Raises OSError."""
+        # Keep the oldest if there are too many: most homes know those.
         ports = self.known if port in self.known else (*self.known[: MAX_PORTS - 1], port)
         found = KnownPorts(self._configured, ports)
         if not self.is_fixed and found != self._read():
             write_whole(self._home.leaf_ports, msgspec.json.encode(found) + b"\n", durable=True)
 
     def news(self, port: int) -> str:
-        """What a person has to know of the choice of `port`; empty where it is the expected one."""
+        """Return a line for a person about the choice of `port`, empty for the expected one."""
         if self.known and port not in self.known:
             return (
                 f"port {self.known[0]}, at which other homes know this one, is taken; they reach it again "
@@ -85,7 +88,7 @@ class LeafPorts:
         return known.ports if known is not None and known.configured == self._configured else ()
 
     def _read(self) -> KnownPorts | None:
-        """What is kept; a damaged file is none, since a start without a door helps nobody."""
+        """Return the stored ports; ignore a damaged file, so that the node still starts."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(self._home.leaf_ports.read_bytes(), type=KnownPorts)
         return None

@@ -1,4 +1,4 @@
-"""Whether the link to another home is there, and what people are told of it."""
+"""The state of the link to another home, and its messages for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 PATIENCE_SECONDS: Final = 5.0
-"""A link that breaks is mostly back within a second or two, and the first takes as long."""
+"""The time after which a missing link is reported; most are made or restored in two seconds."""
 _REASONS: Final = (
     ("Authorization Violation", "it refuses this node: there it does not belong to the community"),
     ("failed to verify certificate", "another server than the one that was joined answers there"),
@@ -15,7 +15,10 @@ _REASONS: Final = (
 
 
 class LinkWatch:
-    """Takes what is seen and finds words for it, once. `said` gives the last lines of the server's log."""
+    """Turns observations of the link into messages, one for each change.
+
+    `said` returns the last lines of the server's log.
+    """
 
     def __init__(self, address: str, said: Callable[[], str]) -> None:
         self._address = address
@@ -24,7 +27,7 @@ class LinkWatch:
         self.state: Literal["", "linked", "lost"] = ""
 
     def look(self, there: bool, now: float) -> str:
-        """Notes whether the link is `there` at `now` (seconds); what to tell where `state` became another."""
+        """Note whether the link is `there` at `now` (seconds); return a message on a change."""
         if there:
             self._missing_since = None
             return self._become("linked", f"linked to the home at {self._address}")

@@ -1,4 +1,4 @@
-"""One supervisor per home: whoever holds `run/lock` (`hearthnet.node_state` reads it)."""
+"""The lock of a home, held by its one supervisor (`hearthnet.node_state` reads it)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _PAUSE_SECONDS: Final = 0.02
 
 @contextlib.contextmanager
 def home_lock(home: Home) -> Iterator[None]:
-    """Holds the lock of `home` and writes this process's pid into it.
+    """Hold the lock of `home` and write this process's pid into it.
 
-    Raises `bad_request` (exit code 1) that names the pid of the supervisor that is already running there.
+    Raises:
+        HearthNetError: `bad_request` (exit code 1) with the pid of a supervisor that already runs there.
     """
     with file_errors(home.lock):
         descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

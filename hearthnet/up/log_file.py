@@ -1,4 +1,4 @@
-"""What the processes of a node print, in files that do not grow without end."""
+"""The output of a node's processes, in files of bounded size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TAIL_BYTES: Final = 2048
 
 
 class LogFile:
-    """`path`, and when it is full `path.1` and `path.2`, the newest first.
+    """A log file `path`, rotated to `path.1` and `path.2`, the newest first.
 
-    A line that cannot be written (a full disk) is dropped: no process of the node may stand still because
-    of its log.
+    A line that cannot be written (a full disk) is dropped: no process of the node may block because of its
+    log.
     """
 
     def __init__(self, path: Path, limit: int = LIMIT_BYTES) -> None:
@@ -28,11 +28,11 @@ class LogFile:
         self.alarmed = False
 
     def watch_for(self, words: re.Pattern[bytes]) -> None:
-        """From now on `alarmed` says whether `words` were written since `forget`."""
+        """Set `alarmed` from now on when `words` are written, until `forget`."""
         self._alarm = words
 
     def write(self, data: bytes) -> None:
-        """Appends `data`, rotating first where the file would grow beyond its limit."""
+        """Append `data`, rotating first where the file would exceed its limit."""
         recent = self._tail + data
         if self._alarm is not None and self._alarm.search(recent):
             self.alarmed = True
@@ -46,16 +46,16 @@ class LogFile:
             return
 
     def last_line(self) -> str:
-        """The last line that is not empty, of what was written since `forget`."""
+        """Return the last line written since `forget` that is not empty."""
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines()]
         return next((line for line in reversed(lines) if line), "")
 
     def tail(self) -> str:
-        """The last two thousand bytes written since `forget`."""
+        """Return the last two thousand bytes written since `forget`."""
         return self._tail.decode("utf-8", "replace")
 
     def forget(self) -> None:
-        """Starts over with the tail and the alarm: a new process writes from here on."""
+        """Clear the tail and the alarm, for a new process."""
         self._tail = b""
         self.alarmed = False
 
@@ -78,5 +78,5 @@ class LogHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record, with its traceback where it has one."""
+        """Write one record, with its traceback if it has one."""
         self._file.write(self.format(record).encode("utf-8", "replace") + b"\n")

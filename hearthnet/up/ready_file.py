@@ -1,4 +1,4 @@
-"""The file by which a script learns that the node is ready, and where (`hearthnet up --ready-file`)."""
+"""The file that tells scripts that the node is ready (`hearthnet up --ready-file`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from hearthnet.up.files import file_errors, write_whole
 
 
 class ReadyFile:
-    """The file at `path`, absent unless the node is ready. Its content is that of `run/node.json`."""
+    """The file at `path`, which exists only while the node is ready.
+
+    Its content is that of `run/node.json`.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
 
     def clear(self) -> None:
-        """Removes what an earlier node left behind; `bad_request` where the file is something
-        else, or where no file can be.
+        """Remove the file of an earlier node.
+
+        Raises:
+            HearthNetError: `bad_request` if the file is something else, or no file can be written there.
         """
         with file_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,11 +41,11 @@ class ReadyFile:
             self._path.unlink()
 
     def write(self, state: NodeState) -> None:
-        """Lets the file appear, whole."""
+        """Write the file atomically."""
         with file_errors(self._path):
             write_whole(self._path, msgspec.json.encode(state) + b"\n")
 
     def remove(self) -> None:
-        """Takes the file away; best effort, at the end."""
+        """Remove the file if possible."""
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)

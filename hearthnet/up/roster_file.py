@@ -1,4 +1,4 @@
-"""`community/roster.json`: written by the supervisor alone, and never with less than it held."""
+"""`community/roster.json`: written by the supervisor alone, and never losing events."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from hearthnet.up.files import file_errors, write_whole
 
 
 class RosterFile:
-    """The roster of one home on its disk, under the seal of its own node."""
+    """The roster of one home on its disk, sealed by its own node."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self._path = path
         self._identity = identity
 
     def keep(self, roster: Roster) -> Roster:
-        """Writes what `roster` has and the file lacks, durably and in one step; returns both together.
+        """Add the events of `roster` to the file, durably and atomically; return both merged.
 
-        Raises what is wrong with a damaged file, by name, and `unauthorized` for one of another community;
-        neither is written over. `capacity_exceeded` for a full disk: the file stays as it was.
+        Errors of a damaged file are passed through, with its name; that file, and one of another community,
+        are not overwritten.
+
+        Raises:
+            HearthNetError: `unauthorized` for a file of another community; `capacity_exceeded` for a full
+                disk, on which the file stays as it was.
         """
         held = self._held()
         if held is not None and held.community_id != roster.community_id:

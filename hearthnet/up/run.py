@@ -1,4 +1,4 @@
-"""The one call behind the command `hearthnet up`."""
+"""The function behind the command `hearthnet up`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def run(
     stream: TextIO | None = None,
     specs: Sequence[ChildSpec] | None = None,
 ) -> int:
-    """Runs the node in `home` until SIGINT or SIGTERM, and returns the exit code.
+    """Run the node in `home` until SIGINT or SIGTERM; return the exit code.
 
-    Makes the home on the first run. Tells a person what happens on `stream` (standard output). `ready_file`
-    appears when every service is ready, or known not to become so soon, and is gone at the end. `specs`
-    replaces the installed services. Raises HearthNetError with one line on what keeps the node from running
-    and what to do: the folder, the disk, a damaged file, a node that runs there already, a server that does
-    not start.
+    The first run makes the home. Messages for a person go to `stream` (standard output). `ready_file` exists
+    from the time when every service is ready, or known not to be ready soon, to the end. `specs` replaces the
+    installed services.
+
+    Raises:
+        HearthNetError: The node cannot run: the folder, the disk, a damaged file, a node that runs there
+            already, or a server that does not start. The message names the remedy.
     """
     screen = Screen(stream or sys.stdout)
     ready = ReadyFile(ready_file) if ready_file is not None else None
@@ -60,7 +62,7 @@ def run(
 
 @contextlib.contextmanager
 def _logging_to(file: LogFile) -> Iterator[None]:
-    """Sends the log of this process to `file`."""
+    """Send the log of this process to `file` during the block."""
     handler, root = LogHandler(file), logging.getLogger()
     level = root.level
     root.addHandler(handler)

@@ -1,6 +1,4 @@
-"""What `hearthnet up` shows a person: how far the start is, then what runs and where, then what happens to
-it.
-"""
+"""The output of `hearthnet up`: progress of the start, running services, later events."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _STYLES: Final = {"ready": "green", "starting": "yellow", "waiting": "red", "sto
 
 
 class Progress(NamedTuple):
-    """One process while the node starts: its state, the stage it is in, and how far (`loading model 1/2`)."""
+    """One process while the node starts: state, stage and detail (`loading model 1/2`)."""
 
     name: str
     state: str
@@ -38,7 +36,7 @@ class Progress(NamedTuple):
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more: what is still written goes nowhere. Rich itself would end the process."""
+        """Redirect further output to /dev/null; Rich itself would end the process."""
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.file.fileno())
@@ -46,10 +44,9 @@ class _Console(Console):
 
 
 class Screen:
-    """Writes to `stream`: on a terminal one display that changes while the node starts, elsewhere plain
-    lines.
+    """Writes to `stream`: a live display on a terminal, plain lines elsewhere.
 
-    A stream that takes nothing more (a closed pipe) is no reason to end the node.
+    A stream that can no longer be written (a closed pipe) does not end the node.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -59,11 +56,11 @@ class Screen:
         self._shown: dict[str, tuple[str, str]] = {}
 
     def line(self, text: str) -> None:
-        """One line."""
+        """Write one line."""
         self._print(text)
 
     def progress(self, rows: list[Progress]) -> None:
-        """How far the start is; called as often as anything changes."""
+        """Show the progress of the start; to be called at each change."""
         if self._console.is_terminal:
             self._live_update(_progress_table(rows))
             return
@@ -74,14 +71,17 @@ class Screen:
                 self._print(f"{row.name}: {row.stage or row.state}{detail}")
 
     def table(self, home: Home, state: NodeState, page: str = "") -> None:
-        """What runs, where, and what to do next; ends the display of the start. `page` is a one-time link."""
+        """Show the services, addresses and next steps, after the display of the start.
+
+        `page` is a one-time link.
+        """
         self.end_progress()
         self._print(_service_table(state))
         for text in _footer(home, state, page):
             self._print(text)
 
     def end_progress(self) -> None:
-        """Leaves the display of the start as it stands."""
+        """End the display of the start."""
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()
@@ -126,14 +126,14 @@ def _state_words(service: ServiceState) -> str:
 
 
 def _page_lines(state: NodeState, page: str, command: str) -> list[str]:
-    """How to open the gateway's page: by the link, which works once, or by making another."""
+    """Return the line about the gateway's page, with the one-time link if there is one."""
     if page:
         return [f"page      {page} (opens once, within ten minutes; another one: {command})"]
     return [f"page      {state.gateway_url} (a link to open it: {command})"] if state.gateway_url else []
 
 
 def _footer(home: Home, state: NodeState, page: str) -> list[str]:
-    # As another shell needs it: that one has no HEARTHNET_HOME, whatever this process was given.
+    # As needed in another shell, which may not have the HEARTHNET_HOME of this process.
     where = "" if home == Home.default() else f"{HOME_VARIABLE}={shlex.quote(str(home.path))} "
     name = shlex.quote(program())
     return [

@@ -1,6 +1,4 @@
-"""The NATS server of a node: started, proved to be what the configuration says, kept running, and made to
-follow the roster while it runs.
-"""
+"""The NATS server of a node: started, verified, kept running, updated with the roster."""
 
 from __future__ import annotations
 
@@ -44,7 +42,10 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """One nats-server. `news` takes a line whenever it has ended, is back, or somebody has to know of it."""
+    """One nats-server.
+
+    `news` takes a line whenever it has ended, is back, or something must be reported to a person.
+    """
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Server:
         log.watch_for(_NO_ROOM)
         self._news = news
         self._nats = NatsProcess(log, prepared.home.log(NAME))
-        # Ours alone, made anew at every start and kept in memory: nobody else asks or commands the server.
+        # Made anew at every start and kept in memory only: no other process can command the server.
         self._system_login = Login(secrets.token_bytes(32))
         self._system: System | None = None
         self._leaf = Leaf(prepared)
@@ -72,14 +73,15 @@ class Server:
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
-        """Starts the server on the ports of the settings, or on others where those are taken; checks it.
+        """Start the server on the ports of the settings, or on free ones instead; verify it.
 
-        Clients read the port of this run. Other homes know theirs for good: that one is the same at every
-        start (leaf_ports.py).
+        Clients read the port of this run. Other homes store theirs, so that it is the same at every start
+        (leaf_ports.py).
 
-        Raises `capacity_exceeded` where the disk is too full for JetStream, `bad_request` for settings that
-        cannot work, such as a port for other homes that is taken, and `internal_error` with the server's own
-        words where it does not start or does not do as the configuration says.
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is too full for JetStream; `bad_request` for
+                settings that cannot work, such as a port for other homes that is in use; `internal_error`
+                with the server's own message if it does not start or does not follow the configuration.
         """
         configured = self._prepared.config.community.port
         ports = LeafPorts(self._home, self._prepared.roster, configured)
@@ -95,7 +97,7 @@ class Server:
             ports.keep(port)
 
     async def _start_at(self, port: int, ports: LeafPorts) -> None:
-        """Starts the server at the first of `ports` that is free, for clients at `port` or a free one."""
+        """Start the server at the first free one of `ports`, for clients at `port` or a free one."""
         candidates = list(ports.candidates)
         while True:
             try:
@@ -112,7 +114,7 @@ class Server:
                     raise
 
     async def keep(self) -> None:
-        """Starts the server again, on the same ports, whenever it ends; until cancelled."""
+        """Restart the server on the same ports whenever it ends; until cancelled."""
         backoff = Backoff(random.random)
         began = time.monotonic()
         while True:
@@ -131,11 +133,13 @@ class Server:
                 self._news(f"{NAME} is back at {self.state.url}")
 
     async def admit(self, wanted: Admitted) -> None:
-        """From now on those of `wanted` may log in, and nobody else: whoever was let in before and is not
-        among them is disconnected, leaf links included. All others notice nothing.
+        """Allow only the logins of `wanted` from now on, and disconnect all others.
 
-        Raises `internal_error` where the server refuses the configuration (the one before stays), and
-        `partition` where it does not answer: then it takes the new one once it is back.
+        Leaf links are disconnected too. Connections that stay allowed are not affected.
+
+        Raises:
+            HearthNetError: `internal_error` if the server refuses the configuration (the previous one stays);
+                `partition` if it does not answer: then it uses the new one once it is back.
         """
         async with self._changing:
             before = self._door.admit(wanted)
@@ -149,7 +153,7 @@ class Server:
         await self.clear()
 
     async def clear(self) -> None:
-        """Disconnects who may not be here, again and again until nobody is left of them."""
+        """Disconnect all connections that are not allowed, repeatedly until none is left."""
         if self._system is None or not self._nats.running:
             return
         shut = await self._door.unmask(self._system)
@@ -162,7 +166,7 @@ class Server:
                 return
 
     async def guard(self) -> None:
-        """Looks at every leaf link that comes in, at once; until cancelled."""
+        """Check every incoming leaf link at once; until cancelled."""
         arrived = asyncio.Event()
         if self._system is not None:
             await self._system.on_leaf_link(arrived.set)
@@ -176,15 +180,16 @@ class Server:
                 _log.error("%s", error.message)
 
     async def watch_link(self) -> None:
-        """Tells when the link to the home that took this one in is there, and when it is lost; until
-        cancelled. There is nothing to watch in a home of its own.
+        """Report when the link to the upstream home is made and lost; until cancelled.
+
+        A home without an upstream has nothing to watch.
         """
         if self._leaf.upstream is None or self._system is None:
             return
         watch = LinkWatch(self._leaf.upstream.address, self._log_file.tail)
         while True:
             heed_cancelling()
-            # Where the server does not answer it is being started again, and that is told already.
+            # A server that does not answer is being started again, which is reported elsewhere.
             with contextlib.suppress(HearthNetError):
                 if news := watch.look(await linked(self._system), time.monotonic()):
                     self.state = msgspec.structs.replace(self.state, upstream=watch.state)
@@ -193,20 +198,20 @@ class Server:
 
     @property
     def met_full_disk(self) -> bool:
-        """Whether this server could not write something. It does not get over that, even with room again."""
+        """Return whether this server failed to write; it does not recover from that by itself."""
         return self._nats.running and self._log_file.alarmed
 
     async def stop(self, grace: float) -> None:
-        """Ends the server, by force after `grace` seconds; where `keep` still runs, that starts it again."""
+        """Stop the server, by force after `grace` seconds; a running `keep` starts it again."""
         await self._nats.stop(grace)
 
     async def close(self) -> None:
-        """Lets go of the connection to the server, before its end."""
+        """Close the connection to the server, before its end."""
         if self._system is not None:
             await self._system.close()
 
     def kill(self) -> None:
-        """Ends the server at once."""
+        """Kill the server at once."""
         self._nats.kill()
 
     async def _start(self, port: int, leaf_port: int) -> None:
@@ -253,7 +258,7 @@ class Server:
         )
 
     async def _check(self) -> None:
-        """Proves with real logins that the server does as configured, and makes what JetStream holds."""
+        """Verify with real logins that the server follows the configuration; make the streams."""
         identity = self._prepared.identity
         bus = await Link.connect(self.state.url, identity.login(), "up")
         await bus.close()
@@ -276,7 +281,9 @@ class Server:
 
 
 def _name(store_login: str) -> str:
-    """A name that only those learn who link to this server: a link that comes in under the name of another
-    replaces that, so that a name which follows from a node id would let any member cut another's link.
+    """Return a name known only to those who link to this server.
+
+    An incoming link under the name of another one replaces that one; with a name derived from a node id, any
+    member could cut another's link.
     """
     return f"hearthnet-{blake3.blake3(store_login.encode('ascii')).hexdigest(16)}"

@@ -1,9 +1,9 @@
 """The configuration of the NATS server, as a function of the roster.
 
-Three accounts. `HN` is the bus, without JetStream, one user per member and open invite; leaf links bridge
-this account and no other. Operators log in to it, too, and can ask there which services run. `STORE` holds
-JetStream for this home's own processes. `SYS` answers the supervisor's questions about the server. Every
-user is a public nkey: no secret is in the file, and there is no user for those who show none.
+There are three accounts. `HN` is the bus, without JetStream, with one user per member and open invite; leaf
+links bridge this account and no other. Operators log in to it too, and can query the running services
+there. `STORE` holds JetStream for this home's own processes. `SYS` serves the supervisor's requests about
+the server. Every user is a public nkey: no secret is in the file, and there is no user without a key.
 
 See: docs/protocol/subjects.md#server-settings, docs/protocol/subjects.md#permissions.
 """
@@ -30,13 +30,13 @@ from hearthnet.up.address import Address
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 ANY_PORT: Final = -1
-# A silent loss is noticed after 12-20 s (docs/protocol/subjects.md#server-settings). The server knows
+# A silent loss is noticed after 12-20 s (docs/protocol/subjects.md#server-settings). The server has
 # one interval for leaf links and clients alike.
 _PINGS: Final = "ping_interval: 5s\nping_max: 2"
 
 
 class BusLogin(NamedTuple):
-    """A key that may log in to the bus: its id, from which its permissions follow, and the public nkey."""
+    """A login of the bus: the id that determines its permissions, and the public nkey."""
 
     node_id: str
     login: str
@@ -51,8 +51,9 @@ class Certificate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeafListener:
-    """Where other homes' servers link to this one. `port` -1 lets the server choose; `tls` is None on
-    loopback only.
+    """The listener for other homes' servers.
+
+    With `port` -1 the server chooses one; `tls` is None on loopback only.
     """
 
     host: str
@@ -68,9 +69,8 @@ class LeafListener:
 class LeafRemote:
     """The server that this one links to.
 
-    `login_file` is a file beside the configuration that holds what `login_line` gives, so that the secret
-    seed is in a file of its own; `trusted` is the PEM file of the certificate that the other server is known
-    by, None on loopback only.
+    `login_file` is a file beside the configuration with the text of `login_line`, so that the secret seed is
+    in a file of its own. `trusted` is the PEM file of the other server's certificate, None on loopback only.
     """
 
     address: Address
@@ -88,8 +88,10 @@ class LeafRemote:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What the configuration depends on. `port` -1 lets the server choose; `ports` is where it says what it
-    chose. `own` is the id of the node whose server it is: only that one hears and answers operators.
+    """The variables of the configuration.
+
+    With `port` -1 the server chooses one, and writes it to the folder `ports`. `own` is the id of the node
+    that owns the server: only that node receives and answers requests of operators.
     """
 
     name: str
@@ -108,7 +110,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
-    """A short-lived server of someone who holds an invite: one login, one leaf link, nothing kept."""
+    """A temporary server of the holder of an invite: one login, one leaf link, no storage."""
 
     name: str
     ports: Path
@@ -118,13 +120,17 @@ class GuestSettings:
 
 
 def login_line(login: Login) -> bytes:
-    """The content of a leaf remote's `login_file`: the seed of a login, never that of an identity."""
+    """Return the content of a remote's `login_file`.
+
+    It has the seed of a login, never that of an identity.
+    """
     return b"nkey: " + login.seed + b"\n"
 
 
 def render(settings: ServerSettings) -> str:
-    """The text of `server.conf`. Each setting of `jetstream` has its own line; the server misreads them
-    otherwise.
+    """Return the text of `server.conf`.
+
+    Each setting of `jetstream` has its own line; the server misreads them otherwise.
     """
     users = "\n".join([*_bus_users(settings), *_operators(settings)])
     return f"""\
@@ -157,7 +163,7 @@ system_account: SYS
 
 
 def render_guest(settings: GuestSettings) -> str:
-    """The text of the configuration of a server that only joins: loopback, any free port, no JetStream."""
+    """Return the configuration of a temporary server: loopback, any free port, no JetStream."""
     allowed = invite_permissions(settings.invite.node_id)
     return f"""\
 {_head(settings.name, ANY_PORT, settings.ports)}
@@ -187,7 +193,10 @@ max_payload: {MAX_PAYLOAD}
 
 
 def _bus_users(settings: ServerSettings) -> Iterator[str]:
-    """Every login once: the server refuses a configuration that names one twice, and stays at an old one."""
+    """Yield every login once.
+
+    The server refuses a configuration that names one twice, and keeps its old one.
+    """
     seen = {settings.store_login, settings.system_login}
     entries = [
         (member.login, node_permissions(member.node_id, at_home=member.node_id == settings.own))
@@ -201,7 +210,10 @@ def _bus_users(settings: ServerSettings) -> Iterator[str]:
 
 
 def _operators(settings: ServerSettings) -> Iterator[str]:
-    """Their logins are made at this home, each once, and are for clients: they link no servers."""
+    """Yield the users of operators, for clients only.
+
+    Their logins are made at this home, each once.
+    """
     for login in settings.operators:
         yield _bus_user(login, operator_permissions(), '\n        allowed_connection_types: ["STANDARD"]')
 
@@ -218,8 +230,10 @@ def _bus_user(login: str, permissions: Permissions, more: str = "") -> str:
 
 
 def _leafnodes(listener: LeafListener | None, remote: LeafRemote | None) -> str:
-    """Nothing is compressed: frames are boxed. A remote brings the account `HN` and no other, and nothing of
-    what a server answers about itself, or a service to operators: each home lists its own to its own.
+    """Return the section `leafnodes`.
+
+    There is no compression, since frames are boxed. A remote bridges only the account `HN`, and excludes the
+    server's reports about itself and the answers to operators: each home serves its own operators only.
     """
     parts = ["  compression: off"]
     if listener is not None:

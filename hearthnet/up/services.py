@@ -1,4 +1,4 @@
-"""What runs here: the installed services, less those that the settings leave out, and the gateway."""
+"""The processes of a node: the enabled services that are installed, and the gateway."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What to run, and the services that are enabled but not installed."""
+    """The services to run, and those that are enabled but not installed."""
 
     specs: tuple[ChildSpec, ...]
     missing: tuple[str, ...]
 
 
 def installed() -> tuple[str, ...]:
-    """The names of the installed services (entry-point group `hearthnet.services`), sorted."""
+    """Return the names of the installed services (entry-point group `hearthnet.services`).
+
+    They are sorted.
+    """
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
 def choose(home: Home, config: Config, available: tuple[str, ...]) -> Chosen:
-    """What the settings make of the services that are available, and the gateway where it is enabled."""
+    """Return the available services that the settings enable, and the gateway if enabled."""
     gateway = (gateway_spec(home),) if config.gateway.enabled else ()
     wanted = available if config.services.enabled is None else config.services.enabled
     return Chosen(
@@ -52,5 +55,5 @@ def _spec(home: Home, name: str) -> ChildSpec:
 
 
 def gateway_spec(home: Home) -> ChildSpec:
-    """The gateway's process."""
+    """Return the gateway's process."""
     return ChildSpec(GATEWAY, (sys.executable, "-m", _GATEWAY, "--home", str(home.path)))

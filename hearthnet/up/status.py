@@ -1,4 +1,4 @@
-"""What a service tells the supervisor: lines of JSON on the descriptor that HEARTHNET_STATUS_FD names."""
+"""The status reports of services: lines of JSON on the descriptor in HEARTHNET_STATUS_FD."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 class Status(msgspec.Struct, frozen=True):
     """One line.
 
-    `starting` with the stage and how far it is (`current` of `total`); `ready` with the offers, again when
-    they change, and the address of the gateway; `failed` with the reason, just before the process ends.
+    `starting` has the stage and its progress (`current` of `total`); `ready` has the offers, again when they
+    change, and the address of the gateway; `failed` has the reason, just before the process ends.
     """
 
     state: Literal["starting", "ready", "failed"]
@@ -40,7 +40,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class StatusPipe:
-    """Both ends of the pipe: `child_end` is inherited by the service, what comes out goes to `heard`."""
+    """Both ends of the pipe: a service inherits `child_end`, its reports go to `heard`."""
 
     def __init__(self, name: str, heard: Callable[[Status], None]) -> None:
         self._name = name
@@ -49,19 +49,20 @@ class StatusPipe:
         self._reading: asyncio.Task[None] | None = None
 
     def started(self) -> None:
-        """The service holds its end now: closes ours of it, so that its death is the end of the pipe, and
-        listens.
+        """Close the inherited end and start reading, once the service has started.
+
+        The end of the service is then the end of the pipe.
         """
         os.close(self.child_end)
         self._reading = asyncio.create_task(self._read())
 
     def abandon(self) -> None:
-        """The service could not be started: closes both ends."""
+        """Close both ends after a failed start."""
         os.close(self.child_end)
         os.close(self._own_end)
 
     async def drained(self) -> None:
-        """Waits until all is heard that a service sent whose process is gone."""
+        """Wait until all reports of an ended service are read."""
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=_DRAIN_SECONDS)
             self._reading.cancel()

@@ -1,13 +1,13 @@
-"""What JetStream holds: made by the supervisor alone, and refused when weaker than promised.
+"""The streams of JetStream: made by the supervisor alone, refused if weaker than promised.
 
     MARKET      mk.post.<author>.<client id>      one event a subject; what its author deletes is erased
-    COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, for good
+    COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, permanently
                 cm.revoked.<issuer>.<token id>
     COUNTERS    ct.<token id>.<what>              counters (`Nats-Incr`), gone 25 h after the last increment
-    KV_claims   $KV.claims.<key>                  one record a key, changed only by who read it
+    KV_claims   $KV.claims.<key>                  one record a key, changed by compare-and-set
     AUDIT       au.entry                          the audit log, in order
-    RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and what was
-                rn.said.<run>.<confirmation id>   decided about its calls; gone 25 h after it was written
+    RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and the
+                rn.said.<run>.<confirmation id>   decisions about its calls; gone 25 h after it was written
     OBJ_blobs   $O.blobs.>                        documents by their hash
 
 See: docs/protocol/subjects.md#stored-subjects.
@@ -29,17 +29,19 @@ _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
 
 
 _STRICTER: Final = {"MARKET": "deny_delete is True"}
-"""What a stream of an earlier version may have, and the server lets nobody change: what is deleted there is
-forgotten, and not erased.
+"""Settings that streams of an earlier version may have and the server does not let change.
+
+In such a market stream deleted posts are dropped, and not erased.
 """
 
 COUNTED_SECONDS: Final = 25 * 60 * 60
-"""How long a counter is kept: longer than the day that a token lives at most, and its hour of grace."""
+"""The lifetime of a counter: longer than the longest life of a token, a day, and its hour of grace."""
 
 
 def market_stream() -> StreamConfig:
-    """The stream of the market's posts. Alone of all it lets single messages be erased: a member may delete
-    what it wrote (docs/decisions/0124).
+    """Return the stream of the market's posts.
+
+    It alone allows the erasure of single messages: a member may delete its own posts (docs/decisions/0124).
     """
     kept = _events("MARKET", "mk.post.*.*")
     kept.deny_delete = False
@@ -47,18 +49,21 @@ def market_stream() -> StreamConfig:
 
 
 def community_stream() -> StreamConfig:
-    """The stream of the community's events and of its tokens' revocations; these end with their tokens."""
+    """Return the stream of the community's events and of token revocations.
+
+    The latter expire with their tokens.
+    """
     kept = _events("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*")
     kept.allow_msg_ttl = True
     return kept
 
 
 def counter_stream() -> StreamConfig:
-    """The stream of what tokens were used for; a message adds to the number under its subject."""
+    """Return the stream of the uses of tokens; a message adds to the number of its subject."""
     from nats.js import api
 
     kept = _kept("COUNTERS", "ct.>")
-    kept.discard = api.DiscardPolicy.OLD  # the new number takes the old one's place
+    kept.discard = api.DiscardPolicy.OLD  # the new number replaces the old one
     kept.max_msgs_per_subject = 1
     kept.max_age = COUNTED_SECONDS
     kept.allow_msg_counter = True
@@ -66,23 +71,26 @@ def counter_stream() -> StreamConfig:
 
 
 def claim_stream() -> StreamConfig:
-    """The stream under the key-value bucket of claims, as NATS's own clients lay it out."""
+    """Return the stream under the key-value bucket of claims, in the layout of NATS clients."""
     kept = _kept(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>")
     kept.max_msgs_per_subject = 1
     return kept
 
 
 def audit_stream() -> StreamConfig:
-    """The stream of the audit log: one subject, so that its sequence is the chain's."""
+    """Return the stream of the audit log: one subject, so that its sequence is the chain's."""
     return _kept("AUDIT", "au.entry")
 
 
 RUN_SECONDS: Final = 25 * 60 * 60
-"""How long a saved run is kept: the day for which it can be resumed, and an hour in which that is told."""
+"""The lifetime of a saved run: a day in which it can be resumed, and an hour to report its expiry."""
 
 
 def run_stream() -> StreamConfig:
-    """The stream of saved runs; a run's new state takes the old one's place, a decision is written once."""
+    """Return the stream of saved runs.
+
+    A run's new state replaces the old one; a decision is written once.
+    """
     from nats.js import api
 
     kept = _kept("RUNS", "rn.run.*", "rn.said.*.*")
@@ -93,7 +101,7 @@ def run_stream() -> StreamConfig:
 
 
 def _events(name: str, *subjects: str) -> StreamConfig:
-    """A stream in which a subject takes one message, for good."""
+    """Return a stream in which each subject takes one permanent message."""
     kept = _kept(name, *subjects)
     kept.discard_new_per_subject = True
     kept.max_msgs_per_subject = 1
@@ -101,7 +109,7 @@ def _events(name: str, *subjects: str) -> StreamConfig:
 
 
 def _kept(name: str, *subjects: str) -> StreamConfig:
-    """A stream from which nothing is ever taken away."""
+    """Return a stream from which nothing is ever removed."""
     from nats.js import api
 
     return api.StreamConfig(
@@ -120,10 +128,10 @@ def _kept(name: str, *subjects: str) -> StreamConfig:
 
 
 def blob_stream() -> StreamConfig:
-    """The stream under the object store `blobs`, as NATS's own clients lay it out.
+    """Return the stream under the object store `blobs`, as NATS's own clients lay it out.
 
-    It cannot deny purging: an object's entry replaces the one before by a roll-up, and the server takes
-    that right away with the other. What is in it is addressed by its hash.
+    It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server forbids
+    together with purging. Its content is addressed by hash.
     """
     from nats.js import api
 
@@ -141,10 +149,11 @@ def blob_stream() -> StreamConfig:
 
 
 async def ensure(js: JetStreamContext, folder: Path) -> None:
-    """Makes the streams that are missing and checks the others.
+    """Make the missing streams and check the others.
 
-    Raises `bad_request` for a stream with other settings than promised, with what to do, and
-    `capacity_exceeded` where the disk has no room.
+    Raises:
+        HearthNetError: `bad_request` for a stream with other settings than promised, with the remedy;
+            `capacity_exceeded` if the disk has no room.
     """
     from nats.js import errors
 
@@ -184,7 +193,7 @@ async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> N
 
 
 def differences(wanted: StreamConfig, found: StreamConfig) -> list[str]:
-    """Which demanded settings a stream does not have, as `deny_purge is False`."""
+    """Return the required settings that a stream lacks, in the form `deny_purge is False`."""
     demanded: dict[str, Any] = {key: value for key, value in vars(wanted).items() if value is not None}
     demanded.pop("duplicate_window")  # the server's own default; nothing here relies on it
     return [

@@ -1,10 +1,10 @@
-"""The life of one node: the server, then every service, until a signal; then everything in order.
+"""The life of one node: the server, every service, a signal, and an orderly end.
 
     lock, home --> server --> services start side by side --> ready --> SIGINT or SIGTERM
     --> services withdraw and drain --> server --> nothing is left
 
-The first signal ends in order, within 5 s even where everything has to be killed in the end; a second one
-ends at once. A terminal that closes (SIGHUP) counts as a signal.
+The first signal ends the node in order, within 5 s even if every process has to be killed; a second one
+ends it at once. A terminal that closes (SIGHUP) counts as a signal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hearthnet.up.screen import Progress, Screen
 from hearthnet.up.server import Server
 from hearthnet.up.services import ChildSpec
 
-# Together with the time it takes to kill what is left, under the 5 s that are promised.
+# Together with the time for killing remaining processes, under the 5 s that are promised.
 SERVICE_GRACE_SECONDS: Final = 3.2
 SERVER_GRACE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 1.0
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs one prepared home, whose lock the caller holds. Used once."""
+    """The supervisor of one prepared home, whose lock the caller holds. Used once."""
 
     def __init__(
         self, prepared: Prepared, specs: Sequence[ChildSpec], screen: Screen, ready_file: ReadyFile | None
@@ -64,7 +64,7 @@ class Supervisor:
         operators = Operators(self._home, self._screen.line)
         self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news, operators.logins)
         self._community = Community(prepared, self._server.admit, self._server_news, operators)
-        # Nobody writes into this pipe: what matters is that its end closes when this process dies.
+        # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
         self._children = tuple(
             Child(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
@@ -75,7 +75,10 @@ class Supervisor:
         self._unwritten: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
-        """Runs the node until a signal; returns the exit code. Raises what kept the node from starting."""
+        """Run the node until a signal; return the exit code.
+
+        Raises the error that kept the node from starting.
+        """
         with self._handled_signals():
             work = asyncio.create_task(self._work())
             stop = asyncio.create_task(self._stop.wait())
@@ -92,7 +95,7 @@ class Supervisor:
 
     @property
     def state(self) -> NodeState:
-        """The node as it is now."""
+        """The present state of the node."""
         return NodeState(
             pid=os.getpid(),
             node_id=self._prepared.identity.node_id,
@@ -130,7 +133,7 @@ class Supervisor:
         self._screen.table(self._home, self.state, self._link())
 
     def _link(self) -> str:
-        """A one-time link to the gateway's page, empty where there is no gateway or no room for it."""
+        """Return a one-time link to the gateway's page, empty where none can be made."""
         url = self.state.gateway_url
         try:
             return links.link(url, links.LinkBook(self._home).make()) if url else ""
@@ -139,7 +142,7 @@ class Supervisor:
             return ""
 
     async def _end(self) -> None:
-        """Ends the services, then the server; each by force when it does not end in time."""
+        """Stop the services, then the server; each by force if it does not end in time."""
         self._stop.set()
         self._screen.end_progress()
         if self._ready_file is not None:
@@ -188,7 +191,7 @@ class Supervisor:
         self._publish_state()
 
     async def _watch_disk(self) -> None:
-        """Tells of a disk that is full, and mends what that broke once there is room; until cancelled."""
+        """Report a full disk, and restart the server once there is room; until cancelled."""
         while True:
             try:
                 change = self._disk.look(self._server.met_full_disk)
@@ -210,7 +213,7 @@ class Supervisor:
             await self._server.stop(SERVER_GRACE_SECONDS)
 
     def _child_news(self, child: Child) -> None:
-        """Tells files and people of a change; after the start only of crashes and returns."""
+        """Publish a change of a service; after the start, people see only crashes and recoveries."""
         if self._stop.is_set():
             return
         self._publish_state()
@@ -227,7 +230,7 @@ class Supervisor:
             self._screen.table(self._home, self.state)
 
     def _publish_state(self) -> None:
-        """Rewrites the state file; on a full disk the old one stays until there is room."""
+        """Rewrite the state file; on a full disk the old one stays until there is room."""
         if not self._server.state.url:
             return
         if self._unwritten is not None:
@@ -252,7 +255,7 @@ class Supervisor:
 
 
 def _noted(service: ServiceState, note: str | None) -> ServiceState:
-    """The service with `note` before its own."""
+    """Return the service with `note` before its own."""
     if note is None:
         return service
     return msgspec.structs.replace(service, note=f"{note}; {service.note}" if service.note else note)

@@ -1,6 +1,6 @@
-"""The supervisor's own connection to its server: account SYS, where a server answers about itself and obeys.
+"""The supervisor's connection to the account SYS of its server, for reports and commands.
 
-The login is made anew at every start of the node and kept in memory; nobody else can ask or command.
+The login is made anew at every start of the node and kept in memory, so that no other process can use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAF: Final = "Leafnode"
 
 
 class Session(NamedTuple):
-    """A connection to the bus account: a client or a leaf link that came in, with the login it showed."""
+    """A connection of a client or leaf link into the bus account, with its login."""
 
     connection: int
     login: str
@@ -106,24 +106,31 @@ _T = TypeVar("_T")
 
 
 class System:
-    """Questions and commands to one server. Every method raises `partition` where it does not answer."""
+    """Requests and commands to one server.
+
+    Raises:
+        HearthNetError: all methods raise `partition` if the server does not answer.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     @classmethod
     async def connect(cls, url: str, login: Login) -> System:
-        """Connects; from then on the connection comes back by itself, also to a server that was restarted."""
+        """Connect; the connection is later restored by itself, also to a restarted server."""
         return cls(await Link.connect(url, login, "up"))
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         await self._link.close()
 
     async def check_sync(self, config: Path) -> None:
-        """Raises `internal_error` unless JetStream syncs every write.
+        """Check that JetStream syncs every write.
 
         See: docs/protocol/subjects.md#server-settings.
+
+        Raises:
+            HearthNetError: `internal_error` if it does not.
         """
         about = await self._ask("JSZ", _AboutJetStream, config=True)
         if not about.data.config.sync_always:
@@ -133,11 +140,15 @@ class System:
             )
 
     async def leaf_port(self) -> int:
-        """The port of the leaf listener, 0 where there is none."""
+        """Return the port of the leaf listener, 0 where there is none."""
         return (await self._ask("VARZ", _AboutServer)).data.leaf.port
 
     async def reload(self) -> None:
-        """Has the server read its configuration again; `internal_error` with its words where it refuses."""
+        """Make the server read its configuration again.
+
+        Raises:
+            HearthNetError: `internal_error` with the server's message if it refuses.
+        """
         answer = await self._command("RELOAD")
         if answer.error is not None:
             raise HearthNetError(
@@ -146,14 +157,14 @@ class System:
             )
 
     async def sessions(self) -> list[Session]:
-        """Every connection that came into the bus account, of clients and of leaf links."""
+        """Return all incoming connections of the bus account, of clients and leaf links."""
         found: list[Session] = []
         offset, total = 0, 1
         while offset < total:
             about = await self._ask(
                 "CONNZ", _AboutConnections, auth=True, acc=BUS_ACCOUNT, offset=offset, limit=_PAGE
             )
-            # A link of this server's own to another one shows no login: it was not let in, it was made here.
+            # A link that this server made to another one has no login.
             found += [
                 Session(each.cid, each.authorized_user, each.kind == _LEAF)
                 for each in about.data.connections
@@ -163,19 +174,22 @@ class System:
         return found
 
     async def hubs(self) -> set[int]:
-        """The leaf connections whose other side calls itself the hub: the server checks nothing of theirs."""
+        """Return the leaf connections whose other side acts as the hub.
+
+        The server checks no permissions of those.
+        """
         return {each.id for each in (await self._ask("LEAFZ", _AboutLeafs)).data.leafs if each.is_spoke}
 
     async def links(self) -> int:
-        """How many leaf links there are, in both directions; one counts once both sides have agreed."""
+        """Return the number of leaf links in both directions that both sides have accepted."""
         return len((await self._ask("LEAFZ", _AboutLeafs)).data.leafs)
 
     async def kick(self, session: Session) -> None:
-        """Closes a connection; one that is gone already is none to worry about."""
+        """Close a connection; ignore one that is closed already."""
         await self._command("KICK", cid=session.connection)
 
     async def on_leaf_link(self, callback: Callable[[], None]) -> None:
-        """Calls back whenever a leaf link has come into the bus account."""
+        """Call `callback` whenever a leaf link has come into the bus account."""
 
         def heard(subject: str, data: bytes, absent: bool) -> None:
             with contextlib.suppress(msgspec.DecodeError):
@@ -185,7 +199,7 @@ class System:
         await self._link.subscribe(f"$SYS.ACCOUNT.{BUS_ACCOUNT}.CONNECT", heard)
 
     async def _command(self, name: str, **options: Any) -> _Answer:
-        # Commands name the server, so the question comes first; it may be another process than a moment ago.
+        # Commands name the server by its id, which is new after a restart.
         server = (await self._ask("IDZ", _Server)).id
         return await self._request(f"$SYS.REQ.SERVER.{server}.{name}", _Answer, options)
 

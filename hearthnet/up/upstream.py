@@ -1,7 +1,7 @@
-"""The home that took this one in: where its server is, and the certificate that it is known by.
+"""The upstream home: the server that this home links to, and its certificate.
 
-Kept in `community/upstream.json`, written when an invite is redeemed. A home without it is on its own, or
-others link to it.
+It is stored in `community/upstream.json`, written when an invite is redeemed. A home without this file is
+on its own, or others link to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _TRUSTED: Final = "upstream.pem"
 
 
 class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`address` is `host:port`; `fingerprint` that of the server's key and `certificate` (PEM) both empty on
+    """The stored values.
+
+    `address` is `host:port`; `fingerprint` (of the server's key) and `certificate` (PEM) are both empty on
     loopback only.
     """
 
@@ -33,7 +35,11 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_upstream(home: Home) -> Upstream | None:
-    """The home that this one links to, None where there is none; `bad_request` for a damaged file."""
+    """Return the home that this one links to, None where there is none.
+
+    Raises:
+        HearthNetError: `bad_request` for a damaged file.
+    """
     try:
         data = home.upstream.read_bytes()
     except FileNotFoundError:
@@ -49,15 +55,16 @@ def load_upstream(home: Home) -> Upstream | None:
 
 
 def save_upstream(home: Home, upstream: Upstream) -> None:
-    """Writes the file in one step."""
+    """Write the file atomically."""
     with file_errors(home.upstream):
         write_whole(home.upstream, msgspec.json.format(msgspec.json.encode(upstream), indent=1) + b"\n")
 
 
 def remote(upstream: Upstream, login: Login, folder: Path) -> LeafRemote:
-    """What a server's configuration in `folder` says of the link; writes the files that it names there.
+    """Return the settings of the link; write the files that they name into `folder`.
 
-    Raises `bad_request` where the address is beyond loopback and no certificate is known.
+    Raises:
+        HearthNetError: `bad_request` if the address is beyond loopback and there is no certificate.
     """
     trusted = folder / _TRUSTED if upstream.certificate else None
     settings = LeafRemote(address.parse(upstream.address), _LOGIN, trusted)
