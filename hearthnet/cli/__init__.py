@@ -1,4 +1,7 @@
-"""The command line: one module a command, thin, and heavy imports only inside functions (docs/cli.md)."""
+"""The command line: one module a command, with heavy imports inside functions.
+
+See: docs/cli.md.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import sys
 
 
 def main() -> int:
-    """The entry point `hearthnet`: runs the command in `sys.argv` and returns its exit code."""
+    """Run the command in `sys.argv` and return its exit code; the entry point `hearthnet`."""
     try:
         from hearthnet.cli.run import run
 
         return run(sys.argv[1:])
-    except KeyboardInterrupt:  # while it was still being loaded; `run` answers for the rest
+    except KeyboardInterrupt:  # during the import; `run` handles it afterwards
         return 130

@@ -1,4 +1,7 @@
-"""The commands and their help; each command's module is imported when it is needed (docs/decisions/0020)."""
+"""The commands and their help.
+
+Each command's module is imported when it is needed (docs/decisions/0020).
+"""
 
 from __future__ import annotations
 
@@ -54,14 +57,14 @@ Exit codes: 0 ok, 1 other error, 2 usage, 3 node not running, 4 refused,
 
 
 class Commands(click.Group):
-    """The commands of `hearthnet`, in the order in which a person meets them."""
+    """The commands of `hearthnet`, in the order in which a new user needs them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, for the help."""
+        """Return their names, for the help."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name: the attribute `command` of the module `hearthnet.cli.NAME`."""
+        """Return the command: the attribute `command` of the module `hearthnet.cli.NAME`."""
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = import_module(f"hearthnet.cli.{cmd_name}").command
@@ -70,7 +73,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As in click; an unknown command is answered with the nearest ones."""
+        """Resolve as click does; the error for an unknown command names the nearest ones."""
         name = args[0]
         if not name.startswith("-") and name not in _COMMANDS:
             raise UsageError(unknown("command", name, _COMMANDS, "").message, ctx)
@@ -87,6 +90,6 @@ class Commands(click.Group):
 )
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Alone, it prints its help."""
+    """Print the help if there is no command."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -43,9 +43,9 @@ def command(
 ) -> int:
     """Ask a language model, and let it call tools.
 
-    Shows each tool call, the answer as it comes, and its sources. Whatever has a side effect is shown first,
-    with all it would send, to be approved, edited or refused. Where nobody can be asked, nothing is sent, and
-    the exit code is 7. Ctrl-C stops the model.
+    Shows each tool call, the answer as it comes, and its sources. Each call with a side effect is shown
+    first, with all it would send, to be approved, edited or refused. Without a terminal to ask at, nothing is
+    sent, and the exit code is 7. Ctrl-C stops the model.
     """
     import asyncio
 

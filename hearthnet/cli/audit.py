@@ -1,4 +1,4 @@
-"""`hearthnet audit`: what was done here with side effects, for whom, and the proof of it."""
+"""`hearthnet audit`: the record of calls with side effects, and its verification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")
 
 @click.group("audit", cls=Commands)
 def command() -> None:
-    """What was done here with side effects, for whom, and the proof of it.
+    """Show the calls with side effects, for whom they were made, and the proof of it.
 
     \b
     hearthnet audit list
@@ -57,7 +57,7 @@ def list_calls(limit: int, home: Home, json: bool) -> None:
 def export(file: Path, home: Home, json: bool) -> None:
     """Write the whole log to FILE (`-` for stdout), with a signed head.
 
-    Whoever has it can verify it without this node.
+    The file can be verified without this node.
     """
     from hearthnet.cli.audit_trail import export_to
 
@@ -82,9 +82,10 @@ def export(file: Path, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> None:
-    """Prove that the log is whole: of the running node, or the exported one in FILE, without any node.
+    """Verify that the log is complete and unaltered.
 
-    What is wrong is named with its entry, and the exit code is 4.
+    Without FILE it is the log of the running node. An exported log in FILE needs no node. The first problem
+    is reported with its entry, and the exit code is 4.
     """
     import asyncio
 
@@ -126,7 +127,7 @@ def _show(calls: list[Call], roster: Roster) -> None:
 
 
 def _named(principal: str, roster: Roster) -> str:
-    """Who that is: a member by its name, a guest by the name it has at its gateway, or a short id."""
+    """Return the name of a principal: a member's, a gateway guest's, else a short id."""
     from hearthnet import ids
     from hearthnet.cli.who import shown_name
 

@@ -1,6 +1,6 @@
-"""The audit log as the commands read it: from the running node, or from an exported file.
+"""The audit log for the commands: of the running node, or in an exported file.
 
-line 1     the head: how many entries there were, and the hash of the last one, signed by the node
+line 1     the head: the number of entries and the hash of the last one, signed by the node
 line 2...  the entries, one a line, as the node wrote them (trust/audit.py)
 """
 
@@ -52,19 +52,19 @@ _CALLS: Final = frozenset({"began", "refused"})
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call on record; `ended` is None where it has not ended, and where its consent was refused."""
+    """One call in the log; `ended` is None if it has not ended, or its consent was refused."""
 
     began: Entry
     ended: Entry | None
 
     @property
     def refused(self) -> bool:
-        """Whether this is no call but an approval or a grant that was none."""
+        """Return whether the entry records a refused approval or grant, and not a call."""
         return self.began.kind == "refused"
 
     @property
     def consent(self) -> str:
-        """What allowed it: the caller's own key, or who said yes how."""
+        """The basis on which it was allowed: own key, token, approval or grant."""
         if self.refused:
             return "refused"
         if self.began.approval:
@@ -75,14 +75,14 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """`done`, the code of its error, or `open`; of a refused consent which check it failed."""
+        """`done`, the code of its error, or `open`; for a refused consent the failed check."""
         if self.refused:
             rule, count = self.began.rule, self.began.count
             return f"{self.began.code}: {rule}" + (f" ({count} more)" if not self.began.call else "")
         return "open" if self.ended is None else self.ended.code or "done"
 
     def as_json(self) -> dict[str, Any]:
-        """What the record says, less the frame and the signatures; see the export for these."""
+        """Return the fields of the record, without frame and signatures, which the export has."""
         end = self.ended
         return {
             "sequence": self.began.sequence,
@@ -95,7 +95,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A log that was found whole. `as_of`: when it was exported, in milliseconds; None for a running node."""
+    """A log that was verified.
+
+    `as_of` is the time of its export, in milliseconds; None for a running node.
+    """
 
     node: str
     entries: int
@@ -104,7 +107,7 @@ class Verdict(msgspec.Struct, frozen=True):
     as_of: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """Return the result as JSON."""
         return {
             "whole": True,
             "node": self.node,
@@ -116,7 +119,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def newest(home: Home, limit: int) -> list[Call]:
-    """The newest `limit` calls of the running node, newest last."""
+    """Return the newest `limit` calls of the running node, newest last."""
     async with await Store.connect(home, "audit") as store:
         log = AuditLog(store, load_identity(home.device_key))
         upto = (await log.end()).sequence
@@ -132,9 +135,12 @@ async def newest(home: Home, limit: int) -> list[Call]:
 
 
 def export_to(home: Home, file: Path) -> int:
-    """Writes the log of the running node to `file`, `-` for stdout; how many entries it has.
+    """Write the log of the running node to `file`; return the number of entries.
 
-    Raises `bad_request` for a file that is there already or cannot be written; none is left half-written.
+    `-` is stdout. No incomplete file is left behind.
+
+    Raises:
+        HearthNetError: `bad_request` for a file that exists or cannot be written.
     """
     if str(file) == "-":
         return asyncio.run(_write(sys.stdout.buffer, home))
@@ -142,7 +148,7 @@ def export_to(home: Home, file: Path) -> int:
         raise HearthNetError("bad_request", f"{one_line(str(file))} is there already; name another file")
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        # For its owner alone: it holds the arguments of every call.
+        # Readable by its owner only, since it holds the arguments of every call.
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             count = asyncio.run(_write(out, home))
             os.fsync(out.fileno())
@@ -171,7 +177,11 @@ async def _write(out: BinaryIO, home: Home) -> int:
 
 
 async def verify_running(home: Home, roster: Roster) -> Verdict:
-    """Proves the log of the running node; raises `invalid_signature` with the first thing that is wrong."""
+    """Verify the log of the running node.
+
+    Raises:
+        HearthNetError: `invalid_signature` with the first problem.
+    """
     identity = load_identity(home.device_key)
     verifier, calls = _verifier(identity.node_id, roster), 0
     async with await Store.connect(home, "audit") as store:
@@ -183,10 +193,12 @@ async def verify_running(home: Home, roster: Roster) -> Verdict:
 
 
 def verify_file(file: Path, roster: Roster) -> Verdict:
-    """Proves an exported log by the members in `roster`.
+    """Verify an exported log by the members in `roster`.
 
-    Raises `not_found` or `bad_request` for what is no export, `unauthorized` for one of somebody who is not
-    in the roster, `invalid_signature` with the first thing that is wrong.
+    Raises:
+        HearthNetError: `not_found` for a missing file; `bad_request` for one that is no export;
+            `unauthorized` for the log of a node that is not in the roster; `invalid_signature` with the first
+            problem.
     """
     lines = _file_lines(file)
     head = _head(next(lines, b""), file, roster)
@@ -232,7 +244,7 @@ def _head(line: bytes, file: Path, roster: Roster) -> Head:
 
 
 def _file_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a file. A last one without its end was cut off, and is none."""
+    """Yield the lines of a file, without an incomplete last one."""
     try:
         with file.open("rb") as opened:
             for line in opened:

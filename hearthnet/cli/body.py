@@ -1,4 +1,4 @@
-"""The JSON that a person or a script passes in: read strictly, errors with line and column."""
+"""JSON from the command line: parsed strictly, with line and column in errors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _FORM = '{"params": {...}, "input": {...}}'
 
 
 def read_body(source: str) -> Any:
-    """The body of a call in `source`, as `read_json`."""
+    """Return the body of a call in `source`, as `read_json` does."""
     return read_json(source, "--body", _FORM)
 
 
 def read_json(source: str, option: str, form: str) -> Any:
-    """The JSON value in `source`: the text itself, `@` and a file's name, or `-` for stdin.
+    """Return the JSON value in `source`: the text itself, `@` and a file's name, or `-`.
 
-    `bad_request` with line and column for malformed JSON, which says that `option` must be `form`;
-    `not_found` for a file that is not there.
+    `-` means stdin.
+
+    Raises:
+        HearthNetError: `bad_request` with line and column for malformed JSON, and with the required `form` of
+            `option`; `not_found` for a missing file.
     """
     text, where = _text(source, option)
     try:

@@ -1,4 +1,4 @@
-"""`hearthnet call`: one capability, called as it is."""
+"""`hearthnet call`: a call of one capability."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def command(
 
     NAME is a capability, such as market.list or rag.query@1.0.
 
-    With --json the reply body {"output", "meta"} stands alone on stdout, or one frame
-    {"event", "data", "seq"} a line.
+    With --json, stdout has only the reply body {"output", "meta"}, or one frame {"event", "data", "seq"} a
+    line.
     """
     import asyncio
 
@@ -75,19 +75,19 @@ def command(
 
 
 class _How(TypedDict):
-    """What goes with a call, beside its body."""
+    """The options of a call, beside its body."""
 
     timeout_seconds: float | None
     token: str
 
 
 def streams(contract: Contract, request: dict[str, Any]) -> bool:
-    """Whether the answer comes in frames: it does, where there are any, unless `stream` is false."""
+    """Return whether the answer is a stream: the contract allows it and `stream` is not false."""
     return contract.stream_schema is not None and request["input"].get("stream", True) is not False
 
 
 def fill_client_id(contract: Contract, request: Any) -> str:
-    """Gives a call that happens once per client_id a new one where it has none; returns it, else nothing."""
+    """Add a missing client_id to a call that happens once per client_id; return it, else ""."""
     from hearthnet.ids import new_ulid
 
     given = request.get("input") if isinstance(request, dict) else None
@@ -98,7 +98,7 @@ def fill_client_id(contract: Contract, request: Any) -> str:
 
 
 async def _learned(home: Home, name: str) -> Contract:
-    """The contract of a capability that came with no installation, asked of who offers it."""
+    """Return the contract of a capability that came with no installation, from a provider."""
     from hearthnet.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
@@ -139,7 +139,7 @@ async def _stream(home: Home, name: str, request: dict[str, Any], how: _How, jso
 
 
 def _show_frame(frame: StreamFrame, text_open: bool) -> bool:
-    """Prints a frame, text as it is; returns whether a line of text is still open."""
+    """Print a frame; return whether a line of text is still incomplete."""
     text = frame.data.get("text")
     if frame.event == "token" and isinstance(text, str):
         terminal.write(many_lines(text))

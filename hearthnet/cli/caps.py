@@ -1,4 +1,4 @@
-"""`hearthnet caps`."""
+"""`hearthnet caps`: the capabilities that the mesh offers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VALUE_WIDTH = 60
 @home_option
 @json_option
 def command(name: str | None, watch: bool, home: Home, json: bool) -> None:
-    """List what the mesh offers: capabilities, who offers them, and with which parameters.
+    """List what the mesh offers: capabilities, nodes and parameters.
 
     NAME, such as rag.query or rag.query@1.0, lists the offers of one capability. --watch takes a NAME.
     """
@@ -56,7 +56,7 @@ def _report(views: list[OfferView], name: str | None, json: bool) -> None:
 
 
 async def offers_of(home: Home, name: str | None) -> list[OfferView]:
-    """The offers in the mesh of the node in `home`, all or those of one capability."""
+    """Return the offers in the mesh of the node in `home`, all or those of one capability."""
     from hearthnet.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
@@ -86,7 +86,7 @@ def _one(view: OfferView) -> str:
 
 
 def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
-    """What `caps --json` prints."""
+    """Return the offers as `caps --json` prints them."""
     return [_as_json(view) for view in views]
 
 
@@ -143,7 +143,7 @@ def _show(views: list[OfferView]) -> None:
 
 
 def shown_params(params: Mapping[str, Any]) -> str:
-    """The params of an offer for people: `corpus=system, k_max=20`."""
+    """Return the params of an offer for people: `corpus=system, k_max=20`."""
     return ", ".join(f"{one_line(name)}={_value(value)}" for name, value in params.items()) or "-"
 
 
@@ -153,7 +153,7 @@ def _value(value: Any) -> str:
 
 
 def contract_of(capability: str) -> Contract | None:
-    """The contract of an offered capability, None where it came with a newer version of HearthNet."""
+    """Return the contract of an offered capability, None if this version does not have it."""
     from hearthnet.contracts import contracts
     from hearthnet.errors import HearthNetError
 

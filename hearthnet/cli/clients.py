@@ -1,4 +1,4 @@
-"""`hearthnet clients`: who may come through the gateway (docs/gateway.md, "Clients")."""
+"""`hearthnet clients`: the clients of the gateway (docs/gateway.md, "Clients")."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EFFECTS: Final = 100
 
 @click.group("clients", cls=Commands)
 def command() -> None:
-    """Programs and guests that reach the mesh through this node's gateway.
+    """Manage programs and guests that reach the mesh through this node's gateway.
 
     \b
     hearthnet clients add editor --scope llm.chat
@@ -66,10 +66,10 @@ def add(
     home: Home,
     json: bool,
 ) -> None:
-    """Let a program or a guest called NAME in, and print its key, which is shown this once.
+    """Let a program or a guest called NAME in, and print its key, which is shown once.
 
-    It goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a public
-    key of its own, the gateway confirms effects in its name.
+    The key goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a
+    public key of its own, the gateway confirms effects in its name.
     """
     import functools
 
@@ -102,7 +102,7 @@ def add(
 @home_option
 @json_option
 def list_(home: Home, json: bool) -> None:
-    """Show who may come in, pages that were opened by a link too."""
+    """Show all clients, including pages that were opened by a link."""
     from hearthnet.gateway.book import ClientBook
     from hearthnet.times import now_ms
 
@@ -133,7 +133,7 @@ def remove(client: str, home: Home, json: bool) -> None:
 
 
 def _check_scope(home: Home, names: tuple[str, ...]) -> None:
-    """Raises where a client could never call one of `names`; of tools that were added, the mesh is asked."""
+    """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
     import asyncio
 
     from hearthnet.cli.mcp_settings import configured
@@ -143,7 +143,7 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     servers = configured(home)
     unsure = [name for name in scopes.check_installed(names) if not scopes.is_shared(name, servers)]
     if unsure:
-        read_node_state(home)  # raises where no node runs that could be asked
+        read_node_state(home)  # raises if no node runs
         scopes.check_offered(unsure, asyncio.run(_offers(home)), servers)
 
 
@@ -155,7 +155,7 @@ async def _offers(home: Home) -> list[OfferView]:
 
 
 def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
-    """What the client may call, and how much of it."""
+    """Return the scope of the client, with its limits."""
     from hearthnet.trust.token import Scope
 
     most = _EFFECTS if effects is None and not has_key else effects
@@ -163,7 +163,7 @@ def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, 
 
 
 def _one(given: str, entries: list[Entry]) -> Entry:
-    """The client that a person means by an id or a name; raises where that is nobody, or several."""
+    """Return the client with the given id or name; raise if there is none, or several."""
     from hearthnet.cli.suggest import unknown
 
     found = [entry for entry in entries if given in (entry.id, entry.name)]
@@ -180,7 +180,7 @@ def _one(given: str, entries: list[Entry]) -> Entry:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """A client for scripts, without what proves it."""
+    """Return a client for scripts, without its secret."""
     import msgspec
 
     row: dict[str, Any] = msgspec.to_builtins(entry)
@@ -196,7 +196,7 @@ def _cells(entry: Entry, now: int) -> tuple[str, ...]:
 
 
 def _url(home: Home) -> str:
-    """Where the gateway is, empty where none runs."""
+    """Return the address of the gateway, empty if none runs."""
     from hearthnet.node_state import read_node_state
 
     try:

@@ -1,7 +1,7 @@
-"""Asking a person about a call with side effects.
+"""Confirmation of a call with side effects by a person at the terminal.
 
-What is shown is exactly what would be sent, hidden characters as codes. Only a typed `a` is a yes: not an
-empty line, not the end of the input, not what was typed before the question stood there.
+The person sees exactly what would be sent, with invisible characters as codes. Only a typed `a` approves
+it: not an empty line, not the end of the input, not text that was typed before the question appeared.
 
 See: docs/protocol/approvals.md#when-consent-is-required, docs/protocol/agent.md#consent-to-effects.
 """
@@ -38,12 +38,16 @@ _UNTRUSTED: Final = "  The model has read what others wrote, which may have led 
 
 
 class Person:
-    """Whoever sits at the terminal, and what they said on the command line."""
+    """The person at the terminal, with the approvals given on the command line."""
 
     def __init__(
         self, node: str, tools: Sequence[ToolDefinition], yes_to: Sequence[str], *, can_ask: bool
     ) -> None:
-        """`yes_to` names capabilities, with or without version; `not_found` for one that does not exist."""
+        """Create the person; `yes_to` names capabilities, with or without version.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown capability.
+        """
         self._node = node
         self._toolbox = Toolbox(tools)
         self._yes_to = {find_contract(name).name for name in yes_to}
@@ -51,7 +55,7 @@ class Person:
         self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, pending: Pending) -> Decision | None:
-        """The decision about one call; None where there is nobody to ask, or the input ends."""
+        """Return the decision about one call; None without a terminal or at the end of the input."""
         name = pending.capability.partition("@")[0]
         if name in self._yes_to:
             terminal.aside(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
@@ -75,7 +79,7 @@ class Dialogue:
         self._tool = tool
 
     async def decide(self, pending: Pending) -> Decision | None:
-        """Asks until there is an answer; None at the end of the input."""
+        """Ask until there is an answer; return None at the end of the input."""
         arguments = pending.arguments
         shown = Prepared(pending.body, pending.arguments_digest)
         while True:
@@ -122,7 +126,7 @@ class Dialogue:
     async def _edit(
         self, arguments: dict[str, Any], client_id: str
     ) -> tuple[dict[str, Any], Prepared] | None:
-        """Field by field, until all of it is valid; None at the end of the input."""
+        """Edit field by field until all of it is valid; return None at the end of the input."""
         self._say("Enter keeps a value, - leaves an optional one out.")
         edited = dict(arguments)
         while True:

@@ -1,4 +1,4 @@
-"""`hearthnet models add|remove|test`: models behind URLs, checked by the node before they are written."""
+"""`hearthnet models add|remove|test`: models behind URLs, checked by the node before use."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _SECRET: Final = ("key=", "api_key", "apikey", "token=")
 @home_option
 @json_option
 def add(what: str, home: Home, json: bool, **given: Any) -> None:
-    """Connect a model: ollama, openai, anthropic, ... (docs/models.md), or any server with OpenAI's API.
+    """Connect a model: ollama, openai, anthropic, ..., or any server with OpenAI's API.
 
-    The node looks at the server, lists its models, has the one you choose call a tool, and offers it at once.
+    See docs/models.md for the kinds. The node looks at the server, lists its models, has the one you choose
+    call a tool, and offers it at once.
     """
     wish = _wish(what, given)
     listed = _own(home, CHECK, wish) if "model" not in wish else None
@@ -71,7 +72,7 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
 @home_option
 @json_option
 def remove(name: str, home: Home, json: bool) -> None:
-    """Let go of a connected model. Calls that run come to their end."""
+    """Disconnect a model. Calls that run are finished."""
     from hearthnet.cli import model_settings
     from hearthnet.cli.suggest import unknown
 
@@ -96,7 +97,7 @@ def remove(name: str, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def test(name: str, home: Home, json: bool) -> None:
-    """Ask a connected model for one tool call, and say what it can."""
+    """Ask a connected model for one tool call, and show its abilities."""
     from hearthnet.cli import model_settings
     from hearthnet.cli.suggest import unknown
 
@@ -116,7 +117,7 @@ def test(name: str, home: Home, json: bool) -> None:
 
 
 def tell_missing(home: Home, offered: Iterable[str]) -> None:
-    """A line on stderr for each model that is in the settings and not offered."""
+    """Print a line on stderr for each model in the settings that is not offered."""
     from hearthnet.cli import model_settings
 
     for model in model_settings.connected(home):
@@ -128,7 +129,7 @@ def tell_missing(home: Home, offered: Iterable[str]) -> None:
 
 
 def _wish(what: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The input of the check. A key where a name belongs is refused, and not repeated."""
+    """Return the input of the check; refuse a key in place of a name, without repeating it."""
     from typing import get_args
 
     from hearthnet.config import NO_VARIABLE, ModelKind, names_variable
@@ -160,7 +161,12 @@ def _own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(names: list[str], json: bool) -> str:
-    """The only one, or the one that the person picks; exit code 7 where there is nobody to ask."""
+    """Return the only model, or the one that the person chooses.
+
+    Raises:
+        HearthNetError: `not_found` if there is none; `bad_request` (exit code 7) if there are several and no
+            terminal to ask at.
+    """
     if not names:
         raise HearthNetError(
             "not_found", "the server has no models yet; load one there, or name it with --model"
@@ -185,7 +191,7 @@ def _chosen(names: list[str], json: bool) -> str:
 
 
 def _picked(names: list[str]) -> str:
-    """What the person types: a number of the list, or a name."""
+    """Return the model for a typed number of the list, or a typed name."""
     while True:
         typed = str(click.prompt("which one?", prompt_suffix=" ")).strip()
         if typed in names:
@@ -196,8 +202,9 @@ def _picked(names: list[str]) -> str:
 
 
 def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
-    """What is written: where the server was found, and what was given; how tools were called, or that none
-    were.
+    """Return the settings to write: the found server and the given options.
+
+    `tools` records the result of the test: whether tools were called, and how.
     """
     import msgspec
 
@@ -217,7 +224,7 @@ def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
 
 
 def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
-    """Writes the model, unless it is there already or does not speak."""
+    """Write the model, unless it is connected already or does not answer."""
     from hearthnet.cli import model_settings
 
     if not (tested["tool_call"] or tested["answered"]):
@@ -236,7 +243,10 @@ def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
 
 
 def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:
-    """The state of the model at the node, once the node has read its settings and offers it."""
+    """Return the model's state at the node, after the node has read its settings.
+
+    If the model is available, this waits for its offer.
+    """
     import asyncio
 
     reloaded = _own(home, RELOAD, {})
@@ -249,7 +259,7 @@ def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:
 
 
 async def _seen(home: Home, name: str) -> None:
-    """Waits until the mesh can see the offer."""
+    """Wait until the offer is visible in the mesh."""
     import asyncio
     import time
 
@@ -264,7 +274,7 @@ async def _seen(home: Home, name: str) -> None:
 
 
 def _reloaded(home: Home) -> str:
-    """Has the node, if one runs, read its settings; what is wrong with that."""
+    """Have a running node read its settings; return the problem, if any."""
     try:
         return str(_own(home, RELOAD, {})["problem"])
     except HearthNetError as error:
@@ -272,7 +282,7 @@ def _reloaded(home: Home) -> str:
 
 
 def _fields(model: ModelConfig) -> dict[str, Any]:
-    """The model of the settings as input of the check."""
+    """Return a model of the settings as input of the check."""
     import msgspec
 
     fields = msgspec.to_builtins(model)
@@ -284,7 +294,7 @@ def _place(model: ModelConfig) -> dict[str, Any]:
 
 
 def _without_login(url: str) -> str:
-    """The URL without user and password, which belong on no screen."""
+    """Return the URL without user and password, which must not be displayed."""
     from urllib.parse import urlsplit, urlunsplit
 
     parts = urlsplit(url)

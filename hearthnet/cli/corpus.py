@@ -1,4 +1,4 @@
-"""`hearthnet corpus`: what corpora there are, what they hold, and what is to go (docs/rag.md)."""
+"""`hearthnet corpus`: list, show and remove corpora and documents (docs/rag.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command() -> None:
 @home_option
 @json_option
 def list_corpora(home: Home, json: bool) -> None:
-    """List the corpora that this node, or the one that answers for it, holds."""
+    """List the corpora of this node, or of the node that serves its calls."""
     import asyncio
 
     corpora = asyncio.run(_connected(home, _corpora))
@@ -86,7 +86,7 @@ def show(name: str, home: Home, json: bool) -> None:
 def remove(
     name: str, documents: tuple[str, ...], everything: bool, given: bool, home: Home, json: bool
 ) -> None:
-    """Remove documents from a corpus; what they said is found no more. With --all you are asked first.
+    """Remove documents from a corpus; they are no longer found. --all asks first.
 
     DOCUMENT is the beginning of a hash as `corpus show` lists them, or a whole title. The file itself stays
     in the store until it is removed there. See: hearthnet file remove --all
@@ -124,7 +124,7 @@ def remove(
 
 
 def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
-    """The one document that `text` names."""
+    """Return the one document that `text` names."""
     documents: list[dict[str, Any]] = listed["documents"]
     found = [one for one in documents if one["title"] == text]
     bare = text.removeprefix("blake3:").rstrip("…")

@@ -1,6 +1,7 @@
-"""What takes the signatures of several: made by the first, handed round as a text, carried out by the last.
+"""Decisions that take several signatures: proposed, passed on as text, submitted.
 
-Each one signs on its own computer with its own key. The one whose signature makes it enough submits it there.
+Each member signs on its own computer with its own key. The member whose signature completes the number
+submits the decision there.
 
 See: docs/protocol/community.md#agreements, docs/protocol/community.md#proposal-text.
 """
@@ -32,17 +33,17 @@ _SIGN_WITH: Final[dict[str, str]] = {
     community.DEMOTED: "hearthnet members demote --sign",
     community.INVITED: "hearthnet invite sign",
 }
-"""What the others type before the text."""
+"""The command with which the others sign, to be followed by the text."""
 
 
 class Signer(abc.ABC):
-    """The member at this computer, deciding one kind of thing."""
+    """The member at this computer, for one kind of decision."""
 
     event_type: ClassVar[Kind]
     capability: ClassVar[str]
 
     def __init__(self, home: Home, *, given: bool, json: bool) -> None:
-        """`given`: it has said yes on the command line; `json`: it is a script."""
+        """Load roster and key; `given`: confirmed on the command line, `json`: JSON output."""
         from hearthnet.bus.keyring import load_identity
         from hearthnet.cli.who import roster_of
 
@@ -54,22 +55,22 @@ class Signer(abc.ABC):
 
     @abc.abstractmethod
     def known(self, proposal: Proposal) -> Known:
-        """Whom it is about; raises where that cannot be decided any more."""
+        """Return the node that the proposal is about; raise if it can no longer be decided."""
 
     @abc.abstractmethod
     def question(self, proposal: Proposal, known: Known) -> str:
-        """What the member is asked before it signs."""
+        """Return the question to the member before it signs."""
 
     @abc.abstractmethod
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """The input that carries it out, besides the client id and the signatures."""
+        """Return the input of the call, without client id and signatures."""
 
     @abc.abstractmethod
     def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
-        """Tells a person that it is carried out."""
+        """Print for a person that the decision has taken effect."""
 
     def sign(self, text: str) -> None:
-        """Adds the own signature to what another proposed; carried out where that makes it enough."""
+        """Sign another member's proposal; submit it if that completes the signatures."""
         typed = sys.stdin.readline(_TEXT_BYTES) if text == "-" else text
         proposal = cosign.decode("".join(typed.split()))
         if proposal.event_type != self.event_type:
@@ -79,9 +80,9 @@ class Signer(abc.ABC):
         self.decide(proposal)
 
     def decide(self, proposal: Proposal) -> None:
-        """Signs, once the person says yes; carries it out where that is enough and a node runs here.
+        """Sign after the person confirms; submit, or print the text to pass on.
 
-        Else it prints the text to hand round.
+        It is submitted if the signatures suffice and a node runs here.
         """
         from hearthnet.node_state import running_pid
 
@@ -149,10 +150,10 @@ class Signer(abc.ABC):
 
 
 class Deciding(Signer):
-    """About a member of the community."""
+    """A decision about a member of the community."""
 
     def propose(self, target: str, what: str) -> None:
-        """Starts it: carried out at once where the own signature is enough, else the text to hand round."""
+        """Start a proposal; submit it if this node's signature suffices, else print its text."""
         known = find(target, members(self.roster))
         self.decide(
             Proposal(
@@ -165,44 +166,44 @@ class Deciding(Signer):
         )
 
     def known(self, proposal: Proposal) -> Known:
-        """The member it is about."""
+        """Return the member that the proposal is about."""
         return find(proposal.target_node_id, members(self.roster))
 
 
 class Revoking(Deciding):
-    """Whether a member is put out."""
+    """The removal of a member."""
 
     event_type = "community.member.revoked"
     capability = "community.revoke@1.0"
 
     def question(self, proposal: Proposal, known: Known) -> str:
-        """Names the member, the community and the reason."""
+        """Return the question, with member, community and reason."""
         name, why = one_line(self.roster.name), one_line(proposal.what)
         return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Who, and why."""
+        """Return the target and the reason."""
         return {"target_node_id": proposal.target_node_id, "reason": proposal.what}
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
-        """In one line."""
+        """Print one line."""
         terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
 
 
 class Demoting(Deciding):
-    """Whether a member is lowered."""
+    """The demotion of a member."""
 
     event_type = "community.member.demoted"
     capability = "community.demote@1.0"
 
     def question(self, proposal: Proposal, known: Known) -> str:
-        """Names the member, the community and the level."""
+        """Return the question, with member, community and level."""
         return f"Make {known} {one_line(proposal.what)} in {one_line(self.roster.name)}?"
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Who, and to which level."""
+        """Return the target and the level."""
         return {"target_node_id": proposal.target_node_id, "new_level": proposal.what}
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
-        """In one line."""
+        """Print one line."""
         terminal.line(f"{known} is {one_line(proposal.what)} now")

@@ -20,7 +20,7 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument. Whether its value is valid is judged with all the others, by the whole schema."""
+    """One argument; its value is validated together with all others, by the whole schema."""
 
     name: str
     schema: dict[str, Any]
@@ -28,16 +28,17 @@ class Field:
 
     @property
     def hint(self) -> str:
-        """What may be typed, where that is not obvious: ` (offer, request)`."""
+        """A hint at allowed values that are not obvious, such as ` (offer, request)`."""
         choices = self.schema.get("enum")
         if isinstance(choices, list):
             return f" ({', '.join(one_line(str(choice)) for choice in choices)})"
         return " (separated by commas)" if self._is_list_of_text else ""
 
     def apply(self, typed: str, arguments: dict[str, Any]) -> None:
-        """Puts what was typed into `arguments`: nothing keeps the value, `-` takes it away.
+        """Put typed text into `arguments`: an empty line keeps the value, `-` removes it.
 
-        ValueError says why neither.
+        Raises:
+            ValueError: The text is not valid, or the field is required.
         """
         text = typed.strip()
         if not text:
@@ -70,7 +71,7 @@ class Field:
 
 
 def fields(schema: dict[str, Any]) -> list[Field]:
-    """The fields of a tool's flat schema, in its order; one with the schema `true` may be anything."""
+    """Return the fields of a tool's flat schema, in order; the schema `true` allows any value."""
     required, properties = schema.get("required", []), schema.get("properties", {})
     return [
         Field(name, inner if isinstance(inner, dict) else {}, name in required)
@@ -80,7 +81,7 @@ def fields(schema: dict[str, Any]) -> list[Field]:
 
 
 def _quoted(text: str) -> str:
-    """Text as it was typed; in double quotes it is JSON, for those who need a line break."""
+    """Return the typed text; text in double quotes is parsed as JSON, to allow line breaks."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             return str(json.loads(text))

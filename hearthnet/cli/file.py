@@ -1,4 +1,4 @@
-"""`hearthnet file`: content of any size, put, read, listed and removed by its hash (docs/file.md)."""
+"""`hearthnet file`: put, read, list, remove and verify content by its hash (docs/file.md)."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def put(
 ) -> None:
     """Put files on this node, or on another, and print their content hashes.
 
-    PATH may be - for stdin. What broke off goes on where it was when it is put again; what is there already
-    does not travel.
+    PATH may be - for stdin. Putting an interrupted file again continues where it stopped; content that is
+    there already is not sent.
     """
     import asyncio
 
@@ -80,7 +80,8 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
     """Read content by its hash, or the unique beginning of one, into a file.
 
     TARGET is a file or a folder, or - for stdout; without it the content goes into this folder, under the
-    name it was put by. Every node is looked at, this one first. What broke off goes on where it was.
+    name it was put by. All nodes are searched, this one first. An interrupted transfer continues where it
+    stopped.
     """
     import asyncio
 
@@ -106,7 +107,10 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
 @home_option
 @json_option
 def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
-    """List what the nodes keep and you may read; PREFIX is the beginning of a hash."""
+    """List the content that the nodes keep and you may read.
+
+    PREFIX is the beginning of a hash.
+    """
     import asyncio
 
     from hearthnet import ids
@@ -145,9 +149,9 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) -> None:
-    """Let go of content by its hash, or the unique beginning of one.
+    """Give up content by its hash, or the unique beginning of one.
 
-    What nobody holds any more is deleted.
+    Content that no one holds any more is deleted.
     """
     import asyncio
 
@@ -173,9 +177,10 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
 @home_option
 @json_option
 def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
-    """Read what this node keeps, all of it or single content by its hash, and name what the disk has damaged.
+    """Read the content that this node keeps, and report what the disk has damaged.
 
-    The exit code is 1 where something is. What is damaged is mended by putting the same file again.
+    CID is the hash of the content to read. Default: all of it. The exit code is 1 if something is damaged.
+    Putting the same file again repairs it.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Files at this end of `hearthnet file`: what is put, where it goes, and who keeps what."""
+"""Local files for `hearthnet file`: sources, targets, and the nodes that keep content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class FileSource:
         self._path = path
 
     async def chunk(self, index: int) -> bytes:
-        """Chunk `index`; `bad_request` where the file has changed meanwhile."""
+        """Return chunk `index`.
+
+        Raises:
+            HearthNetError: `bad_request` if the file has changed since it was opened.
+        """
         data = await asyncio.to_thread(_read_at, self._file, index)
         if not self.manifest.holds(index, data):
             raise HearthNetError("bad_request", f"{one_line(str(self._path))} has changed while it was put")
@@ -46,7 +50,7 @@ class FileSource:
 
 @contextlib.asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[FileSource]:
-    """The file, or stdin for `-`, read once for its hashes."""
+    """Open the file, or stdin for `-`, and read it once for its hashes."""
     try:
         with _file(path) as file:
             yield FileSource(file, path, await asyncio.to_thread(_manifest, file, path))
@@ -55,9 +59,9 @@ async def opened(path: Path) -> AsyncIterator[FileSource]:
 
 
 class Target:
-    """The file that content goes into: beside it until it is whole, then in its place at once.
+    """The file to write: a temporary file beside it until it is complete.
 
-    What an earlier attempt has left there is taken over as far as it is right.
+    The correct part of an earlier attempt's file is reused.
     """
 
     def __init__(self, path: Path, cid: str) -> None:
@@ -77,15 +81,15 @@ class Target:
             self._file.close()
 
     async def begin(self, manifest: Manifest) -> int:
-        """How many chunks are there and right."""
+        """Return the number of chunks that exist and are correct."""
         return await asyncio.to_thread(self._begin, manifest)
 
     async def write(self, index: int, data: bytes) -> None:
-        """The next chunk."""
+        """Write the next chunk."""
         await asyncio.to_thread(self._write, data)
 
     async def finish(self) -> None:
-        """Puts the whole file in its place."""
+        """Move the complete file to its place."""
         await asyncio.to_thread(self._finish)
 
     def _begin(self, manifest: Manifest) -> int:
@@ -118,17 +122,17 @@ class Target:
 
 
 class Pipe:
-    """Standard output."""
+    """Standard output as a target."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     async def begin(self, manifest: Manifest) -> int:
-        """Nothing is there."""
+        """Return 0, since there is no earlier part."""
         return 0
 
     async def write(self, index: int, data: bytes) -> None:
-        """The next chunk."""
+        """Write the next chunk."""
         await asyncio.to_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
@@ -150,9 +154,11 @@ class Found(NamedTuple):
 
 
 async def found_at(bus: Bus, text: str, node: str | None) -> Found:
-    """The content whose hash begins with `text`, and who keeps it, this node first.
+    """Return the content whose hash begins with `text` and its nodes, this node first.
 
-    `not_found`; `bad_request` where several do, or too little of it is given.
+    Raises:
+        HearthNetError: `not_found` if no node keeps it; `bad_request` if several hashes begin so, or too few
+            characters are given.
     """
     prefix = long_enough(full_prefix(text))
     blobs, silent = await listed(bus, prefix, node)
@@ -172,7 +178,10 @@ async def found_at(bus: Bus, text: str, node: str | None) -> Found:
 async def listed(
     bus: Bus, prefix: str, node: str | None
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
-    """What every node, or the one named, keeps with hashes that begin so; and who did not answer, and why."""
+    """Return the content that each node, or `node`, keeps with this prefix; and silent nodes.
+
+    A silent node is given with its error.
+    """
     nodes = [node] if node else sorted({view.node for view in await bus.offers("file.list")})
     if not nodes:
         raise HearthNetError("not_found", "nobody offers file.list; is the service `file` running?")
@@ -202,7 +211,11 @@ async def _list(bus: Bus, node: str, prefix: str) -> list[dict[str, Any]]:
 
 
 def full_prefix(text: str) -> str:
-    """`text` as the beginning of a CID; `bad_request` for what is none."""
+    """Return `text` as the beginning of a CID.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not the beginning of one.
+    """
     found = _HEX.fullmatch(text.rstrip("…"))
     if found is None:
         raise HearthNetError(
@@ -212,19 +225,27 @@ def full_prefix(text: str) -> str:
 
 
 def long_enough(prefix: str) -> str:
-    """`prefix`; `bad_request` where too little of a hash is given."""
+    """Return `prefix`.
+
+    Raises:
+        HearthNetError: `bad_request` if it has too few characters of the hash.
+    """
     if len(prefix) < len("blake3:") + _LEAST_PREFIX:
         raise HearthNetError("bad_request", f"give at least {_LEAST_PREFIX} characters of the hash")
     return prefix
 
 
 def file_name(path: Path) -> str:
-    """What a file is called in lists."""
+    """Return the name of a file for lists."""
     return "" if str(path) == "-" else path.name
 
 
 def check_name(name: str) -> str:
-    """`name`; `bad_request` for a path, for characters that nobody sees, and for what is too long."""
+    """Return `name`.
+
+    Raises:
+        HearthNetError: `bad_request` for a path, for invisible characters, and for a name that is too long.
+    """
     if len(name) > _LONGEST_NAME or "/" in name or "\\" in name or any(map(is_hidden, name)):
         raise HearthNetError(
             "bad_request",
@@ -235,9 +256,12 @@ def check_name(name: str) -> str:
 
 
 def place_for(target: Path | None, name: str, cid: str, force: bool) -> Path | None:
-    """The file to write, None for stdout; `bad_request` where one is there that is not to be overwritten.
+    """Return the file to write, None for stdout.
 
-    What another node calls it is never a path here.
+    The name that another node gives is never used as a path.
+
+    Raises:
+        HearthNetError: `bad_request` for an existing file without `force`.
     """
     if target is not None and str(target) == "-":
         return None
@@ -251,7 +275,7 @@ def place_for(target: Path | None, name: str, cid: str, force: bool) -> Path | N
 
 @contextlib.contextmanager
 def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator[Told]:
-    """A bar where a person looks, else nothing."""
+    """Show a bar if stderr is a terminal, else nothing."""
     if quiet or not terminal.is_tty(sys.stderr):
         yield lambda chunks, of: None
         return
@@ -271,7 +295,7 @@ def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator
 
 @contextlib.contextmanager
 def _file(path: Path) -> Iterator[IO[bytes]]:
-    """The open file; what comes from stdin is laid aside, for it is read twice."""
+    """Yield the open file; stdin is copied to a temporary file, since it is read twice."""
     if str(path) != "-":
         with path.open("rb") as file:
             yield file

@@ -1,4 +1,4 @@
-"""`hearthnet file verify`: what this node keeps, read and compared with its hashes (docs/file.md)."""
+"""`hearthnet file verify`: compares this node's content with its hashes (docs/file.md)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _SHOWN: Final = 8
 
 
 class Bad(NamedTuple):
-    """Content that is damaged. `chunks` are the numbers, from 0, of those that are; none where it is not even
-    known any more what it consists of.
+    """Damaged content.
+
+    `chunks` are the numbers of its damaged chunks, from 0; empty if its list of chunks is lost.
     """
 
     cid: str
@@ -34,19 +35,19 @@ class Bad(NamedTuple):
 
     @property
     def chunks_in_all(self) -> int:
-        """How many chunks it has."""
+        """The number of its chunks."""
         return max(1, chunk_count(self.size))
 
 
 class Verified(NamedTuple):
-    """What was read, and what of it is damaged."""
+    """The number and size of the checked content, and the damaged parts."""
 
     checked: int
     size: int
     damaged: tuple[Bad, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """It for scripts."""
+        """Return the result for scripts."""
         damaged = [
             {"cid": bad.cid, "name": bad.name, "size_bytes": bad.size, "damaged_chunks": list(bad.chunks)}
             for bad in self.damaged
@@ -55,9 +56,10 @@ class Verified(NamedTuple):
 
 
 async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verified:
-    """Reads the content that `wanted` are the beginnings of the hashes of, all where there are none.
+    """Read the content whose hashes begin with one of `wanted`, or all content.
 
-    Raises `not_found` and `bad_request` for beginnings that stand for nothing, or for several.
+    Raises:
+        HearthNetError: `not_found` for a beginning without content; `bad_request` for one of several hashes.
     """
     from hearthnet.bus.store import Store
 
@@ -78,7 +80,7 @@ async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verifie
 
 
 def show(found: Verified) -> None:
-    """What was found, for a person."""
+    """Print the result for a person."""
     for bad in found.damaged:
         numbers = ", ".join(str(index + 1) for index in bad.chunks[:_SHOWN])
         more = ", ..." if len(bad.chunks) > _SHOWN else ""
@@ -96,7 +98,7 @@ def show(found: Verified) -> None:
 
 
 def _meant(text: str, known: Sequence[str]) -> str:
-    """The one CID that begins with `text`."""
+    """Return the one CID that begins with `text`."""
     prefix = long_enough(full_prefix(text))
     found = [cid for cid in known if cid.startswith(prefix)]
     if len(found) > 1:
@@ -117,7 +119,7 @@ async def _read(store: Store, entries: list[Entry], quiet: bool) -> list[Bad]:
             try:
                 found = await damage(store.blobs.link, entry, partial(_told, told, before, total))
             except HearthNetError as error:
-                if error.code != "not_found":  # removed meanwhile
+                if error.code != "not_found":  # removed since it was listed
                     raise
                 found = ()
             if found:
@@ -133,7 +135,7 @@ def _told(told: Told, before: int, total: int, chunks: int) -> None:
 
 
 async def _tell(home: Home, bad: Sequence[Bad]) -> None:
-    """Has the service find it as well, so that `hearthnet status` says so at once."""
+    """Make the service find the damage too, so that `hearthnet status` reports it at once."""
     from hearthnet.bus import Bus
 
     with contextlib.suppress(HearthNetError):

@@ -1,4 +1,4 @@
-"""`hearthnet grants`: standing yeses to some calls of one tool.
+"""`hearthnet grants`: standing grants for some calls of one tool.
 
 See: docs/protocol/approvals.md#standing-grant.
 """
@@ -31,8 +31,8 @@ def command() -> None:
     \b
     hearthnet grants add market_post --uses 5 --for 8h --only input.category=offer
 
-    A model may then call it without a question, until it has read what others wrote: from then on you are
-    asked each time. A single no ends it for that conversation.
+    A model may then call it without a question, until it has read words of other people: from then on you are
+    asked each time. A single refusal ends it for that conversation.
     """
 
 
@@ -85,7 +85,7 @@ def add(
 @home_option
 @json_option
 def list_(home: Home, json: bool) -> None:
-    """List what is granted, and what became of it."""
+    """List all grants and their state."""
     from hearthnet.times import now_ms
     from hearthnet.tools.grants import GrantBook
 
@@ -125,7 +125,11 @@ def revoke(grant: str, home: Home, json: bool) -> None:
 
 
 def _tool(name: str) -> BoundTool:
-    """The built-in tool of that name, as a run would have it; `not_found` with the nearest names."""
+    """Return the built-in tool `name` as a run uses it.
+
+    Raises:
+        HearthNetError: `not_found` for an unknown name, with the nearest ones.
+    """
     from hearthnet.tools.builtin import builtin_tools
     from hearthnet.tools.toolbox import Toolbox
 
@@ -133,7 +137,7 @@ def _tool(name: str) -> BoundTool:
 
 
 def _midnight(now: int) -> int:
-    """The end of the day, in milliseconds since the epoch."""
+    """Return the end of the day, in milliseconds since the epoch."""
     from datetime import datetime, time, timedelta
 
     day = datetime.fromtimestamp(now / 1000).date() + timedelta(days=1)
@@ -168,7 +172,7 @@ async def _signed(
 
 
 async def _provider(bus: Bus, tool: BoundTool, node: str) -> str:
-    """The one node that the grant is for: the one named, else this one, else the only one there is."""
+    """Return the node that the grant is for: the named one, else this one, else the only one."""
     there = sorted({view.node for view in await bus.offers(tool.capability)})
     if node and node in there:
         return node
@@ -181,7 +185,7 @@ async def _provider(bus: Bus, tool: BoundTool, node: str) -> str:
 
 
 def _row(entry: Entry, now: int) -> dict[str, Any]:
-    """One grant, for scripts and for people."""
+    """Return one grant, for scripts and for people."""
     from hearthnet.tools.grants import tool_digest
 
     try:

@@ -1,4 +1,4 @@
-"""`hearthnet ingest`: documents into a corpus."""
+"""`hearthnet ingest`: adds documents to a corpus."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _READ_ONLY: Final = "system"
 _PATH_LIMIT: Final = 1000
 _MOST_SKIPPED: Final = 5
 _AT_ONCE: Final = 8
-"""So many files are on their way at once: each waits for the disk several times."""
+"""The number of files in progress at once; each waits for the disk several times."""
 _FULL: Final = "capacity_exceeded"
 _PATIENCE_SECONDS: Final = 600.0
-"""So long a file waits for a place that others take, such as a second `hearthnet ingest`."""
+"""The time that a file waits for a place that others occupy, such as a second `hearthnet ingest`."""
 _LEAST_WAIT_SECONDS: Final = 0.1
 _FOLLOW_AFTER_SECONDS: Final = 0.5
-"""So long an ingestion may take before it is worth following."""
+"""The time after which the progress of an ingestion is shown."""
 
 
 class Shown(NamedTuple):
-    """What a person sees meanwhile: `done` takes the line about one file, `stage` how far one is."""
+    """The display of progress: `done` takes a line about one file, `stage` its progress."""
 
     done: Callable[[str], None]
     stage: Callable[[str], None] | None = None
@@ -65,8 +65,8 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
     """Add documents to a corpus, so that questions can be answered from them.
 
     PDF, HTML, Markdown, text, DOCX and EPUB can be read. In folders, files with one of their endings are
-    taken. A file that is already there, unchanged, is not added twice. One that fails does not stop the
-    others: they are listed at the end, and the exit code is 1; a full disk does, with exit code 8.
+    taken. A file that is already there, unchanged, is not added twice. A file that fails does not stop the
+    others: failures are listed at the end, and the exit code is 1. A full disk stops all, with exit code 8.
     """
     from hearthnet.cli.text_files import PATTERNS, find
 
@@ -87,7 +87,7 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
 
 
 def check_corpus(name: str) -> None:
-    """Raises in one line what is wrong with `name` as the name of a corpus that one may add to."""
+    """Check that `name` is the name of a corpus to which documents can be added."""
     if name == _READ_ONLY:
         raise HearthNetError(
             "unauthorized", "the corpus system comes with HearthNet and is read-only; choose another name"
@@ -99,7 +99,7 @@ def check_corpus(name: str) -> None:
 
 
 class _Order(NamedTuple):
-    """Where files go, and how."""
+    """The corpus for the files, and whether to replace earlier versions."""
 
     corpus: str
     update: bool
@@ -130,12 +130,12 @@ async def _ingest(
 
 
 def is_full(failure: dict[str, Any]) -> bool:
-    """Whether a disk is full: of places that are taken the error says when to try again."""
+    """Return whether the error means a full disk; for occupied places it has a retry time."""
     return failure["error"] == _FULL and "retry_after_ms" not in failure
 
 
 async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Runs all of them; the first error ends the others, and is raised as it is."""
+    """Run all of them; the first error cancels the others and is raised."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
@@ -148,7 +148,11 @@ async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
 async def _outcome(
     bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, shown: Shown
 ) -> dict[str, Any] | HearthNetError:
-    """What came of one file; raises `partition`: then nobody is there for the others either."""
+    """Return the result or error of one file.
+
+    Raises:
+        HearthNetError: `partition`, because no other file can be added then either.
+    """
     try:
         cid = await store.put_blob(await asyncio.to_thread(file.read, most))
         added = await patiently(lambda: _add(bus, order, file, cid, shown), _PATIENCE_SECONDS)
@@ -162,7 +166,7 @@ async def _outcome(
 
 
 async def patiently(add: Callable[[], Awaitable[dict[str, Any]]], seconds: float) -> dict[str, Any]:
-    """What `add` returns, which is tried again for so long while others take all places."""
+    """Return the result of `add`, repeated for `seconds` while others occupy all places."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -176,7 +180,7 @@ async def patiently(add: Callable[[], Awaitable[dict[str, Any]]], seconds: float
 
 
 def largest(offers: Sequence[OfferView]) -> int | None:
-    """Bytes of the largest document that somebody takes; None where one of them does not say."""
+    """Return the largest accepted document in bytes; None if a provider does not announce it."""
     said = [view.params.get("max_document_bytes") for view in offers]
     known = [most for most in said if isinstance(most, int)]
     return max(known) if known and len(known) == len(said) else None
@@ -202,7 +206,7 @@ async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, shown: Shown) 
 
 
 async def _follow(bus: Bus, body: dict[str, Any], stage: Callable[[str], None]) -> None:
-    """Shows how far an ingestion is until it has ended; who cannot say so is not asked again."""
+    """Show the progress of an ingestion until it ends, if its provider can report it."""
     with contextlib.suppress(HearthNetError):
         async with bus.stream("rag.progress@1.0", body) as stream:
             async for frame in stream:
@@ -212,7 +216,7 @@ async def _follow(bus: Bus, body: dict[str, Any], stage: Callable[[str], None]) 
 
 
 def _verb(added: dict[str, Any]) -> str:
-    """What was done: a document that was there before comes without what it turned out to be."""
+    """Return the word for the outcome; an unchanged document is returned without its title."""
     if "title" not in added:
         return "unchanged"
     return "replaced" if added.get("replaced") else "ingested"
@@ -235,7 +239,7 @@ async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
 
 @contextlib.contextmanager
 def _progress(total: int, quiet: bool) -> Iterator[Shown]:
-    """A bar where a person looks, lines elsewhere, nothing with --json."""
+    """Show a bar on a terminal, lines elsewhere, nothing with --json."""
     if quiet:
         yield Shown(lambda text: None)
     elif not terminal.is_tty(sys.stdout):

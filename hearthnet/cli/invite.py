@@ -1,4 +1,4 @@
-"""`hearthnet invite`: how another home comes into the community (docs/decisions/0045)."""
+"""`hearthnet invite`: admits another home to the community (docs/decisions/0045)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def command() -> None:
 def create(name: str | None, node: str | None, expires: int, home: Home, json: bool) -> None:
     """Make an invite: a text, and on a terminal a QR code of it.
 
-    Whoever holds the text can join, once, until it expires. Hand it over as you would a key. Where the
-    community wants several signatures, name the node with --for; this then prints a text for the others to
+    Anyone who holds the text can join, once, until it expires. Hand it over as you would a key. If the
+    community requires several signatures, name the node with --for; this then prints a text for the others to
     sign.
     """
     from hearthnet.cli.own import ask_own
@@ -67,7 +67,7 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
 
 
 def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
-    """Starts an invite that takes several signatures; False where one is enough."""
+    """Start an invite that takes several signatures; return False if one is enough."""
     from hearthnet.cli.inviting import Inviting, proposal_for
     from hearthnet.trust import cosign
 
@@ -87,8 +87,8 @@ def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool
 def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
     """Agree to an invite that another member proposed.
 
-    TEXT is what it handed you; - reads stdin. The one whose signature makes it enough gets the invite, and
-    lets the newcomer in.
+    TEXT is the proposal that you received; - reads stdin. The member whose signature is the last one needed
+    gets the invite, and admits the newcomer.
     """
     from hearthnet.cli.inviting import Inviting
 
@@ -96,7 +96,7 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
 
 
 def show_new(output: dict[str, Any], good: str) -> None:
-    """A new invite as text and QR code, and what to do with it; `good` says for how long it is."""
+    """Print a new invite as text and QR code, with instructions; `good` is its validity."""
     from hearthnet.cli import qr
     from hearthnet.trust import invite as invites
 
@@ -125,7 +125,7 @@ def _on_loopback(invite: InviteText) -> bool:
 @home_option
 @json_option
 def list_invites(home: Home, json: bool) -> None:
-    """List the invites that nobody has used yet, also where no node runs."""
+    """List the open invites; works without a running node."""
     from hearthnet.cli.who import roster_of
 
     roster = roster_of(home)
@@ -139,7 +139,7 @@ def list_invites(home: Home, json: bool) -> None:
 
 
 def open_invites(roster: Roster) -> list[Invite]:
-    """Those that can still be used, the one that ends first first."""
+    """Return the invites that can still be used, the first to expire first."""
     from hearthnet.times import now_ms
 
     now = now_ms()
@@ -147,7 +147,7 @@ def open_invites(roster: Roster) -> list[Invite]:
 
 
 def invite_as_json(invite: Invite) -> dict[str, Any]:
-    """An open invite as `invite list --json` prints it, without anything by which one could join."""
+    """Return an open invite as `invite list --json` prints it, without its secret."""
     from hearthnet.times import rfc3339
 
     return {
@@ -180,7 +180,7 @@ def _show_open(roster: Roster, found: list[Invite]) -> None:
 
 
 def _node_of(invite: Invite) -> str:
-    """The short id of the node that it names, empty where it is for whoever has the text."""
+    """Return the short id of the node that it names, empty if any node can use it."""
     from hearthnet import ids
 
     return ids.short_id(invite.invitee_node_id) if invite.invitee_node_id else ""
@@ -191,7 +191,7 @@ def _node_of(invite: Invite) -> str:
 @home_option
 @json_option
 def withdraw(invite: str, home: Home, json: bool) -> None:
-    """Take back an invite that nobody has used yet.
+    """Take back an invite that has not been used yet.
 
     INVITE is its id, the name it was made for, or its text.
     """
@@ -207,7 +207,11 @@ def withdraw(invite: str, home: Home, json: bool) -> None:
 
 
 def _chosen(roster: Roster, wanted: str) -> Invite:
-    """The open invite that is meant; `not_found`, or `bad_request` where several have that name."""
+    """Return the open invite with this id, name or text.
+
+    Raises:
+        HearthNetError: `not_found` if there is none; `bad_request` if several have that name.
+    """
     from hearthnet.cli.who import shown_name
     from hearthnet.trust import invite as invites
 
@@ -237,8 +241,8 @@ def _chosen(roster: Roster, wanted: str) -> Invite:
 def redeem(text: str | None, home: Home, json: bool) -> None:
     """Join the community that an invite is from. The node must be stopped.
 
-    TEXT is the invite. Left out, it is asked for, or read from a pipe, so that it stays out of the shell's
-    history.
+    TEXT is the invite. Without it, this prompts for it or reads it from a pipe, so that it stays out of the
+    shell's history.
     """
     from hearthnet.cli.who import shown_name
     from hearthnet.up.join import redeem as join
@@ -264,11 +268,11 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
 
 
 def _given(text: str | None) -> str:
-    """The invite from the command line, the terminal or a pipe, without the spaces that pasting leaves."""
+    """Return the invite from command line, terminal or pipe, without pasted white space."""
     if text is None or text == "-":
         screen = terminal.screen()
         if screen is not None:
-            # Seen while it is pasted: it is good once, and a person wants to see that all of it came.
+            # Shown while it is pasted: it is valid once, and a person can see that it is complete.
             screen.write("paste the invite: ")
             screen.flush()
         text = sys.stdin.readline(_TEXT_BYTES) if screen is not None else sys.stdin.read(_TEXT_BYTES)

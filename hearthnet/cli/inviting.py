@@ -25,9 +25,10 @@ _LONGEST_NAME: Final = 64
 
 
 def proposal_for(roster: Roster, node: str, name: str, expires: int) -> Proposal:
-    """That the node with this full id is invited, for so many seconds from now.
+    """Return the proposal to invite the node `node` (a full id), valid for `expires` seconds.
 
-    `bad_request` for what is no node id, and for a name that is too long.
+    Raises:
+        HearthNetError: `bad_request` for an invalid node id, and for a name that is too long.
     """
     ids.public_key(node)
     if len(name) > _LONGEST_NAME:
@@ -44,13 +45,18 @@ def proposal_for(roster: Roster, node: str, name: str, expires: int) -> Proposal
 
 
 class Inviting(Signer):
-    """Whether a node may join."""
+    """The invitation of a node."""
 
     event_type = "community.member.invited"
     capability = "community.invite@1.0"
 
     def known(self, proposal: Proposal) -> Known:
-        """The node; `expired` where the invite would be over, `bad_request` where it is a member already."""
+        """Return the node that is invited.
+
+        Raises:
+            HearthNetError: `expired` if the invite would be over; `bad_request` if the node is a member
+                already.
+        """
         if proposal.expires_at <= now_ms():
             raise HearthNetError("expired", "the proposal has expired; ask for a new one")
         for one in members(self.roster):
@@ -59,7 +65,10 @@ class Inviting(Signer):
         return Known(proposal.target_node_id, proposal.what)
 
     def question(self, proposal: Proposal, known: Known) -> str:
-        """Names the node by its full id, as its name is anybody's, and says whether it was put out."""
+        """Return the question, with the full id, since anyone can choose the name.
+
+        It also says whether the node was removed before.
+        """
         ends = moment(proposal.expires_at, now_ms())
         question = f"Let {known.name} {known.node_id} join {one_line(self.roster.name)} until {ends}?"
         for gone in self.roster.revoked:
@@ -68,7 +77,7 @@ class Inviting(Signer):
         return question
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Who, under which name, until when."""
+        """Return target, name and expiry."""
         named = {"display_name": proposal.what} if proposal.what else {}
         return {
             **named,
@@ -77,5 +86,5 @@ class Inviting(Signer):
         }
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
-        """The invite, as `invite create` shows it."""
+        """Print the invite, as `invite create` does."""
         show_new(output, f"until {moment(proposal.expires_at, now_ms())}")

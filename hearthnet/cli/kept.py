@@ -1,4 +1,4 @@
-"""The saved runs of the node in a home, for commands that look at them, decide or go on with them."""
+"""The saved runs of the node in a home, for commands that show, decide or resume them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hearthnet.trust.keys import Identity
 
 @contextlib.asynccontextmanager
 async def kept_runs(home: Home, identity: Identity) -> AsyncIterator[StoredRuns]:
-    """The store of runs, connected when it is first needed; errors then as `Store.connect`."""
+    """Yield the store of runs, connected at first need; raises as `Store.connect` then."""
 
     async def connect() -> Store:
         return await Store.connect(home, "runs")
@@ -32,8 +32,8 @@ async def kept_runs(home: Home, identity: Identity) -> AsyncIterator[StoredRuns]
 
 @contextlib.asynccontextmanager
 async def desk_of(home: Home) -> AsyncIterator[RunDesk]:
-    """The desk at which runs are looked at and decided about."""
-    read_node_state(home)  # says that no node runs, where none does
+    """Yield the desk for showing runs and deciding about them."""
+    read_node_state(home)  # raises if no node runs
     identity = load_identity(home.device_key)
     async with kept_runs(home, identity) as runs:
         yield RunDesk(runs, identity, roster_of(home).community_id)

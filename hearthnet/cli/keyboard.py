@@ -1,4 +1,4 @@
-"""Lines that a person types, read by the event loop, so that a question can be taken back."""
+"""Lines typed by a person, read in the event loop, so that a question can be cancelled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Keyboard:
         asyncio.get_running_loop().remove_reader(self._descriptor)
 
     def forget(self) -> None:
-        """Throws away what was typed until now."""
+        """Discard all input so far."""
         with contextlib.suppress(termios.error):
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
         self._rest = b""
@@ -40,7 +40,7 @@ class Keyboard:
             self._lines.get_nowait()
 
     async def line(self) -> str | None:
-        """The next line without its end; None when no more can come."""
+        """Return the next line without its end; None at the end of the input."""
         if self._ended and self._lines.empty():
             return None
         line = await self._lines.get()
@@ -48,7 +48,7 @@ class Keyboard:
 
     def _read(self) -> None:
         if not select.select([self._descriptor], [], [], 0)[0]:
-            return  # thrown away between the loop's look and this one; reading would block
+            return  # the input was discarded since the loop saw it; reading would block
         try:
             data = os.read(self._descriptor, _CHUNK)
         except OSError:

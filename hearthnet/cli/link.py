@@ -1,4 +1,4 @@
-"""`hearthnet link`: a new one-time link to the gateway's page."""
+"""`hearthnet link`: makes a one-time link to the gateway's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hearthnet logs`: what the node's processes printed, newest last, without control characters."""
+"""`hearthnet logs`: the output of the node's processes, without control characters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(service: str | None, follow: bool, lines: int, home: Home) -> None:
 
 
 class Tail:
-    """One open log file: its newest lines, then what is added; a rotated one is followed into the new one."""
+    """One open log file: its newest lines, then new ones; follows a rotation."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name: Final = name
@@ -65,7 +65,7 @@ class Tail:
         self._file.close()
 
     def newest(self, count: int) -> list[str]:
-        """The newest `count` lines, taken from rotated files too; `added` goes on behind them."""
+        """Return the newest `count` lines, also of rotated files; `added` continues after them."""
         found: deque[bytes] = deque(maxlen=count)
         for suffix in _ROTATED[:-1]:
             older = Path(f"{self._path}{suffix}")
@@ -75,7 +75,7 @@ class Tail:
         return [line.decode("utf-8", "replace") for line in found]
 
     def added(self) -> Iterator[str]:
-        """The complete lines that were written since the last time."""
+        """Yield the complete lines written since the last call."""
         yield from self._read()
         if self._replaced():
             self._file.close()

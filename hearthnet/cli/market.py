@@ -1,5 +1,6 @@
-"""`hearthnet market`: post, also while the node is away; take along and take back what one wrote; prove who
-wrote what (docs/market.md). What is there, and what becomes of it, is in market_posts.py.
+"""`hearthnet market`: posts, exports and deletions (docs/market.md).
+
+The commands for current posts are in market_posts.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _STEP: Final = 50
 
 @click.group("market", cls=Commands)
 def command() -> None:
-    """What neighbours offer, need and announce."""
+    """Offers, requests and announcements of neighbours."""
 
 
 for _one in (market_posts.list_posts, market_posts.search, market_posts.update, market_posts.end):
@@ -56,7 +57,8 @@ def post(
 ) -> None:
     """Put a post on the market, now, or as soon as the node is there again.
 
-    What cannot be sent now waits in the outbox, over restarts, and is posted once. See: hearthnet outbox list
+    A post that cannot be sent now waits in the outbox, over restarts, and is posted once. See: hearthnet
+    outbox list
     """
     import asyncio
 
@@ -78,9 +80,10 @@ def post(
 
 
 async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Sends a call that is on the disk before; where it cannot be sent now, it stays there.
+    """Store a call on the disk and send it; it stays there if it cannot be sent now.
 
-    Raises `capacity_exceeded` for a full disk: who posts has to make room, and waiting does not.
+    Raises:
+        HearthNetError: `capacity_exceeded` for a full disk, which waiting does not mend.
     """
     from hearthnet.bus import Bus
     from hearthnet.bus.keyring import load_roster
@@ -106,7 +109,7 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
 
 
 async def _taken_out(outbox: Any, client_id: str) -> None:
-    """It was sent; perhaps the node has sent it, too, and taken it out before."""
+    """Remove a sent call; the node may have sent and removed it too."""
     import contextlib
 
     from hearthnet.errors import HearthNetError
@@ -121,7 +124,10 @@ async def _taken_out(outbox: Any, client_id: str) -> None:
 @home_option
 @json_option
 def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
-    """Write all that you wrote on the market, or one post, to FILE (- for stdout), with its proofs."""
+    """Write all that you wrote on the market, or one post, to FILE, with its proofs.
+
+    FILE may be - for stdout.
+    """
     import asyncio
 
     import msgspec
@@ -167,9 +173,9 @@ async def _exported(home: Home, wanted: dict[str, Any]) -> dict[str, Any]:
 @home_option
 @json_option
 def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
-    """Prove who wrote what is in an export (FILE, or - for stdin), without any node.
+    """Prove the authors of the events in an export, without any node.
 
-    What is not proved is named, and the exit code is 4.
+    FILE may be - for stdin. Events without proof are named, and the exit code is 4.
     """
     from hearthnet.bus.keyring import load_roster
     from hearthnet.cli import proofs
@@ -205,7 +211,10 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: bool) -> None:
-    """Delete a post of yours, or all of them, for good: from the market, its log and the disk."""
+    """Delete a post of yours, or all of them, for good.
+
+    They are removed from the market, its log and the disk.
+    """
     import asyncio
 
     from hearthnet.cli.text import counted

@@ -1,4 +1,4 @@
-"""`hearthnet market list|search|update|end`: what is there, and what becomes of it (docs/market.md)."""
+"""`hearthnet market list|search|update|end`: the current posts (docs/market.md)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def list_posts(
 @home_option
 @json_option
 def search(query: str, k: int, home: Home, json: bool) -> None:
-    """Find current posts by words, and by what they mean where the mesh has a model for that."""
+    """Find current posts by words, and by meaning where the mesh has a model for that."""
     output = _called(home, "search", {"query": query, "k": k})
     if json:
         terminal.json_page(output)
@@ -78,7 +78,7 @@ def update(
     home: Home,
     json: bool,
 ) -> None:
-    """Change a post of yours; what is not named stays as it is."""
+    """Change a post of yours; fields that are not named stay as they are."""
     named = {"category": category, "title": title, "body": body, "tags": list(tags) or None}
     fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     fields |= {"ttl_seconds": days * DAY} if days else {}
@@ -100,7 +100,10 @@ def update(
 @home_option
 @json_option
 def end(event_id: str, reason: str, note: str | None, home: Home, json: bool) -> None:
-    """End a post before its time: one of yours, or as a trusted member that of anybody."""
+    """End a post before its time.
+
+    It must be one of yours; a trusted member may end any post.
+    """
     given = {"event_id": event_id, "reason": reason, **({"note": note} if note else {})}
     _changed(home, "expire", given, f"ended: {event_id}", json)
 
@@ -116,7 +119,7 @@ def _changed(home: Home, verb: str, given: dict[str, Any], words: str, json: boo
 
 
 def _called(home: Home, verb: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The output of `market.<verb>`; what is wrong with `given` is said before a node is looked for."""
+    """Return the output of `market.<verb>`; `given` is checked before a node is looked for."""
     import asyncio
 
     from hearthnet.bus import Bus, find_contract

@@ -1,4 +1,4 @@
-"""`hearthnet mcp`: MCP servers whose tools this node offers, and this node as an MCP server (docs/mcp.md)."""
+"""`hearthnet mcp`: MCP servers of this node, and this node as an MCP server (docs/mcp.md)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def command() -> None:
 def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: Any) -> None:
     """Run an MCP server with this node, and offer its tools as experimental.mcp.NAME.TOOL.
 
-    Each call of a tool is confirmed by a person, but for the tools that are named as read-only. A key goes
-    through the environment of the node: name its variable with --env, or write '${VARIABLE}' in an argument.
+    A person confirms each call of a tool, except for tools that are named as read-only. A key goes through
+    the environment of the node: name its variable with --env, or write '${VARIABLE}' in an argument.
 
     \b
       hearthnet mcp add notes --read-only read_text_file -- \\
@@ -76,7 +76,7 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
 @home_option
 @json_option
 def list_(home: Home, json: bool) -> None:
-    """List the MCP servers of this node, and what they offer now."""
+    """List the MCP servers of this node, and their present tools."""
     import asyncio
 
     from hearthnet.cli import mcp_settings
@@ -115,8 +115,8 @@ def remove(name: str, home: Home, json: bool) -> None:
 def serve(home: Home) -> None:
     """Be an MCP server on stdin and stdout, for a program that starts this command.
 
-    Its tools are what the mesh offers. Whatever has an effect is asked about through the program, with all
-    that would be sent. The node has to run: hearthnet up.
+    Its tools are what the mesh offers. Each call with an effect is shown to you through the program first,
+    with all that would be sent. The node has to run: hearthnet up.
     """
     import asyncio
 
@@ -126,7 +126,7 @@ def serve(home: Home) -> None:
 
 
 def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpServerConfig:
-    """What is written; a usage error where it is none."""
+    """Return the settings to write; raises a usage error for invalid ones."""
     import msgspec
 
     from hearthnet.config import McpServerConfig
@@ -139,7 +139,11 @@ def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpSe
 
 
 def _check_program(name: str) -> None:
-    """Raises `not_found` for a program that is not on this computer."""
+    """Check that the program exists on this computer.
+
+    Raises:
+        HearthNetError: `not_found` if it does not.
+    """
     import shutil
 
     if "${" not in name and shutil.which(name) is None:
@@ -149,7 +153,7 @@ def _check_program(name: str) -> None:
 
 
 async def _settled(home: Home, server: McpServerConfig) -> dict[str, Any]:
-    """The state of the server once its tools are offered or it is known why not, or after some seconds."""
+    """Return the server's state once tools or problem are known, or after a time limit."""
     import asyncio
 
     end = asyncio.get_running_loop().time() + WAIT_SECONDS
@@ -166,7 +170,7 @@ async def _settled(home: Home, server: McpServerConfig) -> dict[str, Any]:
 
 
 async def _states(home: Home, servers: tuple[McpServerConfig, ...]) -> list[dict[str, Any]]:
-    """Each server with its tools; without them where no node runs."""
+    """Return each server with its tools; without tools if no node runs."""
     from hearthnet.bus import Bus
     from hearthnet.node_state import read_node_state
 
@@ -188,7 +192,7 @@ async def _states(home: Home, servers: tuple[McpServerConfig, ...]) -> list[dict
 
 
 def _problem(server: McpServerConfig, notes: list[str]) -> str:
-    """What the service says of this server, or of the settings."""
+    """Return the service's notes about this server, or about the settings."""
     lines = [line for note in notes for line in note.split("; ")]
     own, others = f"{server.name}: ", ("the MCP servers stay", "only ")
     return "; ".join(line.removeprefix(own) for line in lines if line.startswith((own, *others)))

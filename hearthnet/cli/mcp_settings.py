@@ -1,4 +1,4 @@
-"""The MCP servers in hearthnet.toml, edited so that comments and order stay as the person wrote them."""
+"""The MCP servers in hearthnet.toml, edited without changing comments and order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ if TYPE_CHECKING:
 
 
 def configured(home: Home) -> tuple[McpServerConfig, ...]:
-    """The servers that the settings name; `bad_request` where the file is wrong."""
+    """Return the servers in the settings.
+
+    Raises:
+        HearthNetError: `bad_request` if the file is invalid.
+    """
     from hearthnet.config_file import load_config
 
     return load_config(home).mcp.servers
 
 
 def insert(home: Home, server: McpServerConfig) -> None:
-    """Writes `server` as the last one. A file that is wrong is left alone, and `bad_request` says where."""
+    """Append `server`; an invalid file is left unchanged.
+
+    Raises:
+        HearthNetError: `bad_request` with the place of the error in the file.
+    """
     import msgspec
     import tomlkit
 
@@ -40,7 +48,7 @@ def insert(home: Home, server: McpServerConfig) -> None:
 
 
 def delete(home: Home, name: str) -> McpServerConfig | None:
-    """Takes the server called `name` out; which it was, None where there is none."""
+    """Remove and return the server called `name`; None if there is none."""
     import tomlkit
 
     known = [server.name for server in configured(home)]

@@ -1,4 +1,4 @@
-"""`hearthnet members`: who belongs to the community, and at which level."""
+"""`hearthnet members`: the members of the community, and their levels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADINGS: Final = ("name", "id", "level", "since", "")
 @json_option
 @click.pass_context
 def command(context: click.Context, home: Home, json: bool) -> None:
-    """Show who belongs to the community; also where no node runs.
+    """Show the members of the community; works without a running node.
 
     \b
     hearthnet members
@@ -51,7 +51,7 @@ def _report(home: Home, json: bool) -> None:
 
 
 def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
-    """Everything the roster says, less what only servers need."""
+    """Return the roster, without the data that only servers need."""
     import msgspec
 
     from hearthnet import ids
@@ -114,7 +114,7 @@ def _show(roster: Roster, own: str) -> None:
 def promote(node: str, level: str, home: Home, json: bool) -> None:
     """Raise a member to trusted or anchor.
 
-    NODE is its name or id. It takes at least that level oneself.
+    NODE is its name or id. You need at least that level yourself.
     """
     from hearthnet.cli.own import ask_own
     from hearthnet.cli.who import find, members, roster_of
@@ -142,7 +142,7 @@ def demote(
 ) -> None:
     """Lower a member to trusted or member.
 
-    NODE is its name or id. Where the community wants several signatures, this prints a text for the others to
+    NODE is its name or id. If the community requires several signatures, this prints a text for the others to
     sign.
     """
     from hearthnet.cli import cosigning

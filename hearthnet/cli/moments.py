@@ -1,4 +1,4 @@
-"""Times as people say them, and lengths of time as they type them."""
+"""Times and lengths of time for people, and their input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _UNITS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 def moment(ms: int, now_ms: int) -> str:
-    """`ms` since 1970 in local time, as near as it matters: `today 14:05`, `yesterday 09:12`, `3 Nov 18:40`,
-    `3 Nov 2025`.
+    """Return `ms` since 1970 in local time, as exactly as a person needs it.
+
+    `today 14:05`, `yesterday 09:12`, `3 Nov 18:40`, `3 Nov 2025`.
     """
     then, now = datetime.fromtimestamp(ms / 1000), datetime.fromtimestamp(now_ms / 1000)
     near = {-1: "yesterday", 0: "today", 1: "tomorrow"}.get((then.date() - now.date()).days)
@@ -32,12 +33,12 @@ class Span(click.ParamType[int]):
     name = "span"
 
     def __init__(self, least: int, most: int) -> None:
-        """`least` and `most` are seconds, both allowed."""
+        """Set the limits in seconds, both allowed."""
         self._least = least
         self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The seconds that `value` means; a number alone is seconds."""
+        """Return the seconds in `value`; a number alone is seconds."""
         if isinstance(value, int):
             return value
         found = _SPAN.fullmatch(str(value).strip().lower())
@@ -51,7 +52,7 @@ class Span(click.ParamType[int]):
 
 
 def span(seconds: int) -> str:
-    """`seconds` in the largest unit that says it exactly: `90 min`, `24 h`, `7 d`; two days stay days."""
+    """Return `seconds` in the largest exact unit: `90 min`, `24 h`, `7 d`; days from two on."""
     for unit, factor in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds % factor == 0 and seconds >= factor * (2 if unit == "d" else 1):
             return f"{seconds // factor} {unit}"

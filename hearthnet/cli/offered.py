@@ -1,4 +1,4 @@
-"""Which model and which tools a question gets, from what the mesh offers.
+"""The choice of a model and tools for a question, from the offers of the mesh.
 
 See: docs/protocol/agent.md#tools-of-a-request.
 """
@@ -28,15 +28,15 @@ _ELSEWHERE: Final = LOST | {
     "unauthorized",
     "not_implemented",
 }
-"""Failures of one model's server, after which another model may do."""
+"""Errors of one model's server after which another model may succeed."""
 _USUAL: Final = ToolSettings()
 _TRIAL_TOKENS: Final = 320
-"""Most tokens of a turn of a model that is only there to try things out: what it says later is noise."""
+"""The most tokens of a turn of a model for trying things out: its later text is noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked of whom; `notices` are of tools that were named and cannot be called now."""
+    """The model, its tools and its tool choice; `notices` are about unavailable named tools."""
 
     model: ModelOffer
     tools: tuple[ToolDefinition, ...]
@@ -44,18 +44,21 @@ class Plan:
     notices: tuple[str, ...] = ()
 
     def suits(self, other: ModelOffer) -> bool:
-        """Whether `other` could be asked the same."""
+        """Return whether `other` could get the same request."""
         if self.choice == "auto":
             return True
         return other.tools == "yes" or (other.tools == "by name" and self.choice != "required")
 
     def passes_to(self, other: ModelOffer) -> bool:
-        """Whether `other` may answer unasked: it is to be relied on, and can do as much with the tools."""
+        """Return whether `other` may answer instead without a question to the person.
+
+        It must be reliable, and as capable with the tools.
+        """
         able = not self.tools or other.tools in ("yes", self.model.tools)
         return able and not other.advice and self.suits(other)
 
     def request(self, text: str) -> dict[str, Any]:
-        """The body of the chat request."""
+        """Return the body of the chat request."""
         given: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
         if self.tools:
             given["tool_choice"] = self.choice
@@ -65,13 +68,16 @@ class Plan:
 
 
 def _rank(one: tuple[ModelOffer, bool]) -> tuple[bool, bool, bool]:
-    """Less is better: one that chooses tools, that is to be relied on, and this node's own."""
+    """Return the sort key of a model, the best first.
+
+    Models that choose tools come first, then reliable ones, then this node's own.
+    """
     model, foreign = one
     return model.by_name_only, bool(model.advice), foreign
 
 
 def _away(name: str, others: Sequence[str]) -> HearthNetError:
-    """Why a model that is connected cannot be asked now."""
+    """Return the error for a connected model that is not offered now."""
     name = one_line(name)
     message = f"{name} is connected and not offered now; see: hearthnet models test {name}"
     if others:
@@ -80,9 +86,10 @@ def _away(name: str, others: Sequence[str]) -> HearthNetError:
 
 
 class Offered:
-    """The offers of the mesh, for one question. `own` is this node's id, `config` names the settings file,
-    `connected` are the models that stand in it, `settings` what it says of tools, `told` the tools that came
-    with no installation.
+    """The offers of the mesh, for one question.
+
+    `own` is this node's id, `config` the settings file, `connected` are the models in it, `settings` are its
+    settings for tools, `told` the tools that came with no installation.
     """
 
     def __init__(
@@ -102,8 +109,11 @@ class Offered:
         self._told = {tool.name: tool for tool in told}
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
-        """The model and the tools; `not_found` for what nobody offers, with the nearest names, `bad_request`
-        for tools where they are switched off.
+        """Return the model and the tools.
+
+        Raises:
+            HearthNetError: `not_found` for a corpus, tool or model that is not offered, with the nearest
+                names; `bad_request` for tools if they are switched off.
         """
         names = list(dict.fromkeys(tools))
         if names or corpus is not None:
@@ -121,7 +131,7 @@ class Offered:
 
     @property
     def corpora(self) -> list[str]:
-        """The collections there are to search."""
+        """The corpora that can be searched."""
         found = {view.params.get("corpus") for view in self._views if view.capability.name == "rag.query"}
         return sorted(name for name in found if isinstance(name, str))
 
@@ -130,7 +140,7 @@ class Offered:
             raise unknown("corpus", corpus, self.corpora, "nobody offers one; see: hearthnet status")
 
     def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:
-        """The model called `wanted`, else the best: one that calls tools well, then one of this node."""
+        """Return the model called `wanted`, else the best one for tools, then of this node."""
         found = self._models()
         if wanted is not None:
             known = [name for model, _ in found for name in model.names]
@@ -149,7 +159,7 @@ class Offered:
         return min(able or found, key=_rank)[0]
 
     def _models(self) -> list[tuple[ModelOffer, bool]]:
-        """Each model, and whether it is another node's."""
+        """Return each model, and whether it is another node's."""
         return [
             (ModelOffer(view.params), view.node != self._own)
             for view in self._views
@@ -157,8 +167,9 @@ class Offered:
         ]
 
     def instead(self, error: HearthNetError, plan: Plan, failed: Sequence[str]) -> ModelOffer | None:
-        """The model of this node that is asked the same after `error` of the planned one and of those that
-        `failed` before; none that is only there to try things out.
+        """Return this node's model to use after `error` of the planned and the `failed` ones.
+
+        Models for trying things out are excluded.
         """
         if error.code not in _ELSEWHERE:
             return None
@@ -171,7 +182,7 @@ class Offered:
         return min(others, key=_rank)[0] if others else None
 
     def explained(self, error: HearthNetError, plan: Plan) -> HearthNetError:
-        """`error` of a run; where the model's own server is lost, with another model to go on with."""
+        """Return `error`; after the loss of the model's server, with another model to use."""
         if error.code not in LOST or error.details.get("model") not in plan.model.names:
             return error
         others = [one for one in self._models() if one[0].name not in plan.model.names and plan.suits(one[0])]
@@ -185,13 +196,20 @@ class Offered:
         return f"fetch the built-in one with `hearthnet models install`, or connect one in {self._config}"
 
     def _free(self, model: ModelOffer) -> Plan:
-        """Nothing was named: a model that can choose gets the default tools that somebody offers."""
+        """Return the plan for a question without named tools.
+
+        A model that can choose gets the default tools that are offered.
+        """
         if model.tools != "yes" or not self._settings.enabled:
             return Plan(model, (), "auto")
         return Plan(model, tuple(available_tools(self._settings.default_set, self._views).tools), "auto")
 
     def _tools(self, names: list[str], corpus: str | None) -> Chosen:
-        """The named tools that can be called now, and the others; `not_found` where there is none of them."""
+        """Return the named tools that can be called now, and the others.
+
+        Raises:
+            HearthNetError: `not_found` if none of them can be called.
+        """
         bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
         told = [self._told[name] for name in names if name in self._told]
         chosen = available_tools([name for name in names if name not in self._told], self._views, bound)
@@ -201,7 +219,7 @@ class Offered:
         return Chosen([*chosen.tools, *told], chosen.missing)
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
-        """The corpus to search where none is named: the only one; of several, the model may choose."""
+        """Return the corpus to search if none is named: the only one, else the model's choice."""
         if SEARCH not in names:
             return None
         corpora = self.corpora
@@ -214,7 +232,7 @@ class Offered:
         return corpora[0] if len(corpora) == 1 else None
 
     def _first(self, names: list[str], corpus: str | None, model: ModelOffer) -> ToolChoice:
-        """What is demanded on the first turn."""
+        """Return the tool choice of the first turn."""
         if corpus is not None:
             return {"name": SEARCH}
         if len(names) == 1:

@@ -1,4 +1,7 @@
-"""`hearthnet operator`: logins for looking at the services with NATS's own tools (docs/operations.md)."""
+"""`hearthnet operator`: logins for inspecting the services with NATS tools.
+
+See: docs/operations.md.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def command() -> None:
 @home_option
 @json_option
 def create(name: str, home: Home, json: bool) -> None:
-    """Make a login that may ask which services run here, and nothing else.
+    """Make a login that may query the running services, and nothing else.
 
     NAME is up to 32 small letters, digits, - and _.
     """
@@ -43,7 +46,7 @@ def create(name: str, home: Home, json: bool) -> None:
     from hearthnet.trust.permissions import OPERATOR_INBOX
     from hearthnet.up import operators
 
-    load_identity(home.device_key)  # an operator of a home that there is
+    load_identity(home.device_key)  # raises if there is no home
     operator = operators.create(home, name)
     url = _url(home)
     taken = bool(url) and _becomes(operator, url, True)
@@ -63,7 +66,7 @@ def create(name: str, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def list_(home: Home, json: bool) -> None:
-    """Show who may look; also where no node runs."""
+    """List the operators; works without a running node."""
     from hearthnet.up import operators
 
     found = operators.read(home, terminal.aside)
@@ -83,7 +86,7 @@ def list_(home: Home, json: bool) -> None:
 @home_option
 @json_option
 def remove(name: str, home: Home, json: bool) -> None:
-    """Take a login away; whoever uses it is disconnected."""
+    """Take a login away, and disconnect its connections."""
     from hearthnet.cli.suggest import unknown
     from hearthnet.up import operators
 
@@ -103,7 +106,7 @@ def remove(name: str, home: Home, json: bool) -> None:
 
 
 def _url(home: Home) -> str:
-    """Where the node's server is, empty where no node runs."""
+    """Return the address of the node's server, empty if no node runs."""
     from hearthnet.errors import HearthNetError
     from hearthnet.node_state import read_node_state
 
@@ -114,7 +117,7 @@ def _url(home: Home) -> str:
 
 
 def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
-    """Whether the running server takes the login soon, or, where that is not `welcome`, refuses it."""
+    """Return whether the server soon accepts the login, or refuses it if not `welcome`."""
     import asyncio
     import time
 
@@ -143,7 +146,7 @@ def _as_json(operator: Operator) -> dict[str, Any]:
 
 
 def _tell(operator: Operator, url: str) -> None:
-    """How to use it: the address, the file, and a line to paste."""
+    """Print the address, the seed file, and a command to paste."""
     import shlex
 
     from hearthnet.trust.permissions import OPERATOR_INBOX

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what the end of a command has to know of them."""
+"""Options that several commands share, and their values for the reporting of errors."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settings:
-    """How errors are to be reported, once a command has failed."""
+    """The way in which errors are reported, once a command has failed."""
 
     json: bool = False
     frames: bool = False
-    """stdout holds frames and nothing else."""
+    """Set if stdout has frames and nothing else."""
     home: Path | None = None
 
 
 def home_at(path: Path | None) -> Home:
-    """The data folder that the option `--home` means, HEARTHNET_HOME where it is not given."""
+    """Return the data folder of the option `--home`, else of HEARTHNET_HOME or the default."""
     from hearthnet.home import Home
 
     return Home.resolve(path)
 
 
 def settings_of(context: click.Context) -> Settings:
-    """The settings of this invocation."""
+    """Return the settings of this invocation."""
     return context.ensure_object(Settings)
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Notes in the settings what was asked for, before the command runs; `--home` becomes a `Home`."""
+    """Store the option in the settings before the command runs; `--home` becomes a `Home`."""
     setattr(settings_of(context), str(parameter.name), value)
     return home_at(value) if parameter.name == "home" else value
 
 
 class Commands(click.Group):
-    """Commands under one word; the word alone says which there are."""
+    """A group of commands; without a command it prints its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Prints the help, and that is all, where nothing follows."""
+        """Print the help and exit if there are no arguments."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()

@@ -1,4 +1,7 @@
-"""`hearthnet outbox`: what waits until the node is there again (docs/market.md, "While the node is away")."""
+"""`hearthnet outbox`: calls that wait for the node.
+
+See: docs/market.md, "While the node is away".
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def command() -> None:
 @home_option
 @json_option
 def list_calls(home: Home, json: bool) -> None:
-    """List what waits, and what could not be sent and why."""
+    """List waiting calls, and those that could not be sent, with the reason."""
     from hearthnet.cli.moments import moment
     from hearthnet.cli.text import one_line
     from hearthnet.times import now_ms
@@ -65,7 +68,7 @@ def list_calls(home: Home, json: bool) -> None:
 @home_option
 @json_option
 def remove(client_id: str, home: Home, json: bool) -> None:
-    """Withdraw a call that waits, or take away the notice of one that could not be sent."""
+    """Withdraw a waiting call, or take away the notice of one that could not be sent."""
     import asyncio
 
     asyncio.run(outbox_of(home).remove(client_id))
@@ -79,7 +82,7 @@ def remove(client_id: str, home: Home, json: bool) -> None:
 @home_option
 @json_option
 def send(home: Home, json: bool) -> None:
-    """Send what waits now. A node with the market's service does so by itself."""
+    """Send the waiting calls now. A node with the market's service does so by itself."""
     import asyncio
 
     done = asyncio.run(_send(home))
@@ -98,7 +101,7 @@ async def _send(home: Home) -> list[str]:
 
 
 def outbox_of(home: Home) -> KeptCalls:
-    """The outbox of the node in `home`, whether it runs or not."""
+    """Return the outbox of the node in `home`, running or not."""
     from hearthnet.bus.keyring import load_identity
     from hearthnet.bus.outbox import KeptCalls
 

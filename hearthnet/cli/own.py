@@ -1,4 +1,4 @@
-"""Calls that only the own node serves: they act with its key.
+"""Calls that only this node serves, because they act with its key.
 
 See: docs/protocol/admission.md#ladder.
 """
@@ -16,11 +16,11 @@ _PAUSE_SECONDS: Final = 0.02
 
 
 def ask_own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The output of `capability` with the input `given`, from the node that runs in `home` itself.
+    """Return the output of `capability` with the input `given`, from the node in `home`.
 
-    A call that happens once per client_id gets one where it has none. Where it made an event, returns once
-    the roster in `home` has it, so that the next command knows of it too, or after some seconds all the same.
-    Raises what the node raises, and with exit status 3 where none runs.
+    A missing client_id is added. If the call made an event, this waits until the roster in `home` has it, so
+    that the next command sees it, for some seconds at most. Raises the errors of the node, and one with exit
+    status 3 if none runs.
     """
     import asyncio
 
@@ -42,7 +42,7 @@ async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, 
 
 
 def _wait_for(home: Home, event_id: bytes) -> None:
-    """Returns when the supervisor has written the event down."""
+    """Wait until the supervisor has stored the event."""
     import contextlib
     import time
 

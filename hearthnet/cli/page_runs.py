@@ -1,4 +1,4 @@
-"""Pages of a document in words, as `rag.ingest` and `rag.list_documents` name those without text."""
+"""Page ranges in words, for pages without text in `rag.ingest` and `rag.list_documents`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST: Final = 8
 
 
 def without_text(document: dict[str, Any]) -> str:
-    """What is to be known of the pages of `document` that hold no text; empty where all do."""
+    """Return a note about pages of `document` that hold no text, empty if all hold some."""
     runs: list[dict[str, int]] = document.get("pages_without_text") or []
     if not runs:
         return ""

@@ -1,7 +1,7 @@
-"""Who wrote what on the market, proved from an export alone (docs/market.md, "Who wrote it"). Pure.
+"""Proofs of authorship of market events, from an export alone. Pure.
 
 The frame of an event is signed by the node that sent it. A guest has no node: there a token in the frame,
-signed by the member who answers for it, says whose call it was.
+signed by the member who answers for the guest, names the caller (docs/market.md, "Who wrote it").
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CAPABILITIES: Final = {
     "market.post.deleted": "market.delete",
 }
 _SAID: Final = {"target_event_id": "event_id"}
-"""Members of an event that the request calls by another name."""
+"""Members of an event that have another name in the request."""
 _ABOUT_THE_CALL: Final = "expected_lamport"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def problem(event: dict[str, Any], roster: Roster) -> str:
-    """Why the frame of an exported event does not prove that its author asked for it; empty where it does."""
+    """Return the reason why an event's frame does not prove its author, empty if it does."""
     try:
         if not event["frame"]:
             return "its frame is kept back: a token in it could be used by anybody"
@@ -63,9 +63,9 @@ def _differences(event: dict[str, Any], frame: Frame, roster: Roster) -> str:
 
 
 def _otherwise(event: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Which member of the event is not what was asked for; empty where all are."""
+    """Return the member of the event that differs from the request, empty if none does."""
     if event["event_type"] == "market.post.deleted":
-        return ""  # what a deletion takes with it is found by the market
+        return ""  # the market determines the events that a deletion covers
     said = {_SAID.get(name, name): value for name, value in event["data"].items()}
     for name in sorted((said.keys() | asked.keys()) - {_ABOUT_THE_CALL}):
         filled_in = name in _FILLED_IN and name not in asked
@@ -75,11 +75,11 @@ def _otherwise(event: dict[str, Any], asked: dict[str, Any]) -> str:
 
 
 _FILLED_IN: Final = frozenset({"ttl_seconds", "tags"})
-"""What the contract fills in where the request says nothing."""
+"""Members that the contract adds if the request has none."""
 
 
 def _principal(frame: Frame) -> str:
-    """On whose behalf the frame was sent: its sender, or as its token says, which its issuer signed."""
+    """Return the principal of the frame: its sender, or the one in its verified token."""
     header = frame.header
     if not header.token:
         return header.sender
@@ -89,7 +89,7 @@ def _principal(frame: Frame) -> str:
 
 
 def shown(export: dict[str, Any]) -> list[str]:
-    """What is wrong with how posts are shown: otherwise than their events in the same export say."""
+    """Return the differences between posts and their events in the same export."""
     said: dict[str, dict[str, Any]] = {}
     for event in sorted(export["events"], key=lambda one: int(one["lamport"])):
         data = event["data"]

@@ -17,9 +17,9 @@ _PLAIN: Final = "\x1b[0m"
 
 
 def show(text: str) -> None:
-    """The QR code of `text` on stdout, two modules a character, where a person looks at it.
+    """Print the QR code of `text` on stdout if that is a terminal, two modules a character.
 
-    Where it does not fit, stderr says so; in a pipe or a file there is none.
+    If it does not fit, a line on stderr says so.
     """
     if not terminal.is_tty(sys.stdout):
         return
@@ -40,7 +40,7 @@ def show(text: str) -> None:
 
 
 def modules(text: str) -> list[list[bool]]:
-    """The code's rows from the top, dark modules true, its quiet border with it; as small as it gets."""
+    """Return the rows of the smallest code from the top, with border; dark modules are True."""
     import segno
 
     code = segno.make(text, error="l", micro=False, boost_error=False)
@@ -48,7 +48,7 @@ def modules(text: str) -> list[list[bool]]:
 
 
 def lines(rows: list[list[bool]]) -> list[str]:
-    """The rows in pairs, each pair a line of text; an odd last row has light below it."""
+    """Return each pair of rows as a line of text; below an odd last row it is light."""
     below = [*rows[1:], [False] * len(rows[0])]
     return [
         "".join(_DARK[pair] for pair in zip(upper, lower, strict=True))

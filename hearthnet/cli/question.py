@@ -1,4 +1,4 @@
-"""One question from the command line: connected, run, shown, and summed up in an exit code."""
+"""One question from the command line: connection, run, output and exit code."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS: Final = 6.0
 _AGAIN_SECONDS: Final = 0.5
 _BEFORE: Final = frozenset({"iteration", "notice", "progress", "error"})
-"""Frames that come before a model has said anything."""
+"""Frames that come before the first output of a model."""
 _NO_ANSWER: Final = {
     "max_tokens": "there is no answer: the model reached its limit of tokens before it said anything; ask "
     "for less, or ask another model with --model",
     "end": "there is no answer: the model ended without saying anything; ask again in other words, or "
     "ask another model with --model",
 }
-"""What to do where nothing was said, by stop reason."""
+"""Messages for a run without an answer, by stop reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What was asked for, as it stands on the command line."""
+    """The question and its options on the command line."""
 
     text: str
     corpus: str | None = None
@@ -59,9 +59,12 @@ class Question:
 
 
 async def ask(home: Home, question: Question, settings: Settings) -> int:
-    """Asks `question` of the node in `home`, and returns the exit code.
+    """Ask `question` at the node in `home`; return the exit code.
 
-    Raises `not_found` for a corpus, tool, model or capability that is not there, and the model's error.
+    Errors of the model are passed through.
+
+    Raises:
+        HearthNetError: `not_found` for an unknown corpus, tool, model or capability.
     """
     async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
         tools = tool_settings(load_config(home).llm)
@@ -95,9 +98,9 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
 
 
 async def resume(home: Home, run: str, settings: Settings) -> int:
-    """Goes on with the saved run `run` of the node in `home`, as `ask` would; returns the exit code.
+    """Continue the saved run `run` of the node in `home` as `ask` does; return the exit code.
 
-    Raises what `ToolExecutor.open_saved` raises, and the model's error.
+    Raises what `ToolExecutor.open_saved` raises, and errors of the model.
     """
     async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
         record = (await RunDesk(runs, bus.peer.identity, bus.peer.community).load(run)).record
@@ -120,18 +123,19 @@ async def resume(home: Home, run: str, settings: Settings) -> int:
 
 
 async def _offer(bus: Bus, params: dict[str, Any]) -> ModelOffer:
-    """What the model of a saved run says of itself now; its name alone where nobody offers it."""
+    """Return the present offer of a saved run's model; its name alone if it is not offered."""
     offers = (ModelOffer(view.params) for view in await bus.offers("llm.chat"))
     return next((offer for offer in offers if params.get("model") in offer.names), ModelOffer(params))
 
 
 async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -> tuple[Offered, Plan]:
-    """What is offered, and which model and tools of it; what a service that is starting will offer is waited
-    for a few seconds.
+    """Return the offers, and the model and tools chosen from them.
+
+    It waits a few seconds for offers of services that are starting.
     """
     last = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
     while True:
-        # Asked before the offers are, since in between it may have come.
+        # Read before the offers: a service that starts in between is then in both.
         starting = bus.peer.starting()
         connected = model_settings.names(home)
         late = asyncio.get_running_loop().time() >= last
@@ -158,16 +162,16 @@ class Run:
     settings: Settings
     plan: Plan
     effects: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Calls that a person had to decide about: how each ended, and the text of its result."""
+    """The calls that a person had to decide about, with the status and text of their results."""
     known: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """Name and arguments of calls that an earlier process has shown."""
     instead: str = ""
-    """Why this model answers in place of another one."""
+    """The reason why this model answers in place of another one."""
     begun: bool = False
-    """Whether the model has said or called anything."""
+    """Set when the model has produced text or a call."""
 
     async def drive(self, bus: Bus, opened: Callable[[Listener], Awaitable[ToolRun]]) -> int:
-        """Runs to the end and returns the exit code; SIGINT and SIGTERM cancel."""
+        """Run to the end and return the exit code; SIGINT and SIGTERM cancel."""
         show = Show(self.plan, self.known)
         if not self.settings.frames:
             show.opening()
@@ -175,7 +179,7 @@ class Run:
         async def hear(frame: dict[str, Any]) -> None:
             self._note(frame)
             if frame["event"] == "error":
-                return  # `drive` raises it, and another model may yet answer
+                return  # `drive` raises it, and another model may still answer
             if self.settings.frames:
                 terminal.json_line({"event": frame["event"], "data": frame["data"]})
             else:
@@ -215,7 +219,7 @@ class Run:
         return next((code for code in codes if code != OK), OK)
 
     def _no_answer(self, outcome: Outcome) -> str:
-        """Why there is no answer, where there is none. A model that ends after an effect owes no words."""
+        """Return the message for a missing answer; none is required after a completed effect."""
         done = outcome.done
         if done is None or str(outcome.message.get("content") or "").strip():
             return ""
@@ -225,7 +229,7 @@ class Run:
 
 
 def _code_of_effect(status: str, text: str) -> int:
-    """What a script must know of an effect that was asked for: whether it happened, else why not."""
+    """Return the exit code for an effect: whether it happened, else the reason why not."""
     if status == "completed":
         return OK
     if status in {"denied", "expired"}:
@@ -244,7 +248,7 @@ def _how_to_go_on(pending: Pending) -> str:
 
 @contextlib.contextmanager
 def _cancelled_by_signals(run: ToolRun) -> Iterator[None]:
-    """The first SIGINT or SIGTERM cancels the run in order; the second one ends this process."""
+    """Cancel the run at the first SIGINT or SIGTERM; the second one ends this process."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
 

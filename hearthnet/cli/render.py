@@ -1,4 +1,4 @@
-"""Any JSON value as lines for people: names and values, nested by indentation."""
+"""JSON values as lines for people: names and values, nested by indentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hearthnet.cli.text import as_json, many_lines, one_line
 
 
 def as_lines(value: Any) -> Iterator[str]:
-    """`value` in lines, without a control character."""
+    """Yield `value` in lines without control characters."""
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _member(f"{one_line(str(name))}:", inner)

@@ -1,4 +1,4 @@
-"""`hearthnet revoke`: a member is put out.
+"""`hearthnet revoke`: removes a member from the community.
 
 See: docs/protocol/community.md#removals, docs/protocol/community.md#agreements.
 """
@@ -29,8 +29,8 @@ _REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
 def command(node: str | None, reason: str, proposal: str | None, given: bool, home: Home, json: bool) -> None:
     """Put a member out of the community.
 
-    NODE is its name or id. Its connections are cut within seconds, and nobody takes its calls any more. Where
-    the community wants several signatures, this prints a text for the others to sign.
+    NODE is its name or id. Its connections are cut within seconds, and the other members refuse its calls. If
+    the community requires several signatures, this prints a text for the others to sign.
 
     \b
     hearthnet revoke Kitchen --reason compromised

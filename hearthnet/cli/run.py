@@ -1,7 +1,7 @@
-"""From arguments to an exit code: where errors become a line and a number.
+"""From arguments to an exit code: errors become one line and a number.
 
-No traceback ever reaches a person. What nobody foresaw is written to `logs/cli.log` under an id, and the line
-names that id.
+People never see a traceback. An unforeseen error is written to `logs/cli.log` under an id, and the line has
+that id.
 
 See: docs/protocol/errors.md#mapping-to-exit-codes.
 """
@@ -26,11 +26,11 @@ from hearthnet.errors import INTERRUPTED, OK, OTHER, HearthNetError, first_of
 
 PROGRAM: Final = "hearthnet"
 _NOWHERE: Final = logging.NullHandler()
-"""Takes what libraries log: a person reads the one line of the error, not each attempt to connect again."""
+"""Drops the log of libraries: a person reads the line of the error, not each attempt to reconnect."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit code; what it has to say is printed when this returns."""
+    """Run one command and return its exit code; all output is written before it returns."""
     terminal.prepare()
     logging.getLogger().addHandler(_NOWHERE)
     settings = Settings()
@@ -54,7 +54,7 @@ def _invoke(arguments: list[str], settings: Settings) -> int:
 
 
 def _failed(error: BaseException, settings: Settings) -> int:
-    """Says why a command failed, and returns its exit code: the one place where exceptions end."""
+    """Report the error of a command and return its exit code; no other place does so."""
     match error:
         case HearthNetError():
             return report(error, settings)
@@ -85,7 +85,7 @@ def _misused(error: ClickException) -> int:
 
 
 def report(error: HearthNetError, settings: Settings) -> int:
-    """One line on stderr; with --json the error object on stdout too. Returns the exit code."""
+    """Print an error on stderr, with --json also on stdout; return the exit code."""
     if settings.frames:
         terminal.json_line({"event": "error", "data": error.to_body()})
     elif settings.json:
@@ -121,6 +121,6 @@ def _unforeseen(error: Exception, settings: Settings) -> HearthNetError:
 
 
 def _silence(stream: TextIO) -> None:
-    """What is still buffered for a reader that has gone goes nowhere, instead of failing at exit."""
+    """Discard output that is buffered for a closed reader, which would fail at exit."""
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

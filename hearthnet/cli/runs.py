@@ -1,4 +1,4 @@
-"""`hearthnet runs`: runs of the tool loop that wait for somebody, and what became of them."""
+"""`hearthnet runs`: saved runs of the tool loop, and decisions about their calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _YES = "Say yes without being asked at the terminal."
 
 @click.group("runs", cls=Commands)
 def command() -> None:
-    """What a model wants to do and nobody has decided about yet, and what was done.
+    """Show the calls that models made or want to make, and decide about them.
 
     A question whose model called something is kept for a day, also when its process or the node ends.
 
@@ -32,7 +32,10 @@ def command() -> None:
 @home_option
 @json_option
 def list_runs(home: Home, json: bool) -> None:
-    """Show the runs of the last day, newest first, and how much of each waits for a decision."""
+    """Show the runs of the last day, newest first.
+
+    The state of each says how many of its calls wait for a decision.
+    """
     import asyncio
 
     from hearthnet.cli.runs_desk import list_all
@@ -45,7 +48,7 @@ def list_runs(home: Home, json: bool) -> None:
 @home_option
 @json_option
 def show(run: str, home: Home, json: bool) -> None:
-    """Show what RUN asked for: what would be sent, who decided what when and how, and what came of it."""
+    """Show the calls of RUN: what would be sent, who decided when and how, and the result."""
     import asyncio
 
     from hearthnet.cli.runs_desk import show_one
@@ -72,12 +75,13 @@ def approve(
     home: Home,
     json: bool,
 ) -> int:
-    """Allow one CALL of RUN, exactly as it is shown; CALL may be left out where only one waits.
+    """Allow one CALL of RUN, exactly as it is shown.
 
-    With --edit or --arguments other arguments are sent than the model wanted: all of them, in the form in
-    which `hearthnet runs show RUN --json` has `arguments`. They are checked, and shown first like its own.
+    CALL may be left out where only one waits. With --edit or --arguments other arguments are sent than the
+    model chose: all of them, in the form in which `hearthnet runs show RUN --json` has `arguments`. They are
+    checked, and shown first like the model's own.
 
-    Nothing is sent by this where no process drives the run; then go on with: hearthnet runs resume RUN
+    If no process drives the run, this alone sends nothing; then continue with: hearthnet runs resume RUN
     """
     import asyncio
 
@@ -97,7 +101,10 @@ def approve(
 @home_option
 @json_option
 def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int:
-    """Refuse one CALL of RUN; it is never sent, and the model is told so when the run goes on."""
+    """Refuse one CALL of RUN. It is never sent.
+
+    The model gets the refusal when the run continues.
+    """
     import asyncio
 
     from hearthnet.cli.runs_desk import say_no
@@ -111,10 +118,10 @@ def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int
 @home_option
 @click.pass_context
 def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
-    """Go on with RUN: what was approved is sent, what was denied is not, and the model answers.
+    """Continue RUN: approved calls are sent, denied ones are not, and the model answers.
 
-    What nobody has decided about is asked here, as in `hearthnet ask`. A process that drove the run until now
-    does nothing more.
+    Calls without a decision are asked about here, as in `hearthnet ask`. A process that drove the run until
+    now stops.
     """
     import asyncio
 
@@ -128,7 +135,7 @@ def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
 @home_option
 @json_option
 def cancel(run: str, home: Home, json: bool) -> None:
-    """End RUN: what waits is never sent."""
+    """End RUN; its waiting calls are never sent."""
     import asyncio
 
     from hearthnet.cli.runs_desk import cancel_one

@@ -1,4 +1,4 @@
-"""What `hearthnet runs` does and prints: the runs of this node, and decisions about their calls."""
+"""The functions of `hearthnet runs`: this node's runs, and decisions about their calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
 
 
 async def list_all(home: Home, *, json: bool) -> None:
-    """Prints every run that is kept."""
+    """Print all saved runs."""
     async with desk_of(home) as desk:
         listing = await desk.listing()
         waiting = [await desk.waiting(record) for record in listing.runs]
@@ -52,7 +52,7 @@ async def list_all(home: Home, *, json: bool) -> None:
 
 
 async def show_one(home: Home, run: str, *, json: bool) -> None:
-    """Prints all that is known of one run."""
+    """Print one run with all its calls."""
     async with desk_of(home) as desk:
         page = await desk.page(run)
         asked = await desk.waiting(page.record)
@@ -73,9 +73,9 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
 async def say_yes(
     home: Home, run: str, call: str | None, edit: str | None, option: str, *, given: bool, json: bool
 ) -> int:
-    """Shows one call as it would be sent, and allows it where the person says so; the exit code.
+    """Show one call as it would be sent, and allow it if the person confirms.
 
-    `edit` is the source (`body.read_json`) of other arguments, which `option` gave.
+    `edit` is the source (`body.read_json`) of other arguments, given by `option`. Returns the exit code.
     """
     arguments = None if edit is None else read_json(edit, option, _ARGUMENTS)
     if arguments is not None and not isinstance(arguments, dict):
@@ -85,7 +85,7 @@ async def say_yes(
         asked = await _asked(desk, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
         if await desk.ballot.find(asked) is None:
-            # Nobody is asked in vain: about what was decided before, the answer is what was decided.
+            # Ask only if there is no decision yet; an earlier one is returned as it is.
             desk.check_waits(record, asked.tool_call_id, decision)
             if not json:
                 shown = asked
@@ -97,14 +97,14 @@ async def say_yes(
 
 
 async def say_no(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
-    """Refuses one call; the exit code."""
+    """Refuse one call; return the exit code."""
     async with desk_of(home) as desk:
         record = (await desk.load(run)).record
         return await _decide(desk, await _asked(desk, record, call), Deny(reason), json=json)
 
 
 async def cancel_one(home: Home, run: str, *, json: bool) -> None:
-    """Ends a run."""
+    """End a run."""
     async with desk_of(home) as desk:
         record = await desk.cancel(run)
     if json:
@@ -114,7 +114,7 @@ async def cancel_one(home: Home, run: str, *, json: bool) -> None:
 
 
 async def _asked(desk: RunDesk, record: RunRecord, call: str | None) -> Pending:
-    """The call that is meant: the one that is named, or the only one that waits."""
+    """Return the named call, or the only one that waits."""
     if call is not None:
         effect = record.effect(call)
         if effect is not None:
@@ -164,7 +164,7 @@ def _state(record: RunRecord, asked: list[Pending]) -> str:
 
 
 def _whom(record: RunRecord) -> str:
-    """Whose run it is: the owner's, begun here or at the page, or that of a client of the gateway."""
+    """Return the principal of a run for people: the owner, the owner's page, or a client."""
     if record.principal == record.owner:
         return "you"
     return "you, at the page" if is_owner(record.principal, record.owner) else _whose(record.principal)
@@ -175,13 +175,13 @@ def _for(record: RunRecord) -> str:
 
 
 def _whose(principal: str) -> str:
-    """A principal for people: a short id, and the guest's name where it is one."""
+    """Return a principal for people: a short id, with the guest's name if it is one."""
     node, _, guest = principal.partition("/")
     return f"{one_line(guest)} of {ids.short_id(node)}" if guest else ids.short_id(node)
 
 
 def _question(record: RunRecord) -> str:
-    """The last thing that the user said, on one line."""
+    """Return the user's last message, on one line."""
     return shorten(one_line(run_view.question(record)), _QUESTION)
 
 
@@ -201,7 +201,10 @@ def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
 
 
 def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
-    """Exactly what would be sent, hidden characters as codes; whether the run has read what others wrote."""
+    """Print exactly what would be sent, with invisible characters as codes.
+
+    A warning is added if the run has read words of others.
+    """
     now = now_ms()
     terminal.line()
     terminal.line(

@@ -1,4 +1,4 @@
-"""hearthnet.toml as text, for commands that edit it: what a person wrote stays as it was."""
+"""hearthnet.toml as text, for commands that edit it without changing the person's layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def text_of(home: Home) -> str:
-    """What stands in it, nothing where there is none; line ends stay what they are."""
+    """Return its text with its line ends, empty if there is no file."""
     try:
         return home.config_file.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -19,7 +19,7 @@ def text_of(home: Home) -> str:
 
 
 def write(home: Home, text: str) -> None:
-    """Puts the new text in place, unless it would not be read as settings any more."""
+    """Write the new text, unless it is no longer valid as settings."""
     from hearthnet.config_file import parse_config
     from hearthnet.up.files import file_errors, write_whole
 

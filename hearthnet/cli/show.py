@@ -1,4 +1,4 @@
-"""A run as a person sees it: tool calls as they happen, the answer as it comes, then the sources."""
+"""A run on the terminal: tool calls as they happen, the answer as it comes, the sources."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ENDINGS: Final = {
 
 
 class Show:
-    """Prints one run. Everything that comes from elsewhere is escaped on its way."""
+    """Prints one run, with all foreign text escaped."""
 
     def __init__(self, plan: Plan, calls: Mapping[str, tuple[str, Any]] | None = None) -> None:
-        """`calls`: name and arguments of those that were shown in an earlier process, by id."""
+        """Create the display; `calls` has name and arguments of calls shown earlier, by id."""
         self._plan = plan
         self._text_open = False
         self._waiting = self._passing = False
@@ -38,12 +38,12 @@ class Show:
         self._under = ""
 
     def opening(self) -> None:
-        """What a person should know of the model before reading its answer."""
+        """Print the advice about the model before its answer."""
         if advice := self._plan.model.advice:
             terminal.line(terminal.styled(one_line(advice), "yellow"))
 
     def frame(self, event: str, data: dict[str, Any]) -> None:
-        """One frame of the run; how far the model is, is shown until it says something."""
+        """Print one frame of the run; the model's progress is shown until its first output."""
         if event == "progress":
             self._progress(data)
             return
@@ -72,7 +72,7 @@ class Show:
                 self._done(data)
 
     def ending(self) -> None:
-        """The sources of what was found, each document once."""
+        """Print the sources of the passages, each document once."""
         self._wipe()
         self._close_text()
         documents = sources(self._found)
@@ -104,7 +104,7 @@ class Show:
         self._text_open = not text.endswith("\n") if text else self._text_open
 
     def _head(self, data: dict[str, Any]) -> None:
-        """Which call it is, where something else stands above: others of the turn, the model's words."""
+        """Print the call that the next line is about, if other output came in between."""
         call = str(data.get("tool_call_id", ""))
         if call != self._under and call in self._calls:
             name, arguments = self._calls[call]
@@ -131,7 +131,7 @@ class Show:
             self._passages(found)
 
     def _passages(self, found: list[Passage]) -> None:
-        """The passages themselves, for a model whose words are not to be relied on."""
+        """Print the passages themselves, for a model that is not reliable."""
         for number, passage in enumerate(found):
             heading = f": {one_line(passage.heading)}" if passage.heading else ""
             terminal.line()
@@ -151,7 +151,10 @@ class Show:
             self._note(f"(no further tools: the limit {one_line(str(data['limit']))} was reached)")
 
     def _is_known_already(self, notice: dict[str, Any]) -> bool:
-        """That such a model takes no tools after the one that was demanded is its advice's to say, once."""
+        """Return whether a notice repeats the advice about the model.
+
+        That is so for a model that takes no tools after the demanded one.
+        """
         return notice.get("code") == _TOOLS_IGNORED and self._plan.model.by_name_only
 
     def _note(self, text: str) -> None:

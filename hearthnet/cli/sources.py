@@ -1,4 +1,4 @@
-"""The passages in a tool's result, and the documents that they come from.
+"""The passages in a tool's result, and their documents.
 
 See: docs/rag.md#search.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of a document. `document` is what makes it the same one: its hash, else its title."""
+    """A passage of a document; `document` identifies it: its hash, else its title."""
 
     document: str
     title: str
@@ -29,19 +29,19 @@ class Passage:
 
 
 def is_search(content: Any) -> bool:
-    """Whether the result is one of a search, also of one that found nothing."""
+    """Return whether the result is one of a search, even an empty one."""
     return isinstance(content, dict) and isinstance(content.get("chunks"), list)
 
 
 def passages(content: Any) -> list[Passage]:
-    """The passages in the result of a search; empty for any other result."""
+    """Return the passages in the result of a search; none for any other result."""
     chunks = content.get("chunks") if isinstance(content, dict) else None
     found = chunks if isinstance(chunks, list) else []
     return [_passage(chunk, chunk["metadata"]) for chunk in found if _is_passage(chunk)]
 
 
 def sources(found: Iterable[Passage]) -> list[Passage]:
-    """One passage a document, in the order in which they were found."""
+    """Return one passage of each document, in the order in which they were found."""
     documents: dict[str, Passage] = {}
     for passage in found:
         documents.setdefault(passage.document, passage)

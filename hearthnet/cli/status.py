@@ -1,4 +1,4 @@
-"""`hearthnet status`."""
+"""`hearthnet status`: the state of the node and its services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")
 @home_option
 @json_option
 def command(home: Home, json: bool) -> None:
-    """Show how the node and its services are. Exit code 3 when no node runs."""
+    """Show the state of the node and its services. Exit code 3 when no node runs."""
     from hearthnet.node_state import read_node_state
 
     state = read_node_state(home)
@@ -35,7 +35,7 @@ def command(home: Home, json: bool) -> None:
 
 
 def memory_bytes(pid: int | None) -> int | None:
-    """The resident memory of a process; None where the system does not say."""
+    """Return the resident memory of a process; None if the system does not report it."""
     if pid is not None:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -43,7 +43,7 @@ def memory_bytes(pid: int | None) -> int | None:
 
 
 def _as_json(state: NodeState) -> dict[str, Any]:
-    """The node's state as it publishes it, with `memory_bytes` beside each pid."""
+    """Return the node's published state, with `memory_bytes` beside each pid."""
     import msgspec
 
     page: dict[str, Any] = msgspec.to_builtins(state)

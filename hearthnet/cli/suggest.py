@@ -1,4 +1,4 @@
-"""What somebody may have meant."""
+"""Suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ _MOST: Final = 12
 
 
 def nearest(name: str, known: Collection[str]) -> list[str]:
-    """Up to three of `known` that look like `name`, the likeliest first."""
+    """Return up to three of `known` that are similar to `name`, the most similar first."""
     from difflib import get_close_matches
 
     return get_close_matches(name, sorted(known), n=3, cutoff=0.5)
 
 
 def unknown(what: str, name: str, known: Collection[str], empty: str) -> HearthNetError:
-    """`not_found` for a `what` called `name`: with the nearest names, else all there are, else `empty`."""
+    """Return the error for an unknown `what` called `name`.
+
+    It names the nearest of `known`, else all of them, else has the text `empty`.
+    """
     near = nearest(name, known)
     if near:
         hint = f"did you mean {' or '.join(near)}?"

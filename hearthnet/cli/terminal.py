@@ -1,4 +1,4 @@
-"""Where words go: stdout for what was asked for, stderr for the rest; colour only where someone looks."""
+"""Output: results on stdout, other messages on stderr, colour only on a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIPE: Final = "\r\x1b[K"
 
 
 def prepare() -> None:
-    """What an encoding cannot show is written as codes, and a closed stream swallows what it gets."""
+    """Make both streams write unencodable characters as codes, and replace closed ones."""
     sys.stdout, sys.stderr = (sys.stdout or _nowhere()), (sys.stderr or _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -31,39 +31,40 @@ def _nowhere() -> TextIO:
 
 
 def styled(text: str, style: Style, stream: TextIO | None = None) -> str:
-    """`text` in a style, where `stream` (stdout) is a terminal and NO_COLOR is not set."""
+    """Return `text` in a style if `stream` (stdout) is a terminal and NO_COLOR is not set."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_tty(stream or sys.stdout)
     return text if plain or not text else f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def is_tty(stream: TextIO) -> bool:
-    """Whether a person may be looking at `stream`, or typing into it."""
+    """Return whether `stream` is a terminal."""
     with contextlib.suppress(ValueError, AttributeError):
         return stream.isatty()
     return False
 
 
 def screen() -> TextIO | None:
-    """Where a question is seen by the one who types the answer; None where that is nobody."""
+    """Return the stream on which the person at stdin sees a question; None if there is none."""
     if not is_tty(sys.stdin):
         return None
     return next((stream for stream in (sys.stdout, sys.stderr) if is_tty(stream)), None)
 
 
 def line(text: str = "") -> None:
-    """One line on stdout."""
+    """Write one line to stdout."""
     sys.stdout.write(f"{text}\n")
 
 
 def write(text: str) -> None:
-    """`text` on stdout, at once."""
+    """Write `text` to stdout and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def passing(text: str) -> bool:
-    """Where somebody looks at stdout: `text` in place of the line under way, until `wipe`; whether it
-    stands there.
+    """Show `text` temporarily in the current line of a terminal, until `wipe`.
+
+    Returns whether stdout is a terminal that can show it.
     """
     if not is_tty(sys.stdout) or os.environ.get("TERM") == "dumb":
         return False
@@ -73,34 +74,34 @@ def passing(text: str) -> bool:
 
 
 def wipe() -> None:
-    """Takes away what `passing` wrote."""
+    """Erase the text of `passing`."""
     write(_WIPE)
 
 
 def aside(text: str) -> None:
-    """One line on stderr, beside what was asked for."""
+    """Write one line to stderr, beside the result."""
     sys.stderr.write(f"{text}\n")
 
 
 def complain(message: str) -> None:
-    """The one line of an error."""
+    """Write the line of an error."""
     aside(f"hearthnet: {message}")
 
 
 def json_line(value: Any) -> None:
-    """`value` as one line of JSON on stdout, at once."""
+    """Write `value` to stdout as one line of JSON, and flush it."""
     write(as_json(value) + "\n")
 
 
 def json_page(value: Any) -> None:
-    """`value` as JSON on stdout: indented where a person looks, one line for a program."""
+    """Write `value` to stdout as JSON: indented on a terminal, one line otherwise."""
     line(as_json(value, indent=2 if is_tty(sys.stdout) else None))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns on stdout, as wide as what is in them; cells must be escaped already.
+    """Write columns to stdout, as wide as their content; cells must be escaped already.
 
-    Lines are cut, visibly, to the width of the terminal where there is one.
+    On a terminal, lines are cut to its width, with a mark.
     """
     cells = [list(row) for row in rows]
     widths = [max(len(row[column]) for row in [headings, *cells]) for column in range(len(headings))]

@@ -1,7 +1,7 @@
-"""Text that comes from elsewhere, made harmless for a terminal.
+"""Foreign text, made harmless for a terminal.
 
-A model's words, a neighbour's post or a file name may hold escape sequences that move the cursor, characters
-that turn the reading direction, and others that nobody sees. Each is shown as its code, and not obeyed.
+A model's words, a neighbour's post or a file name may hold escape sequences that move the cursor,
+characters that turn the reading direction, and invisible ones. Each is shown as its code and has no effect.
 
 See: docs/protocol/agent.md#untrusted-content.
 """
@@ -16,31 +16,31 @@ from typing import Any, Final
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls, formats (bidirectional too), surrogates, private use, unassigned, line separators."""
 _INVISIBLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks by category, and yet nothing is seen of them."""
+"""Letters and marks by category that are nevertheless invisible."""
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e]")
 _SUSPECT_IN_LINES: Final = re.compile(r"[^\x20-\x7e\n\t\u200c\u200d]")
-"""The two joiners are needed to write some languages and emoji, and harmless where text is only read."""
+"""The two joiners are needed to write some languages and emoji, and harmless in text that is only read."""
 
 
 def is_hidden(letter: str) -> bool:
-    """Whether a reader would not see `letter`, or would see something else because of it."""
+    """Return whether `letter` is invisible, or changes how other characters are displayed."""
     return unicodedata.category(letter) in _HIDDEN or letter in _INVISIBLE
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, every hidden character as its code (`\\n`, `\\x1b`, `\\u202e`)."""
+    """Return `text` on one line, every hidden character as its code (`\\n`, `\\x1b`, `\\u202e`)."""
     return _SUSPECT.sub(_code, text)
 
 
 def many_lines(text: str) -> str:
-    """`text` with its lines, tabs and joiners, every other hidden character as its code."""
+    """Return `text` with its lines, tabs and joiners, other hidden characters as codes."""
     return _SUSPECT_IN_LINES.sub(_code, text)
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """`value` as JSON without a hidden character: unambiguous, since a backslash in it is doubled.
+    """Return `value` as JSON without hidden characters.
 
-    A program reads exactly `value` from it.
+    It is unambiguous, since a backslash in it is doubled: a program reads exactly `value` from it.
     """
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
@@ -48,17 +48,17 @@ def as_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` characters, the cut marked."""
+    """Return `text` in at most `width` characters, with a mark if it was cut."""
     return text if len(text) <= width else text[: max(0, width - 3)].rstrip() + "..."
 
 
 def counted(count: int, thing: str) -> str:
-    """`1 file`, `2 files`."""
+    """Return a number with its noun: `1 file`, `2 files`."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: `812 B`, `14 kB`, `9.8 MB`."""
+    """Return a number of bytes for people: `812 B`, `14 kB`, `9.8 MB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
             value = count / factor
@@ -67,7 +67,7 @@ def size(count: int) -> str:
 
 
 def duration(ms: int) -> str:
-    """A time for people: `340 ms`, `2.1 s`, `3 min`, `5 h`, `2 d`."""
+    """Return a time for people: `340 ms`, `2.1 s`, `3 min`, `5 h`, `2 d`."""
     if ms < 1000:
         return f"{ms} ms"
     seconds = ms / 1000

@@ -1,4 +1,4 @@
-"""Which files a person means by paths: documents in folders, and exactly what is named."""
+"""The files to ingest: documents in folders, and all files that are named."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ PATTERNS: Final = ", ".join(f"*{ending}" for ending in MEDIA_TYPES)
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file to read. `name` is what it is called in messages and in the corpus."""
+    """A file to read; `name` is used in messages and in the corpus."""
 
     path: Path
     name: str
 
     @property
     def media_type(self) -> str:
-        """What kind of document its name promises."""
+        """The type of document according to its name."""
         return MEDIA_TYPES.get(self.path.suffix.lower(), "text/plain")
 
     def read(self, most_bytes: int | None = None) -> bytes:
-        """Its bytes; `bad_request` in one line where they cannot be read, or are none, or more than
-        `most_bytes`, which is found out before reading. What they are is looked at by who takes them.
+        """Return its bytes; the recipient checks their format.
+
+        Raises:
+            HearthNetError: `bad_request` if it cannot be read, is not a regular file, is empty, or has more
+                than `most_bytes`, which is checked before reading.
         """
         try:
             found = self.path.stat()
@@ -59,16 +62,19 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the paths stand for: documents in order, each once, and files in folders of other kinds."""
+    """The documents in order, each once, and files of other kinds in folders."""
 
     texts: list[TextFile]
     skipped: list[str]
 
 
 def find(paths: list[Path]) -> Found:
-    """Named files as they are, whatever they are called; folders with all below them, hidden ones left out.
+    """Return the files in `paths`: named ones of any kind, documents in folders.
 
-    `not_found` where a path does not exist.
+    Hidden files below folders are left out.
+
+    Raises:
+        HearthNetError: `not_found` if a path does not exist.
     """
     texts: dict[Path, TextFile] = {}
     skipped: list[str] = []

@@ -77,7 +77,7 @@ def issue(
 ) -> None:
     """Sign a token and print it.
 
-    It carries no more authority than this node has, and whoever shows it must be the node it is for.
+    It carries no more authority than this node has, and only the node that it is for can use it.
     """
     from hearthnet.bus import find_contract
     from hearthnet.cli.own import ask_own
@@ -141,7 +141,7 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
 @home_option
 @json_option
 def show(token: str, home: Home, json: bool) -> None:
-    """Say what a token allows, and whether it can still be used.
+    """Show what a token allows, and whether it can still be used.
 
     TOKEN is the token itself, a file that holds it (@FILE), or - to read it from stdin.
     """
@@ -172,7 +172,7 @@ def _show(output: dict[str, Any], home: Home) -> None:
 
 
 def _called(home: Home, node: str) -> str:
-    """The node by name and short id, where the roster knows it."""
+    """Return the node by name and short id, if the roster has it."""
     from hearthnet.cli.who import members, roster_of
 
     known = next((one for one in members(roster_of(home)) if one.node_id == node), None)
@@ -180,7 +180,7 @@ def _called(home: Home, node: str) -> str:
 
 
 def constraints_of(only: tuple[str, ...]) -> dict[str, list[str]]:
-    """`FIELD=VALUE` by field; a field that stands there twice allows both values."""
+    """Return `FIELD=VALUE` by field; a repeated field allows each of its values."""
     found: dict[str, list[str]] = {}
     for entry in only:
         name, separator, value = entry.partition("=")
@@ -191,9 +191,10 @@ def constraints_of(only: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def read_token(text: str) -> str:
-    """The token in `text`, in the file that it names after an `@`, or on stdin for `-`.
+    """Return the token in `text`, in the file named after an `@`, or on stdin for `-`.
 
-    `bad_request` for what is none, `not_found` where there is no such file.
+    Raises:
+        HearthNetError: `bad_request` if it is no token; `not_found` for a missing file.
     """
     from hearthnet.trust.token import SCHEME
 

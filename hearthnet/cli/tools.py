@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @home_option
 @json_option
 def command(home: Home, json: bool) -> None:
-    """List the built-in tools: what each does, whether somebody offers what it needs, and whether models use
-    it: in how many runs of the last day that called something it was shown, and how often it was called.
+    """List the built-in tools, whether they are available, and how models use them.
 
-    `hearthnet ask --tool NAME` has a model call one.
+    The use is counted in the runs of the last day that called something: in how many of them the tool was
+    shown, and how often it was called. `hearthnet ask --tool NAME` has a model call one.
     """
     import asyncio
 
@@ -41,7 +41,7 @@ def command(home: Home, json: bool) -> None:
 
 
 def _used(used: dict[str, int]) -> str:
-    """How models use it, where one was shown it."""
+    """Return the use of a tool by models, empty if it was never shown."""
     if not used["shown"]:
         return ""
     shown = counted(used["shown"], "run")

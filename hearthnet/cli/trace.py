@@ -1,4 +1,4 @@
-"""`hearthnet trace`: what the node's processes were asked, what they asked, and how long each step took."""
+"""`hearthnet trace`: the steps of the node's processes, with their durations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(
     """Show the calls that the node's processes made and served, newest last.
 
     With TRACE_ID, or the beginning of one, show that trace as a tree over all processes. A trace is one
-    thing that was asked for, with all that was called for it. What was said is never kept.
+    request with all calls that were made for it. Content is never kept.
     """
     import asyncio
 
@@ -60,7 +60,7 @@ def _given(**values: str) -> dict[str, str]:
 
 
 def _known(code: str) -> str:
-    """`code`, which has to be one that there is."""
+    """Return `code`; raise if there is no such code."""
     from hearthnet.cli.suggest import unknown
     from hearthnet.errors import CODES
 
@@ -166,7 +166,7 @@ def _show_tree(places: Sequence[Place], own: str) -> None:
 
 
 def _what(step: Step) -> str:
-    """`calls rag.query@1.0`, with the number of tries and of frames where there is more than one answer."""
+    """Return `calls rag.query@1.0`, with the numbers of tries and frames if above one."""
     more = [f"{step['attempts']} tries"] if step["attempts"] > 1 else []
     more += [counted(step["frames"], "frame")] if step["frames"] else []
     told = f" ({', '.join(more)})" if more else ""
@@ -183,7 +183,7 @@ def _peer(step: Step, own: str) -> str:
 
 
 def _took(ms: float) -> str:
-    """`0.42 ms`, `12 ms`, `1.3 s`."""
+    """Return a time: `0.42 ms`, `12 ms`, `1.3 s`."""
     if ms >= 1000:
         return f"{ms / 1000:.1f} s"
     return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.2f} ms"

@@ -1,4 +1,4 @@
-"""The steps that the node's processes have seen: asked for, put in order, made a tree."""
+"""The steps of the node's processes: requested, sorted, made a tree."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Step = dict[str, Any]
 
 
 class Place(NamedTuple):
-    """A step in a tree, and how deep it stands."""
+    """A step in a tree, and its depth."""
 
     step: Step
     depth: int
 
 
 class Seen:
-    """What the node's processes have seen, from one time of asking to the next."""
+    """The steps of the node's processes, read repeatedly."""
 
     def __init__(self, bus: Bus, home: Home, wanted: dict[str, str]) -> None:
-        """`wanted` narrows them: `trace`, `capability`, `code` as in `node.trace.list`."""
+        """Create the reader; `wanted` filters: `trace`, `capability`, `code` of `node.trace.list`."""
         self._bus = bus
         self._home = home
         self._wanted = wanted
         self._newest: dict[str, int] = {}
 
     async def new(self, limit: int) -> list[Step]:
-        """The steps that were not there before, `limit` of each process, in the order in which they began."""
+        """Return the steps since the last call, by start; at most `limit` of each process."""
         known = [path.name for path in presence.everybody(self._home)]
         found = await asyncio.gather(
             *(self._of(instance, limit) for instance in known if presence.lives(self._home, instance))
@@ -45,7 +45,7 @@ class Seen:
         return sorted((step for steps in found for step in steps), key=lambda step: int(step["at"]))
 
     async def _of(self, instance: str, limit: int) -> list[Step]:
-        """The new steps of one process; none where it ends, or does not listen yet."""
+        """Return the new steps of one process; none if it ends, or does not serve calls yet."""
         given = {**self._wanted, "after": self._newest.get(instance, 0), "limit": limit}
         try:
             reply = await self._bus.call(
@@ -68,7 +68,11 @@ class Seen:
 
 
 def only(steps: list[Step], wanted: str) -> list[Step]:
-    """The steps of the one trace whose id begins with `wanted`; `not_found`, or `bad_request` for several."""
+    """Return `steps` if they belong to one trace, whose id begins with `wanted`.
+
+    Raises:
+        HearthNetError: `not_found` if there are none; `bad_request` for several traces.
+    """
     traces = list(dict.fromkeys(step["trace"] for step in steps))
     if len(traces) > 1:
         raise HearthNetError(
@@ -84,9 +88,9 @@ def only(steps: list[Step], wanted: str) -> list[Step]:
 
 
 def tree(steps: list[Step]) -> Iterator[Place]:
-    """The steps of a trace, each under the one that it belongs to, siblings in the order of time.
+    """Yield the steps of a trace, each under its parent, siblings by time.
 
-    A step whose parent nobody remembers (its process has ended, or is another home's) stands at the top.
+    A step with an unknown parent (its process has ended, or is another home's) is at the top.
     """
     owners = {span: step for step in steps for span in (step["span"], step["handler"]) if span}
     below: dict[str, list[Step]] = {}

@@ -1,4 +1,4 @@
-"""`hearthnet translate`: a text of any length into another language (docs/trans.md)."""
+"""`hearthnet translate`: translates a text of any length (docs/trans.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MOST_BYTES: Final = 4 << 20
 @home_option
 @json_option
 def command(file: str, source: str, target: str, backend: str | None, home: Home, json: bool) -> None:
-    """Translate a text file, or what comes on stdin, and print the translation.
+    """Translate a text file, or text from stdin, and print the translation.
 
     Markup, line breaks and addresses stay as they are. A long text is sent in parts, split between sentences.
     """
@@ -61,7 +61,11 @@ def command(file: str, source: str, target: str, backend: str | None, home: Home
 
 
 def read(file: str) -> str:
-    """The text in `file`, or on stdin for `-`; `bad_request` in one line where it is none, or too long."""
+    """Return the text in `file`, or on stdin for `-`.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not UTF-8 text or is too long; `not_found` for a missing file.
+    """
     where = "stdin" if file == "-" else one_line(file)
     try:
         with contextlib.ExitStack() as opened:
@@ -82,7 +86,10 @@ def read(file: str) -> str:
 
 
 def shown(text: str) -> str:
-    """As it is for a program; for a person without what would steer the terminal, and with an end of line."""
+    """Return the text for output: unchanged for a program, harmless for a terminal.
+
+    On a terminal it ends with a line break.
+    """
     if not terminal.is_tty(sys.stdout):
         return text
     lines = many_lines(text)
@@ -91,7 +98,7 @@ def shown(text: str) -> str:
 
 @contextlib.contextmanager
 def progress(quiet: bool) -> Iterator[Done]:
-    """A bar on stderr where a person looks at it and there is more than one part."""
+    """Show a bar on stderr if that is a terminal and there is more than one part."""
     if quiet or not terminal.is_tty(sys.stderr):
         yield lambda number, of: None
         return

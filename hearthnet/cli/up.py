@@ -1,4 +1,4 @@
-"""`hearthnet up`."""
+"""`hearthnet up`: runs the node."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def command(home: Home, ready_file: Path | None) -> int:
     """Run this node and its services until Ctrl-C.
 
-    The first run makes keys, settings and a community of one in the data folder. Whatever crashes is started
-    again.
+    The first run makes keys, settings and a community of one in the data folder. Processes that crash are
+    started again.
     """
     from hearthnet.up import run
 

@@ -1,4 +1,4 @@
-"""`hearthnet version`."""
+"""`hearthnet version`: prints the version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Members by what people call them: a name, a short id, a full id.
+"""Members by their names and ids for people: a name, a short id, a full id.
 
-A display name is foreign text: shown with its hidden characters as codes, found by what is shown or by what
-it is. An id always means its node, whatever somebody chose to be called.
+A display name is foreign text: it is shown with hidden characters as codes, and found by its shown or its
+true form. An id always means its node, even if another node uses it as its name.
 
 See: docs/protocol/identity.md#text-forms.
 """
@@ -40,9 +40,9 @@ class Known(NamedTuple):
 
 
 def roster_of(home: Home) -> Roster:
-    """The roster that lies in `home`; a running node keeps it up to date.
+    """Return the roster in `home`, which a running node keeps up to date.
 
-    Errors as of `load_identity` and `load_roster`.
+    Raises as `load_identity` and `load_roster`.
     """
     from hearthnet.bus.keyring import load_identity, load_roster
 
@@ -50,19 +50,21 @@ def roster_of(home: Home) -> Roster:
 
 
 def members(roster: Roster) -> list[Known]:
-    """Everybody who belongs to the community now."""
+    """Return the present members of the community."""
     return [Known(member.node_id, member.display_name) for member in roster.members]
 
 
 def shown_name(display_name: str) -> str:
-    """A display name on a terminal: one line, no more than 40 characters; `-` where it is empty."""
+    """Return a display name for a terminal: one line of at most 40 characters, `-` if empty."""
     return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
 
 
 def find(text: str, known: Iterable[Known], what: str = "member") -> Known:
-    """Whom `text` means: a full or a short node id, or a display name that only one has.
+    """Return the node with a full id, a short id or a unique display name `text`.
 
-    `not_found` with the nearest names; `bad_request` where several have that name, with their ids.
+    Raises:
+        HearthNetError: `not_found` if there is none, with the nearest names; `bad_request` if several have
+            that name, with their ids.
     """
     everybody = list(known)
     wanted = text.strip()

@@ -1,4 +1,4 @@
-"""A yes or no from the person at the terminal, for what cannot be taken back."""
+"""Confirmation by the person at the terminal, for actions that cannot be undone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from hearthnet.errors import REFUSED, UNCONFIRMED, HearthNetError
 
 
 def demand(question: str, *, given: bool, option: str) -> None:
-    """Returns where the person says yes to `question`, or said so with `option` (then `given` is true).
+    """Return if the person answers yes to `question`, or has used `option` (`given` is true).
 
-    Raises `unauthorized`, with exit code 7 where there is nobody to ask, and 4 for a no. Only a typed `y` or
-    `yes` is a yes, and not what was typed before the question stood there.
+    Only a typed `y` or `yes` confirms, and not text that was typed before the question appeared.
+
+    Raises:
+        HearthNetError: `unauthorized`, with exit code 7 without a terminal, and 4 for a refusal.
     """
     if given:
         return
