@@ -56,8 +56,10 @@ def test_a_question_to_a_corpus_searches_streams_and_names_its_sources(shell: Sh
     assert "passages" in result
     answer, _, sources = done.stdout.partition("\nSources\n")
     assert "Collecting rainwater and making it safe to drink" in answer
-    assert "[1] " in sources
-    assert "Collecting rainwater" in sources
+    listed = re.findall(r"^\[(\d+)\] (.+) \(\d{4}-\d\d-\d\d\)$", sources, re.MULTILINE)
+    assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))
+    assert sources.count("\n[") + 1 == len(listed) == len({title for _, title in listed})
+    assert "Collecting rainwater and making it safe to drink" in {title for _, title in listed}
     assert "https://" in sources
     assert "\x1b" not in done.stdout
 

@@ -41,9 +41,9 @@ def result(content: Any, **more: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-def chunk(title: str, text: str) -> dict[str, Any]:
+def chunk(title: str, text: str, **more: Any) -> dict[str, Any]:
     """A passage."""
-    return {"text": text, "metadata": {"doc_title": title, "doc_cid": title, "heading": "Boiling"}}
+    return {"text": text, "metadata": {"doc_title": title, "doc_cid": title, "heading": "Boiling", **more}}
 
 
 def test_notes_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +147,21 @@ def test_passages_are_shown_for_a_model_to_try_things_out_only(capsys: pytest.Ca
     assert "..." in passages.partition("Snow: Boiling")[2]
     assert sources == "[1] Rain\n[2] Snow\n"
     assert "Water." not in shown(capsys, result(found))
+
+
+@pytest.mark.req("ASK-8")
+def test_sources_are_each_document_once_with_date_and_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [
+        chunk("Rain\x1b[2J", "a", date="2026-01-31", sources=["https://who.example/\u202ex"]),
+        chunk("Snow", "b", date="2025\x1b[2J"),
+    ]
+    out = shown(capsys, result({"chunks": found}), result({"chunks": [*reversed(found), chunk("Hail", "c")]}))
+    assert out.partition("\nSources\n")[2].splitlines() == [
+        "[1] Rain\\x1b[2J (2026-01-31)",
+        "    https://who.example/\\u202ex",
+        "[2] Snow (2025\\x1b[2J)",
+        "[3] Hail",
+    ]
 
 
 def test_a_search_that_found_nothing_says_so_before_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from hearthnet.trust import acts, roster
 from hearthnet.trust.community import CommunityEvent
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Policy, Roster
-from tests.helpers.members import DAY_MS, NOW
+from tests.helpers.members import DAY_MS, NOW, take_in
 from tests.trust.town import EVE, FOUNDER, MAX, NORA, QUINN, ROOT, TILDA, removal, town, with_events
 
 KEY = Identity(bytes([99]) * 32)
@@ -91,6 +91,10 @@ def test_an_act_that_would_not_count_says_why(act: Act, code: str, said: str) ->
 
 @pytest.mark.req("COMM-10")
 def test_who_was_put_out_can_be_put_out_for_what_it_did_meanwhile() -> None:
-    held = with_events(town(), removal(town(), ROOT, MAX))
+    let_in = take_in(town(), MAX, EVE)
+    known = tuple(tip.hash for tip in town().history.tips[MAX.node_id])
+    held = with_events(let_in, removal(let_in, ROOT, MAX, known=known))
+    assert ([one.reason for one in held.revoked], held.level(EVE.node_id)) == (["other"], "unknown")
     event = acts.revoke(held, ROOT, MAX.node_id, "compromised", client_id="x", now_ms=NOW)
-    assert [one.reason for one in with_events(held, event).revoked] == ["compromised"]
+    after = with_events(held, event)
+    assert ([one.reason for one in after.revoked], after.level(EVE.node_id)) == (["compromised"], "unknown")

@@ -62,9 +62,11 @@ def test_waits_double_to_half_a_minute_and_start_over_after_a_healthy_minute() -
     backoff = Backoff(lambda: 0.0)
     assert [backoff.wait(1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert backoff.wait(HEALTHY_SECONDS) == FIRST_SECONDS
+    shortest = Backoff(lambda: 1.0)
+    assert [shortest.wait(1) for _ in range(8)] == [0.5, 0.75, 1.5, 3, 6, 12, 22.5, 22.5]
     shaky = Backoff(random.Random(1).random)
     waits = [shaky.wait(1) for _ in range(40)]
-    assert all(FIRST_SECONDS <= wait <= LONGEST_SECONDS for wait in waits)
+    assert all(0.75 * LONGEST_SECONDS <= wait <= LONGEST_SECONDS for wait in waits[8:])
     assert len(set(waits[8:])) > 20
 
 

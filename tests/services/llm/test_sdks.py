@@ -80,8 +80,7 @@ def test_anthropics_types_take_what_is_sent(request_: ChatRequest) -> None:
 
 
 def test_anthropics_sdk_reads_a_stream_as_it_is_read_here() -> None:
-    data = test_anthropic_answer.FULL.replace(b"data: ", b"event: x\ndata: ")
-    named = b"".join(_named(event) for event in data.split(b"\n\n") if event)
+    named = b"".join(_named(event) for event in test_anthropic_answer.FULL.split(b"\n\n") if event)
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, content=named, headers={"content-type": "text/event-stream"})
@@ -96,7 +95,8 @@ def test_anthropics_sdk_reads_a_stream_as_it_is_read_here() -> None:
     text = "".join(block.text for block in message.content if block.type == "text")
     thought = "".join(block.thinking for block in message.content if block.type == "thinking")
     calls = [(block.name, block.input) for block in message.content if block.type == "tool_use"]
-    assert read_here(test_anthropic_answer.FRAMES) == (text, thought, calls)
+    assert all((text, thought, calls))
+    assert read_here(heard("anthropic", named)) == (text, thought, calls)
 
 
 def _named(event: bytes) -> bytes:
@@ -170,17 +170,20 @@ def test_the_sdk_reads_converses_stream_as_it_is_read_here() -> None:
     deltas = [event["contentBlockDelta"]["delta"] for event in events if "contentBlockDelta" in event]
     text = "".join(delta.get("text", "") for delta in deltas)
     thought = "".join(delta.get("reasoningContent", {}).get("text", "") for delta in deltas)
-    names = [
-        event["contentBlockStart"]["start"]["toolUse"]["name"]
-        for event in events
-        if "toolUse" in event.get("contentBlockStart", {}).get("start", {})
+    starts = [event["contentBlockStart"] for event in events if "contentBlockStart" in event]
+    calls = [
+        (one["start"]["toolUse"]["name"], json.loads(_input_of(events, one["contentBlockIndex"]) or "{}"))
+        for one in starts
+        if one["start"].get("toolUse", {}).get("type") != "server_tool_use" and "toolUse" in one["start"]
     ]
-    assert text
-    assert thought
-    assert names
-    here = read_here(test_bedrock_answer.FRAMES)
-    assert here[:2] == (text, thought)
-    assert [name for name, _ in here[2]] == [name for name in names if name != "nova_code_interpreter"]
+    assert all((text, thought, calls))
+    assert read_here(heard("bedrock-converse", test_bedrock_answer.FULL)) == (text, thought, calls)
+
+
+def _input_of(events: list[Any], index: int) -> str:
+    """The arguments of the call in one block, as the SDK gives them."""
+    deltas = [event["contentBlockDelta"] for event in events if "contentBlockDelta" in event]
+    return "".join(one["delta"]["toolUse"]["input"] for one in deltas if one["contentBlockIndex"] == index)
 
 
 # --- Google ---
@@ -220,7 +223,8 @@ def test_googles_sdk_reads_a_stream_as_it_is_read_here() -> None:
     text = "".join(part.text or "" for part in parts if not part.thought)
     thought = "".join(part.text or "" for part in parts if part.thought)
     names = [part.function_call.name for part in parts if part.function_call and part.function_call.name]
-    here = read_here(test_gemini_answer.FRAMES)
+    here = read_here(heard("gemini", test_gemini_answer.FULL))
+    assert all((text, thought, names))
     assert here[:2] == (text, thought)
     assert [name for name, _ in here[2]] == names
 
@@ -249,4 +253,5 @@ def test_ollamas_sdk_reads_a_stream_as_it_is_read_here() -> None:
         for one in answers
         for call in one.message.tool_calls or ()
     ]
+    assert all((text, thought, calls))
     assert read_here(heard("ollama", b"\n".join(lines))) == (text, thought, calls)
