@@ -282,9 +282,11 @@ class Link:
     def _keep(self, *pieces: bytes) -> None:
         if self._closed.is_set():
             raise HearthNetError("partition", "the connection to the server is gone: it was closed")
-        self._waiting_bytes += len(pieces[1])
-        if self._waiting_bytes > MOST_WAITING:
+        # With its line: of empty messages there would be no end. What is refused takes no room.
+        size = sum(map(len, pieces))
+        if self._waiting_bytes + size > MOST_WAITING:
             raise HearthNetError("partition", "the server is away, and too much waits for it already")
+        self._waiting_bytes += size
         self._waiting += pieces
 
     async def _open(self) -> Connection:

@@ -77,7 +77,7 @@ class KeptCalls:
         """Store a call with a client id, durably, to be sent within `seconds`.
 
         Raises:
-            HearthNetError: `bad_request` without a client id, and for one that waits with another body.
+            HearthNetError: `bad_request` without a client id, and where one of that id waits with another capability or body.
         """
         client_id = body.get("input", {}).get("client_id")
         if not isinstance(client_id, str) or not ids.is_ulid(client_id):
@@ -92,7 +92,7 @@ class KeptCalls:
             expires=now_ms + int(seconds * 1000),
         )
         path = self._path(client_id)
-        if path.exists() and self._read(path).body != body:
+        if path.exists() and ((kept := self._read(path)).capability, kept.body) != (capability, body):
             raise HearthNetError("bad_request", f"{client_id} waits for something else; make a new client_id")
         _write(path, signed.sign(call, self._identity, PURPOSE))
         return call

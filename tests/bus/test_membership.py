@@ -180,7 +180,7 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
         member.frame(LOG, b'{"events":7}'),
         member.frame(LOG, b"["),
         member.frame(REVOKED, b'{"revocations":[{}]}'),
-        member.frame(LOG, b'{"events":["' + b"x" * event_frames.FRAME_BYTES + b'"]}'),
+        member.frame(LOG, body + b" " * event_frames.FRAME_BYTES),
     ]
     for told in wrong:
         hear(process, [told])

@@ -30,12 +30,11 @@ class World:
         self.code = ""
         self.now = NOW
 
-    def put(self, client_id: str = "", **given: Any) -> str:
+    def put(self, client_id: str = "", capability: str = POST, **given: Any) -> str:
         """Keeps a post for an hour; its client id."""
         client_id = client_id or ids.new_ulid()
         body = {"params": {}, "input": {"client_id": client_id, **given}}
-        self.outbox.put(POST, body, community="c", now_ms=self.now, seconds=3600)
-        return client_id
+        return self.outbox.put(capability, body, community="c", now_ms=self.now, seconds=3600).id
 
     async def send(self, capability: str, body: dict[str, Any]) -> None:
         """Answers, or refuses with `code`."""
@@ -132,10 +131,14 @@ async def test_what_was_altered_or_is_of_another_is_not_sent(world: World) -> No
 async def test_a_client_id_stands_for_one_call(world: World) -> None:
     one = world.put(title="a")
     assert world.put(one, title="a") == one
-    with pytest.raises(HearthNetError, match="waits for something else"):
-        world.put(one, title="b")
+    for other in ({"title": "b"}, {"title": "a", "capability": "market.update@1.0"}):
+        with pytest.raises(HearthNetError, match="waits for something else"):
+            world.put(one, **other)
     with pytest.raises(HearthNetError, match="client_id"):
         world.put("no ulid", title="b")
+    (state,) = world.outbox.states(NOW)
+    assert (state.call.id, state.call.capability, state.call.body["input"]["title"]) == (one, POST, "a")
+    assert await world.deliver() == world.sent == [one]
 
 
 @pytest.mark.req("MARKET-22")

@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             function = {"name": name, "arguments": text}
             call = {"index": index, "id": f"call_{name}_{index}", "type": "function", "function": function}
             self._chunk({"tool_calls": [call]})
-        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+        usage = {"prompt_tokens": 12, "completion_tokens": 8, "total_tokens": 20}
         self._chunk({}, finish_reason=turn.finish_reason, usage=usage)
         self.wfile.write(b"data: [DONE]\n\n")
         self.wfile.flush()

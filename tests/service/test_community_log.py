@@ -11,12 +11,11 @@ import pytest
 from hearthnet import ids
 from hearthnet.bus import event_frames
 from hearthnet.bus.event_frames import HEADS, LOG
-from hearthnet.bus.keyring import load_identity
 from hearthnet.bus.membership import Membership
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.service import stored
-from hearthnet.service.community_log import STREAM, CommunityLog, Memory
+from hearthnet.service.community_log import STREAM, CommunityLog, Memory, Remembered
 from hearthnet.times import now_ms
 from hearthnet.trust import acts, revocation, signed
 from hearthnet.trust.community import CommunityEvent
@@ -223,25 +222,33 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("COMMUNITY-1", "COMMUNITY-7")
-async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(mesh: Mesh) -> None:
-    """It listens before it reads: a hundred events, some read, some told, none missing."""
-    own = load_identity(mesh.home.device_key)
+async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listens before it reads: of what is told before, during and after the reading none is missing."""
     async with await mesh.store() as store, await mesh.bus() as writer:
-        log = CommunityLog(store, mesh.home)
+        log, read, before = CommunityLog(store, mesh.home), CommunityLog.read, hashes(writer.peer.membership)
 
         async def write() -> None:
-            for _ in range(40):
-                event = invited(writer.peer.roster, own)
-                await log.claim(event)
-                writer.peer.membership.learn([event])
-                for body in event_frames.batches([event], ()):
-                    await event_frames.publish(writer.peer, LOG, body)
+            event = invited(writer.peer.roster, writer.peer.identity)
+            await log.claim(event)
+            writer.peer.membership.learn([event])
+            for body in event_frames.batches([event], ()):
+                await event_frames.publish(writer.peer, LOG, body)
+            await writer.peer.link.settle()
 
-        writing = asyncio.create_task(write())
-        await wait_for(lambda: writer.peer.roster.version > 10, 15, "a beginning")
+        async def read_between(self: CommunityLog) -> Remembered:
+            await write()
+            remembered = await read(self)
+            await write()
+            return remembered
+
+        await write()
+        monkeypatch.setattr(CommunityLog, "read", read_between)
         async with mesh.hosting(ProbeService()) as host:
-            await writing
+            await write()
             wanted = hashes(writer.peer.membership)
+            assert len(wanted - before) == 4
             await wait_for(lambda: hashes(host.peer.membership) >= wanted, 15, "all of it")
 
 

@@ -206,9 +206,23 @@ def test_what_only_this_computer_reaches_is_known() -> None:
     ] == []
     assert not address.is_loopback("0.0.0.0")
     assert not address.is_loopback("kitchen")
+    assert address.parse("[::1]:7422").on_loopback
+    assert not address.parse("192.0.2.7").on_loopback
+
+
+@pytest.mark.req("UP-47")
+def test_how_others_reach_a_server_is_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address.own_host("127.0.0.1") == "127.0.0.1"
     assert address.own_host("kitchen.local") == "kitchen.local"
-    assert address.own_host("0.0.0.0") not in ("", "0.0.0.0")
+    assert address.own_host("192.0.2.7") == "192.0.2.7"
+    for everywhere in ("0.0.0.0", "::"):
+        own = address.own_host(everywhere)
+        assert not address.is_loopback(own)
+        assert own != everywhere
+        address.check_host(own)
+    # To where no packet may go: as without any network.
+    monkeypatch.setattr(address, "_ELSEWHERE", ("255.255.255.255", 9))
+    assert address.own_host("0.0.0.0") == socket.gethostname()
 
 
 @pytest.mark.req("UP-47")

@@ -44,7 +44,8 @@ def test_text_and_thoughts_are_passed_on_as_they_come() -> None:
     assert whole["choices"][0]["message"]["content"] == "Good day"
     assert whole["choices"][0]["message"]["reasoning_content"] == "hm"
     assert whole["choices"][0]["finish_reason"] == "stop"
-    assert whole["usage"]["total_tokens"] == 7
+    used = whole["usage"]
+    assert (used["prompt_tokens"], used["completion_tokens"], used["total_tokens"]) == (3, 4, 7)
     for delta in deltas:
         ChatCompletionChunk.model_validate(FORM.chunk(delta), strict=True)
     ChatCompletionChunk.model_validate(FORM.last(answer), strict=True)

@@ -27,22 +27,33 @@ def tool(schema: dict[str, Any]) -> Tool:
     return Tool("odd", "A tool.", schema)
 
 
+def may_be_there(schema: dict[str, Any]) -> set[str]:
+    """The names of the properties whose schema is not `false`."""
+    return {name for name, inner in schema.get("properties", {}).items() if inner is not False}
+
+
 @given(OBJECTS)
-def test_builtin_grammar_has_every_boolean_subschema(schema: dict[str, Any]) -> None:
+def test_builtin_grammar_has_every_field_that_may_be_there(schema: dict[str, Any]) -> None:
     jsonschema_rs.validator_for(bounded(schema, WIDEST))
     assert Calling(tool(schema), ASKED).ask().grammar
+    plain = {name: schema[name] for name in ("type", "properties", "required") if name in schema}
+    required = set(schema.get("required") or may_be_there(schema))
+    assert set(bounded(plain, WIDEST).get("properties", {})) == may_be_there(schema) & required
 
 
 @settings(max_examples=25)
 @given(OBJECTS)
 def test_every_wire_carries_every_boolean_subschema(schema: dict[str, Any]) -> None:
     for wire in WIRES:
-        assert sent(wire, Target("some-model", ""), changed(tools=[tool(schema)])).body
-    assert '"odd"' in str(prompt.asked(changed(tools=[tool(schema)])).messages)
+        body = sent(wire, Target("some-model", ""), changed(tools=[tool(schema)])).body
+        assert json.dumps(schema) in json.dumps(body), wire
+    told = prompt.asked(changed(tools=[tool(schema)])).messages[0].text
+    (line,) = (line for line in told.splitlines() if line.startswith('{"name":"odd"'))
+    assert json.loads(line)["parameters"] == schema
 
 
 @given(OBJECTS)
-def test_gemini_dialect_has_no_boolean_subschema(schema: dict[str, Any]) -> None:
+def test_gemini_dialect_has_no_boolean_subschema_and_all_that_may_be_there(schema: dict[str, Any]) -> None:
     def look(place: Any) -> None:
         assert isinstance(place, dict)
         for name in ("properties", "$defs"):
@@ -54,7 +65,9 @@ def test_gemini_dialect_has_no_boolean_subschema(schema: dict[str, Any]) -> None
         if "items" in place:
             look(place["items"])
 
-    look(dialect.write(schema, {}))
+    written = dialect.write(schema, {})
+    look(written)
+    assert set(written.get("properties", {})) == may_be_there(schema)
 
 
 def test_builtin_fields_leave_out_what_may_not_be_there() -> None:

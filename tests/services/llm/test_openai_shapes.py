@@ -275,7 +275,8 @@ def test_a_tool_of_text_for_others() -> None:
     """They see one argument; a setting that nobody knows is refused."""
     request, _ = round_trip("openai", tools=[CUSTOM])
     assert request.tools is not None
-    assert request.tools[0].schema["required"] == ["input"]
+    schema = request.tools[0].schema
+    assert (list(schema["properties"]), schema["required"]) == (["input"], ["input"])
     with pytest.raises(HearthNetError, match=r"tools\[0\].parameters.engine"):
         round_trip("openrouter", tools=[{"type": "openrouter:web_search", "parameters": {"engine": "exa"}}])
 

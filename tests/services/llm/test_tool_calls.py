@@ -193,13 +193,12 @@ async def test_a_nested_call_and_one_that_is_too_deep(mesh: Mesh) -> None:
     probe = ProbeService()
     async with at_work(mesh, probe) as (bus, _):
         body = wrapped(QUERY, query())
-        for _ in range(4):
+        for _ in range(5):
             body = wrapped(TOOLS_CALL_ID, body)
         reply = await bus.call(TOOLS_CALL_ID, body)
         assert len(reply.output["chunks"]) == 1
-        assert [call.hops for call in probe.calls] == [5]
-        for _ in range(3):
-            body = wrapped(TOOLS_CALL_ID, body)
+        assert [call.hops for call in probe.calls] == [6]
+        body = wrapped(TOOLS_CALL_ID, body)
         deep = await refused(bus, body)
         many = token(bus, mesh.identity, mesh.identity.node_id, TOOLS_CALL_ID, QUERY)
         covered = await refused(bus, body, token=many, run=RUN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -185,11 +186,21 @@ def shared(made: bytes, times: int) -> bytes:
     "field", ["/Widget /FT /Tx /T (m) /V (%s)", "/Widget /FT /Tx /T (%s) /V (a)", "/FreeText /Contents (%s)"]
 )
 def test_one_huge_field_that_is_named_often_is_refused(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    strings, read = 0, pdf_forms.Forms._string
+
+    def counted(self: pdf_forms.Forms, function: Any) -> str:
+        nonlocal strings
+        strings += 1
+        return read(self, function)
+
+    monkeypatch.setattr(pdf_forms.Forms, "_string", counted)
     for module in (reader, pdf_forms):
         monkeypatch.setattr(module, "LARGEST_TEXT", 10_000)
     made = pdf([TEXT], annotations=("/Subtype " + field % ("x" * 4000),))
     assert len(read_document(shared(made, 2)).body) < 5000
+    strings = 0
     assert refusal(shared(made, 5000)).details["limit"] == 10_000
+    assert strings < 20, "the others are not read"
 
 
 @pytest.mark.req("RAG-35")
