@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from tests.helpers.leaving import RECORDED, leave_out
 from tests.helpers.nats_server import NatsServer
-from tests.helpers.processes import processes_of
+from tests.helpers.processes import paused, processes_of
 from tests.helpers.waiting import wait_for, wait_for_sync
 
 pytest_plugins = ["pytester"]
@@ -50,7 +52,6 @@ async def test_the_server_is_real_and_reloads_in_place(
     client = await nats.connect(server.url)
     assert client.max_payload == 1024 * 1024
     server.reload("max_payload: 4096")
-    await wait_for(lambda: "Reloaded server configuration" in server.log.read_text())
     await client.close()
     client = await nats.connect(server.url)
     assert client.max_payload == 4096
@@ -70,6 +71,30 @@ def test_processes_are_found_by_the_home_they_name(
     assert [line.split(":")[0] for line in processes_of(tmp_path)] == [str(server.process.pid)]
     server.kill()
     assert processes_of(tmp_path) == []
+
+
+def test_paused_process_has_no_thread_that_runs(nats_server: Callable[..., NatsServer]) -> None:
+    pid = nats_server().process.pid
+
+    def states() -> set[str]:
+        return {
+            thread.read_text().rpartition(")")[2][1] for thread in Path(f"/proc/{pid}/task").glob("*/stat")
+        }
+
+    for _ in range(50):
+        with paused(pid):
+            assert states() == {"T"}
+    wait_for_sync(lambda: "T" not in states(), what="it to go on")
+
+
+def test_server_whose_port_is_taken_for_a_while_comes_back(nats_server: Callable[..., NatsServer]) -> None:
+    server = nats_server()
+    server.kill()
+    with socket.create_server(("127.0.0.1", int(server.url.rpartition(":")[2]))) as thief:
+        threading.Timer(0.5, thief.close).start()
+        again = server.again()
+    assert again.url == server.url
+    again.stop()
 
 
 @pytest.mark.req("SETUP-8")

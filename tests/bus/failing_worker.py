@@ -29,6 +29,7 @@ from hearthnet.wire.replay import ReplayWindow
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import ProbeService
 from tests.helpers.processes import child_environment
+from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.waiting import wait_for
 
 SCRIPT: Final = Path(__file__)
@@ -80,7 +81,7 @@ async def start(mesh: Mesh, count: int = 1, room: int = 0) -> list[Worker]:
             env=child_environment(PYTHONPATH=SCRIPT.parents[2]),
         )
         assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
         return Worker(process, line.decode().strip())
 
     return await asyncio.gather(*(one() for _ in range(count)))

@@ -16,6 +16,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.node_state import ServiceState
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
+from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.asyncio
@@ -35,7 +36,7 @@ def elsewhere(mesh: Mesh) -> Iterator[asyncio.AbstractEventLoop]:
 
     thread = threading.Thread(target=lambda: asyncio.run(host()))
     thread.start()
-    loop, over = up.result(10)
+    loop, over = up.result(START_SECONDS)
     try:
         yield loop
     finally:
@@ -48,7 +49,8 @@ async def _names(bus: Bus) -> set[str]:
 
 
 @pytest.mark.req("BUS-23")
-async def test_a_busy_service_of_the_own_node_is_found(mesh: Mesh) -> None:
+async def test_a_busy_service_of_the_own_node_is_found(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "BUSY_SECONDS", 20.0)
     with mesh.published(READY), elsewhere(mesh) as loop:
         async with await mesh.bus() as bus, await mesh.bus("second") as second:
             loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)

@@ -80,10 +80,10 @@ async def test_the_deadline_ends_a_call_on_both_sides(mesh: Mesh) -> None:
 
     service.answer = forever
     async with mesh.hosting(service), await mesh.bus() as bus:
-        error = await _refusal(bus.call(QUERY, query(), timeout_seconds=0.3))
+        error = await _refusal(bus.call(QUERY, query(), timeout_seconds=2))
         await wait_for(lambda: service.stopped, 10, "the handler to be stopped")
     assert error.code == "timeout"
-    assert service.calls[0].remaining() <= 0.3
+    assert service.calls[0].remaining() <= 2
 
 
 @pytest.mark.req("BUS-4")
@@ -145,7 +145,7 @@ async def _nobody_hears(bus: Bus, host: Host) -> bool:
     peer = host.peer
     subject = subjects.call(bus.peer.node_id, peer.node_id, peer.instance, parse_capability(QUERY))
     try:
-        await bus.peer.link.request(subject, b"", 0.05)
+        await bus.peer.link.request(subject, b"", 0.5)
     except TimeoutError:
         return False
     except HearthNetError as error:

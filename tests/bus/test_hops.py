@@ -72,7 +72,7 @@ async def test_a_handler_that_waits_for_others_is_told_that_the_time_is_up(mesh:
 
         near.talk, far.answer = talk, forever
         with pytest.raises(HearthNetError) as caught:
-            await bus.call(CHAT, CHAT_BODY, timeout_seconds=1.0, node=host.peer.node_id)
+            await bus.call(CHAT, CHAT_BODY, timeout_seconds=2, node=host.peer.node_id)
         assert caught.value.code == "timeout"
         await wait_for(lambda: codes, 20, "the inner call to end")
     assert codes == ["timeout"]

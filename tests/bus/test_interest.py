@@ -23,7 +23,7 @@ from hearthnet.wire.offer import LIFETIME_MS, Notice, OfferRecord
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.probe import QUERY, ProbeService
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 _OTHERS = 999
@@ -44,7 +44,7 @@ class _Answer(msgspec.Struct):
 
 async def _sent(system: Client) -> dict[str, int]:
     """How many messages the server has sent to each connection, by its name and its own count."""
-    answer = await system.request("$SYS.REQ.SERVER.PING.CONNZ", b"{}", timeout=5)
+    answer = await system.request("$SYS.REQ.SERVER.PING.CONNZ", b"{}", timeout=DEADLINE_SECONDS)
     found = msgspec.json.decode(answer.data, type=_Answer).data.connections
     return {connection.name: connection.out_msgs for connection in found}
 

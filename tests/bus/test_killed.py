@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import Counter
 from collections.abc import Awaitable
 from typing import Any
@@ -19,8 +18,9 @@ from tests.bus import failing_worker
 from tests.bus.failing_worker import Worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, QUERY, query
+from tests.helpers.processes import paused
 from tests.helpers.stopwatch import Stopwatch
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -111,7 +111,7 @@ async def test_a_server_that_is_killed_and_comes_back_leaves_nobody_hanging(mesh
         async def back() -> bool:
             return {view.offer.instance for view in await bus.offers(QUERY)} == instances
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             await asyncio.gather(*(worker.announced() for worker in workers))
             await bus.peer.link.connected()
         await wait_for(back, what="everybody to be found")
@@ -146,9 +146,8 @@ async def test_a_process_that_stands_still_counts_as_gone_until_it_goes_on(
         await wait_for(there, what="both to be there")
         monkeypatch.setattr(attempt, "SILENCE_MS", 1_500)
         monkeypatch.setattr(stream_machine, "SILENCE_MS", 1_500)
-        worker.process.send_signal(signal.SIGSTOP)
-        assert [code for code, _ in await asyncio.gather(*waiting)] == ["partition"] * 2
-        worker.process.send_signal(signal.SIGCONT)
+        with paused(worker.process.pid):
+            assert [code for code, _ in await asyncio.gather(*waiting)] == ["partition"] * 2
         assert (await bus.call(QUERY, query())).instance == worker.instance
         await wait_for(lambda: _idle(bus), what="what nobody waits for to be stopped")
 

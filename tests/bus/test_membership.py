@@ -97,6 +97,12 @@ def hear(process: Membership, told: list[tuple[str, bytes]]) -> None:
         process.on_message(subject, data, False)
 
 
+def stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No budget grows while a test spends it."""
+    for module in (event_frames, membership):
+        monkeypatch.setattr(module, "steady_ms", lambda: 0)
+
+
 @pytest.mark.req("COMMUNITY-1")
 @pytest.mark.asyncio
 async def test_news_is_taken_in_at_once_and_told_to_who_wants_to_know() -> None:
@@ -229,8 +235,9 @@ async def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.Mon
 
 @pytest.mark.req("COMMUNITY-5")
 @pytest.mark.asyncio
-async def test_a_flood_is_cut_off_and_the_others_are_still_heard() -> None:
+async def test_a_flood_is_cut_off_and_the_others_are_still_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member sends a thousand forged events a frame; each frame costs its budget, and then nothing."""
+    stand_still(monkeypatch)
     process = hearing(community_of(MEMBER, STRANGER))
     (true,) = invites(MEMBER, 1, process.roster)
     forged = [msgspec.structs.replace(true, event_id=ids.new_ulid()) for _ in range(500)]
@@ -254,7 +261,10 @@ async def test_a_flood_is_cut_off_and_the_others_are_still_heard() -> None:
 @pytest.mark.req("COMMUNITY-5")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("size", [0, 100_000])
-async def test_empty_frames_and_large_ones_cost_their_sender_as_well(size: int) -> None:
+async def test_empty_frames_and_large_ones_cost_their_sender_as_well(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_still(monkeypatch)
     process = hearing()
     told = Voice(MEMBER).frame(LOG, b'{"events":[]' + b" " * size + b"}")
     for _ in range(2_100 if size == 0 else 100):
@@ -267,6 +277,7 @@ async def test_empty_frames_and_large_ones_cost_their_sender_as_well(size: int) 
 async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever passes it on: everybody keeps events for good."""
     monkeypatch.setattr(membership, "_WRITTEN", 3)
+    stand_still(monkeypatch)
     process = hearing()
     events = invites(MEMBER, 8)
     for event in events:

@@ -250,7 +250,7 @@ async def test_nobody_there_is_told_to_every_call_of_a_pack(mesh: Mesh) -> None:
             await bus.call(QUERY, query())
             # It dies without a word: its offer is still known.
             await host.peer.link.close()
-            came = await at_once(bus, [query()] * MANY, timeout_seconds=5)
+            came = await at_once(bus, [query()] * MANY, timeout_seconds=PATIENCE)
         assert set(codes(came)) <= {"partition", "not_found"}
         assert expected(bus) == 0
 

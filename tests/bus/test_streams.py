@@ -16,7 +16,7 @@ from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.stopwatch import Stopwatch
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -177,7 +177,7 @@ async def test_the_deadline_ends_a_stream(mesh: Mesh) -> None:
     service.talk = forever
     async with mesh.hosting(service), await mesh.bus() as bus:
         with pytest.raises(HearthNetError) as caught:
-            async with bus.stream(CHAT, CHAT_BODY, timeout_seconds=0.2) as stream:
+            async with bus.stream(CHAT, CHAT_BODY, timeout_seconds=2) as stream:
                 await anext(stream)
         await wait_for(lambda: service.stopped, what="the handler to be stopped")
     assert caught.value.code == "timeout"
@@ -225,7 +225,7 @@ async def test_a_provider_that_ignores_the_window_fills_no_memory(
     service.talk = talk
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
         async with bus.stream(CHAT, CHAT_BODY) as stream:
-            await asyncio.wait_for(said.wait(), 5)
+            await asyncio.wait_for(said.wait(), DEADLINE_SECONDS)
             await host.peer.link.settle()
             await bus.peer.link.settle()
             # Twice the window, and the error: the other frames were not kept.

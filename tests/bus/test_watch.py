@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet import ids
+from hearthnet.bus import discovery
 from hearthnet.bus import watch as watching
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.discovery import GRACE_SECONDS
@@ -28,9 +28,10 @@ from hearthnet.wire.offer import OfferRecord
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
-from tests.helpers.processes import child_environment
+from tests.helpers.processes import child_environment, pause, paused
+from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.stopwatch import Stopwatch
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 NODE = ids.node_id(bytes(32))
 
@@ -80,7 +81,7 @@ def test_a_slow_reader_ends_up_with_what_is_true(steps: list[tuple[int, bool, bo
     assert seen == there
 
 
-async def _next(changes: OfferWatch, seconds: float = 3) -> OfferChange:
+async def _next(changes: OfferWatch, seconds: float = DEADLINE_SECONDS) -> OfferChange:
     async with asyncio.timeout(seconds):
         return await anext(changes)
 
@@ -130,7 +131,7 @@ async def test_what_is_there_already_comes_first_and_the_end_is_clean(mesh: Mesh
             assert (await _next(changes)).event == "appeared"
             ending = asyncio.create_task(anext(changes, None))
             await bus.close()
-            assert await asyncio.wait_for(ending, 3) is None
+            assert await asyncio.wait_for(ending, DEADLINE_SECONDS) is None
 
 
 @pytest.mark.asyncio
@@ -189,7 +190,7 @@ async def hosting_process(mesh: Mesh) -> AsyncIterator[HostingProcess]:
         )
         started.append(process)
         assert process.stdout is not None
-        return process, (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+        return process, (await asyncio.wait_for(process.stdout.readline(), START_SECONDS)).decode().strip()
 
     yield start
     for process in started:
@@ -214,11 +215,15 @@ async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(
             return False
 
         await wait_for(answered, what="an answer of the process")
-        process.send_signal(signal.SIGKILL)
+        pause(process.pid)
+        asking = asyncio.create_task(guest.call(QUERY, query(), node=chosen))
+        # The call is handed to it before the server can notice, and nobody says that it is lost.
+        for _ in range(2):
+            await guest.peer.link.settle()
+        process.kill()
         watch = Stopwatch(mesh.server.process.pid)
-        # The server may not have noticed yet: the call is handed to it, and nobody says that it is lost.
         with pytest.raises(HearthNetError) as caught:
-            await guest.call(QUERY, query(), node=chosen)
+            await asking
         assert caught.value.code in ("not_found", "partition")
         assert watch.seconds() < 9, "of the ten that the call had"
         await process.wait()
@@ -237,29 +242,29 @@ async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(
         first = await _next(changes)
         watch = Stopwatch(mesh.server.process.pid)
         assert (first.event, first.view.offer.instance) == ("appeared", instance)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         await process.wait()
-        assert (await _next(changes, 20)).event == "gone"
+        assert (await _next(changes)).event == "gone"
         assert watch.seconds() <= 3.0 + watching.LOOK_SECONDS + 0.5
         assert guest._discovery.registry.everything(0) == []
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-98")
-async def test_named_process_that_answers_late_is_found(mesh: Mesh) -> None:
+async def test_named_process_that_answers_late_is_found(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others have long answered when it goes on; nothing about it was known before."""
+    monkeypatch.setattr(discovery, "BUSY_SECONDS", 20.0)
     async with failing_worker.running(mesh, 2) as (quick, slow), await mesh.bus() as bus:
-        slow.process.send_signal(signal.SIGSTOP)
-        call = asyncio.create_task(
-            bus.call(QUERY, query(), node=bus.peer.node_id, instance=slow.instance, timeout_seconds=60)
-        )
-        await wait_for(lambda: quick.instance in _known(bus), what="the other's answer")
-        over = asyncio.get_running_loop().time() + 3 * GRACE_SECONDS
-        await wait_for(
-            lambda: asyncio.get_running_loop().time() > over, what="the end of a find without a name"
-        )
-        assert not call.done()
-        slow.process.send_signal(signal.SIGCONT)
+        with paused(slow.process.pid):
+            call = asyncio.create_task(
+                bus.call(QUERY, query(), node=bus.peer.node_id, instance=slow.instance, timeout_seconds=60)
+            )
+            await wait_for(lambda: quick.instance in _known(bus), what="the other's answer")
+            over = asyncio.get_running_loop().time() + 3 * GRACE_SECONDS
+            await wait_for(
+                lambda: asyncio.get_running_loop().time() > over, what="the end of a find without a name"
+            )
+            assert not call.done()
         assert (await call).output
 
 
