@@ -77,7 +77,8 @@ class KeptCalls:
         """Store a call with a client id, durably, to be sent within `seconds`.
 
         Raises:
-            HearthNetError: `bad_request` without a client id, and where one of that id waits with another capability or body.
+            HearthNetError: `bad_request` without a client id, and where one of that id waits with another
+                capability or body.
         """
         client_id = body.get("input", {}).get("client_id")
         if not isinstance(client_id, str) or not ids.is_ulid(client_id):

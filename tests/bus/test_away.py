@@ -96,7 +96,7 @@ async def test_giving_up_on_a_broken_connection_is_still_giving_up(mesh: Mesh) -
     async with mesh.hosting(service):
         bus = await mesh.bus()
         asking = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 10, "the call")
+        await wait_for(lambda: service.calls, what="the call")
         await bus.close()
         asking.cancel()
         await asyncio.wait({asking})

@@ -81,7 +81,7 @@ async def test_the_deadline_ends_a_call_on_both_sides(mesh: Mesh) -> None:
     service.answer = forever
     async with mesh.hosting(service), await mesh.bus() as bus:
         error = await _refusal(bus.call(QUERY, query(), timeout_seconds=2))
-        await wait_for(lambda: service.stopped, 10, "the handler to be stopped")
+        await wait_for(lambda: service.stopped, what="the handler to be stopped")
     assert error.code == "timeout"
     assert service.calls[0].remaining() <= 2
 
@@ -99,7 +99,7 @@ async def test_giving_up_stops_the_work_at_the_provider(mesh: Mesh) -> None:
         asking = asyncio.create_task(bus.call(QUERY, query()))
         await started.wait()
         asking.cancel()
-        await wait_for(lambda: service.stopped, 10, "the handler to be stopped")
+        await wait_for(lambda: service.stopped, what="the handler to be stopped")
 
 
 @pytest.mark.req("BUS-5")
@@ -113,9 +113,9 @@ async def test_a_full_process_is_asked_again_when_it_said_so(mesh: Mesh) -> None
     service.answer = one_at_a_time
     async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 10, "the first call")
+        await wait_for(lambda: service.calls, what="the first call")
         second = asyncio.create_task(other.call(QUERY, query()))
-        await wait_for(lambda: host.refused, 10, "the second to be refused")
+        await wait_for(lambda: host.refused, what="the second to be refused")
         assert not second.done()
         free.set()
         assert (await first).output == (await second).output
@@ -131,7 +131,7 @@ async def test_a_full_process_that_stays_full_says_when_to_come_back(mesh: Mesh)
     service.answer = forever
     async with mesh.hosting(service) as host, await mesh.bus() as bus, await mesh.bus("second") as other:
         first = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: service.calls, 10, "the first call")
+        await wait_for(lambda: service.calls, what="the first call")
         refusals = await asyncio.gather(
             _refusal(bus.call(QUERY, query(), timeout_seconds=1)), _refusal(other.call(QUERY, query()))
         )
@@ -240,7 +240,7 @@ async def test_an_offer_for_the_own_node_is_announced_to_nobody(mesh: Mesh) -> N
         await bus.peer.link.settle()
         async with mesh.hosting(ProbeService(trust="self")):
             assert (await bus.call(QUERY, query())).output
-            await wait_for(lambda: len(announced) >= 2, 10, "the announcements of the others")
+            await wait_for(lambda: len(announced) >= 2, what="the announcements of the others")
     assert announced
     assert not [subject for subject in announced if "rag.query" in subject]
 

@@ -63,7 +63,7 @@ async def test_no_server_is_needed_and_the_window_holds(mesh: Mesh) -> None:
         assert (await bus.call(QUERY, query())).instance == host.peer.instance
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             first = await anext(stream)
-            await wait_for(lambda: sent >= WINDOW, 10, "a full window")
+            await wait_for(lambda: sent >= WINDOW, what="a full window")
             assert sent == WINDOW
             texts = [
                 first.data["text"],
@@ -118,13 +118,13 @@ async def test_places_deadline_and_giving_up_are_the_same(mesh: Mesh, inside: bo
     service.answer = forever
     async with _hosted(mesh, service, inside) as (host, bus):
         late = await _refusal(bus.call(QUERY, query(), timeout_seconds=2))
-        await wait_for(lambda: len(service.stopped) == 1, 10, "the handler to be stopped")
+        await wait_for(lambda: len(service.stopped) == 1, what="the handler to be stopped")
         asking = asyncio.create_task(bus.call(QUERY, query()))
-        await wait_for(lambda: host.in_flight == 1, 10, "the call")
+        await wait_for(lambda: host.in_flight == 1, what="the call")
         async with await mesh.bus("third") as third:
             full = await _refusal(third.call(QUERY, query()))
         asking.cancel()
-        await wait_for(lambda: len(service.stopped) == 2, 10, "the handler to be stopped")
+        await wait_for(lambda: len(service.stopped) == 2, what="the handler to be stopped")
     assert (late.code, full.code) == ("timeout", "capacity_exceeded")
 
 

@@ -137,7 +137,7 @@ async def test_a_session_stays_with_its_process_and_moves_when_that_is_gone(mesh
             assert await _code(bus.call(name, body)) == "not_found"
         async with mesh.hosting(one) as first:
             async with mesh.hosting(two) as second:
-                await wait_for(lambda: len(bus._discovery.registry) == 4, 10, "the announcements")
+                await wait_for(lambda: len(bus._discovery.registry) == 4, what="the announcements")
                 asked = await places(bus)
                 assert all(len(instances) == 1 for instances in asked)
                 assert set.union(*asked) == {first.peer.instance, second.peer.instance}

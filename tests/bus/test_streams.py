@@ -48,7 +48,7 @@ async def test_a_slow_consumer_holds_the_provider_at_the_window(mesh: Mesh) -> N
 
     service.talk = talk
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
-        await wait_for(lambda: sent == WINDOW, 10, "a full window")
+        await wait_for(lambda: sent == WINDOW, what="a full window")
         await bus.peer.link.settle()
         assert sent == WINDOW
         texts = [frame.data["text"] async for frame in stream if frame.event == "token"]
@@ -206,7 +206,7 @@ async def test_a_stream_that_ends_on_the_callers_side_stops_the_work_too(mesh: M
             await anext(stream)
             with pytest.raises(HearthNetError, match="lost a frame"):
                 await anext(stream)
-        await wait_for(lambda: host.in_flight == 0, 10, "the work to stop")
+        await wait_for(lambda: host.in_flight == 0, what="the work to stop")
 
 
 @pytest.mark.req("STREAM-2")
@@ -234,7 +234,7 @@ async def test_a_provider_that_ignores_the_window_fills_no_memory(
             assert read == [str(number) for number in range(2 * WINDOW)]
             with pytest.raises(HearthNetError, match="ignores the window"):
                 await anext(stream)
-        await wait_for(lambda: host.in_flight == 0, 10, "the work to stop")
+        await wait_for(lambda: host.in_flight == 0, what="the work to stop")
 
 
 @pytest.mark.req("STREAM-11")
@@ -283,7 +283,7 @@ async def test_a_provider_that_has_gone_silent_is_given_up(
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             with pytest.raises(HearthNetError, match="gone silent"):
                 await anext(stream)
-        await wait_for(lambda: host.in_flight == 0, 10, "the work to stop")
+        await wait_for(lambda: host.in_flight == 0, what="the work to stop")
 
 
 @pytest.mark.req("STREAM-12", "STREAM-7")

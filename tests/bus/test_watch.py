@@ -100,7 +100,7 @@ async def test_what_appears_changes_and_goes_is_told(mesh: Mesh) -> None:
             assert (first.event, first.view.offer.instance) == ("appeared", host.peer.instance)
             service.answer = wait
             asking = asyncio.create_task(guest.call(QUERY, query()))
-            await wait_for(lambda: service.calls, 10, "the call")
+            await wait_for(lambda: service.calls, what="the call")
             await host.refresh()
             busy = await _next(changes)
             assert (busy.event, busy.view.offer.in_flight) == ("changed", 1)

@@ -249,7 +249,7 @@ def test_without_a_terminal_nothing_is_posted(clone: Clone) -> None:
 def test_ended_nothing_is_left_and_the_second_start_installs_nothing(clone: Clone) -> None:
     posts = titles(clone.shell)
     assert clone.stop() == 0
-    wait_for_sync(lambda: not processes_of(clone.home), 10, "the end of every process")
+    wait_for_sync(lambda: not processes_of(clone.home), what="the end of every process")
 
     installed = clone.folder / ".venv" / ".installed"
     stamp = installed.stat().st_mtime
@@ -257,7 +257,7 @@ def test_ended_nothing_is_left_and_the_second_start_installs_nothing(clone: Clon
     assert installed.stat().st_mtime == stamp
     assert titles(clone.shell) == posts
     assert clone.stop() == 0
-    wait_for_sync(lambda: not processes_of(clone.home), 10, "the end of every process")
+    wait_for_sync(lambda: not processes_of(clone.home), what="the end of every process")
 
 
 @pytest.mark.req("E2E-3")

@@ -104,7 +104,7 @@ class Shell:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        wait_for_sync(lambda: not processes_of(self.home), 10, f"the end of {processes_of(self.home)}")
+        wait_for_sync(lambda: not processes_of(self.home), what=f"the end of {processes_of(self.home)}")
 
 
 class Terminal:

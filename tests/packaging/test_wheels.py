@@ -157,4 +157,4 @@ def test_a_node_from_wheels_starts_answers_and_ends(
         if node.poll() is None:
             node.kill()
             node.wait()
-    assert wait_for_sync(lambda: not processes_of(home), 10, "the end of every process")
+    assert wait_for_sync(lambda: not processes_of(home), what="the end of every process")

@@ -345,8 +345,8 @@ async def test_a_captured_frame_counts_once(mesh: Mesh) -> None:
         frame = _frame(bus, host.peer.node_id, host.peer.instance, query(), id=call_id)
         for _ in range(3):
             await listener.send(frame, call_id)
-        await wait_for(lambda: host.dropped == 2, 10, "the repetitions to be dropped")
-        await wait_for(lambda: listener.heard, 10, "the one answer")
+        await wait_for(lambda: host.dropped == 2, what="the repetitions to be dropped")
+        await wait_for(lambda: listener.heard, what="the one answer")
     assert len(service.calls) == 1
     assert listener.codes == [""]
 
@@ -361,7 +361,7 @@ async def test_a_clock_that_is_off_is_told_the_time(mesh: Mesh, minutes: int) ->
         await listener.send(
             _frame(bus, host.peer.node_id, host.peer.instance, query(), id=call_id, time=off), call_id
         )
-        await wait_for(lambda: listener.heard, 10, "the refusal")
+        await wait_for(lambda: listener.heard, what="the refusal")
     assert listener.codes == ["expired"]
     assert abs(msgspec.json.decode(listener.heard[0].body)["details"]["now"] - now_ms()) < 10_000
     assert service.calls == []
@@ -375,7 +375,7 @@ async def test_an_effect_asked_for_without_a_signature_is_refused(mesh: Mesh) ->
         body = post(ids.new_ulid())
         frame = _frame(bus, host.peer.node_id, host.peer.instance, body, id=call_id, capability=POST)
         await listener.send(frame, call_id)
-        await wait_for(lambda: listener.heard, 10, "the refusal")
+        await wait_for(lambda: listener.heard, what="the refusal")
     assert listener.codes == ["invalid_signature"]
     assert service.calls == []
 
@@ -400,7 +400,7 @@ async def test_what_is_not_for_this_process_is_dropped_without_a_word(mesh: Mesh
         bus.peer.replies.expect(call_id, listener)
         for data in bad:
             await bus.peer.link.publish(subject, data)
-        await wait_for(lambda: host.dropped == len(bad), 10, "all to be dropped")
+        await wait_for(lambda: host.dropped == len(bad), what="all to be dropped")
         assert service.calls == []
         # Its answer comes behind whatever was said before.
         assert (await bus.call(QUERY, query())).output
@@ -420,7 +420,7 @@ async def test_the_server_pins_a_node_to_its_own_name(mesh: Mesh, caplog: pytest
         ):
             caplog.clear()
             await link.publish(subject, b"x")
-            await wait_for(lambda: "Permissions Violation for Publish" in caplog.text, 10, "a refusal")
+            await wait_for(lambda: "Permissions Violation for Publish" in caplog.text, what="a refusal")
             assert f'to "{subject}"' in caplog.text
         await link.close()
         assert (await bus.call(QUERY, query())).output

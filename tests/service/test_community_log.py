@@ -170,10 +170,10 @@ async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> No
             event = invited(bus.peer.roster, bus.peer.identity)
             mesh.restart_server()
             links = store.link.client, bus.peer.link
-            await wait_for(lambda: all(link.is_connected for link in links), 15, "the server")
+            await wait_for(lambda: all(link.is_connected for link in links), what="the server")
             await CommunityLog(store, mesh.home).claim(event)
             await bus.peer.link._tell_back()
-            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "it to be known")
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="it to be known")
         finally:
             await memory.close()
 
@@ -189,7 +189,7 @@ async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up
             await CommunityLog(store, mesh.home).claim(event)
             auth.peer.membership.learn([event])
             await event_frames.publish(auth.peer, HEADS, msgspec.json.encode(auth.peer.membership.heads()))
-            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "it to be known")
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="it to be known")
         finally:
             await memory.close()
 
@@ -216,7 +216,7 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
             await bus.peer.link._tell_back()
             await asyncio.sleep(0)
             store_away = False
-            await wait_for(lambda: event.hash in hashes(bus.peer.membership), 15, "the second attempt")
+            await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="the second attempt")
         finally:
             await memory.close()
 
@@ -249,7 +249,7 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
             await write()
             wanted = hashes(writer.peer.membership)
             assert len(wanted - before) == 4
-            await wait_for(lambda: hashes(host.peer.membership) >= wanted, 15, "all of it")
+            await wait_for(lambda: hashes(host.peer.membership) >= wanted, what="all of it")
 
 
 def _given(store: Any) -> Any:

@@ -90,11 +90,11 @@ async def test_nothing_is_sent_and_nobody_waits_after_the_end(mesh: Mesh) -> Non
                 await stream.send("token", {"text": "more"})
 
         late.append(asyncio.create_task(flood()))
-        await wait_for(lambda: not stream._outgoing.may_send, 10, "a full window")
+        await wait_for(lambda: not stream._outgoing.may_send, what="a full window")
 
     service.talk = talk
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
-        await wait_for(lambda: late and late[0].done(), 10, "the leftover to be told")
+        await wait_for(lambda: late and late[0].done(), what="the leftover to be told")
         assert [frame.event async for frame in stream] == ["token"] * 16 + ["done"]
     assert "after the end" in str(late[0].exception())
 
@@ -134,16 +134,16 @@ async def test_announcements_and_signs_of_life_outlast_a_failure(
     caplog.set_level("INFO")
     async with await mesh.bus() as bus, mesh.hosting(service) as host, bus.stream(CHAT, CHAT_BODY):
         heard: list[str] = []
-        await wait_for(lambda: service.calls, 10, "the stream")
+        await wait_for(lambda: service.calls, what="the stream")
         await bus.peer.link.subscribe("hn.adv.>", lambda subject, data, absent: heard.append(subject))
         monkeypatch.setattr(host.peer.link, "_max_payload", 10)
-        await wait_for(lambda: "not announced" in caplog.text, 10, "an announcement to fail")
+        await wait_for(lambda: "not announced" in caplog.text, what="an announcement to fail")
         await wait_for(lambda: "no sign of life sent" in caplog.text, what="a sign of life to fail")
         monkeypatch.undo()
         monkeypatch.setattr(announcer, "REPUBLISH_MS", 20)
         heard.clear()
         assert host.in_flight == 1
-        await wait_for(lambda: heard, 10, "an announcement after the failure")
+        await wait_for(lambda: heard, what="an announcement after the failure")
 
 
 @pytest.mark.req("SERVICE-6")
@@ -193,7 +193,7 @@ async def test_a_service_whose_connection_is_over_ends(mesh: Mesh) -> None:
     await service.start(node)
     host = Host(service, node)
     hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
-    await wait_for(lambda: host.offers, 10, "the offers")
+    await wait_for(lambda: host.offers, what="the offers")
     await bus.peer.link.close()
     with pytest.raises(HearthNetError, match="starts again"):
         await hosting
@@ -209,11 +209,11 @@ async def test_a_change_of_offers_that_cannot_be_made_is_logged(
     await service.start(node)
     host = Host(service, node)
     hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
-    await wait_for(lambda: host.offers, 10, "the offers")
+    await wait_for(lambda: host.offers, what="the offers")
     before = host.offers
     service.offers = lambda: [Offer(capability="rag.ingest@1.0")]  # type: ignore[method-assign]
     service.offers_changed()
-    await wait_for(lambda: "stay as they were" in caplog.text, 10, "the refusal")
+    await wait_for(lambda: "stay as they were" in caplog.text, what="the refusal")
     assert host.offers == before
     stop.set()
     await hosting

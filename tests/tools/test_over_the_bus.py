@@ -146,7 +146,7 @@ async def test_cancel_reaches_the_model(mesh: Mesh) -> None:
         run.cancel()
         outcome = await driving
         assert outcome.message["content"] == "Well"
-        await wait_for(lambda: service.stopped, 10, "the model's end")
+        await wait_for(lambda: service.stopped, what="the model's end")
 
 
 @pytest.mark.req("TOOL-14")

@@ -86,7 +86,7 @@ async def test_leaf_port_kept_after_the_default_is_free(
     async with street.open("founder", settings=settings(default)) as house:
         assert linked_port(house) == port
         async with street.open("bob", upstream=way) as bob:
-            await wait_for(lambda: link_is_there(bob), 10, "the link")
+            await wait_for(lambda: link_is_there(bob), what="the link")
 
 
 @pytest.mark.req("UP-70")

@@ -63,7 +63,7 @@ def test_a_disk_that_fills_up_does_not_stop_the_supervisor(mount: Mount, start: 
     fill(ballast)
     assert before.pid is not None
     os.kill(before.pid, signal.SIGKILL)
-    wait_for_sync(lambda: "ready (restarted 1 x)" in node.said(), 15, "the service to be back")
+    wait_for_sync(lambda: "ready (restarted 1 x)" in node.said(), what="the service to be back")
     wait_for_sync(lambda: FULL in node.said(), what="the full disk to be noticed")
     ballast.unlink()
     node.reaches(lambda: node.service("market").restarts == 1, "the state file to catch up")
@@ -101,7 +101,7 @@ async def test_a_disk_that_fills_up_is_told_and_posting_works_again_once_there_i
         os.truncate(ballast, ballast.stat().st_size - 8 * MB)
         await _refusal(bus, refused)
         ballast.unlink()
-        await wait_for(lambda: read_node_state(home).server.pid != first.pid, 15, "another server")
+        await wait_for(lambda: read_node_state(home).server.pid != first.pid, what="another server")
         assert read_node_state(home).server.url == first.url
         await wait_for(lambda: f"nats-server is back at {first.url}" in node.said(), what="word of it")
         assert "the disk has room again; nats-server is restarted" in node.said()

@@ -58,7 +58,7 @@ async def ruled(founder: House, guest: House, signatures: int) -> None:
     """Both know that an invite takes so many signatures."""
     await founder.do(POLICY, min_signatures_to_invite=signatures)
     for house in (founder, guest):
-        await wait_for(partial(is_ruled, house, signatures), 15, "the rules to be known")
+        await wait_for(partial(is_ruled, house, signatures), what="the rules to be known")
 
 
 def is_ruled(house: House, signatures: int) -> bool:
@@ -84,7 +84,7 @@ async def test_too_few_signatures_are_told_the_number_and_enough_let_the_newcome
             with pytest.raises(HearthNetError) as other:
                 await door.join(known, stranger, "stranger")
             joined = await door.join(known, newcomer, "attic")
-        await wait_for(lambda: founder.level(newcomer.node_id) == "member", 15, "the newcomer to be known")
+        await wait_for(lambda: founder.level(newcomer.node_id) == "member", what="the newcomer to be known")
     for error in (alone, nobodys, own):
         assert (error.code, error.details) == ("unauthorized", {"needed": 2, "signed": 1})
     assert made == again

@@ -14,7 +14,6 @@ from hearthnet.bus.event_frames import HEADS, Extent, Heads
 from hearthnet.errors import HearthNetError
 from hearthnet.service.community_log import CommunityLog
 from hearthnet.trust import roster as rosters
-from hearthnet_auth import exchange as exchange_module
 from hearthnet_auth import service as auth_service
 from tests.helpers.members import not_understood
 from tests.helpers.mesh import Mesh
@@ -48,20 +47,22 @@ async def test_a_node_that_was_away_gets_what_happened_from_one_who_was_there(st
             await founder.do(PROMOTE, target_node_id=carol.node_id, new_level="trusted")
             token = await founder.do(ISSUE, subject=carol.node_id, scope={"capabilities": ["community.sync"]})
             await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
-            await wait_for(lambda: version(carol) == version(founder), 15, "carol to hear of it")
+            await wait_for(lambda: version(carol) == version(founder), what="carol to hear of it")
             issuer = founder.node_id
         async with living(street, street.guest) as guest:
             second = guest.bus.peer.membership
-            await wait_for(lambda: version(guest) == version(carol), 15, "the guest to make up for it")
-            await wait_for(lambda: guest.level(carol.node_id) == "trusted", 15, "its other process, too")
-            await wait_for(lambda: second.revocations.revoked(issuer, token["token_id"]), 15, "and the token")
+            await wait_for(lambda: version(guest) == version(carol), what="the guest to make up for it")
+            await wait_for(lambda: guest.level(carol.node_id) == "trusted", what="its other process, too")
+            await wait_for(
+                lambda: second.revocations.revoked(issuer, token["token_id"]), what="and the token"
+            )
             log = CommunityLog(await guest.auth._node.store(), street.guest)
 
             async def on_disk() -> bool:
                 remembered = await log.read()
                 return len(remembered.events) == version(carol) and len(remembered.revocations) == 1
 
-            await wait_for(on_disk, 15, "all of it to be on the guest's disk")
+            await wait_for(on_disk, what="all of it to be on the guest's disk")
 
 
 @pytest.mark.req("ATTACK-27", "COMMUNITY-4")
@@ -73,7 +74,7 @@ async def test_a_node_catches_up_over_events_that_it_does_not_understand(street:
         assert version(founder) == held.version + len(planted)
         await founder.do(INVITE, display_name="after all of them")
         async with living(street, street.others[0]) as carol:
-            await wait_for(lambda: version(carol) == version(founder), 15, "carol to make up for it")
+            await wait_for(lambda: version(carol) == version(founder), what="carol to make up for it")
 
 
 @pytest.mark.req("COMMUNITY-4")
@@ -91,7 +92,7 @@ async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
         assert founder.auth._membership.learn(held.events)
         await founder.do(PROMOTE, target_node_id=carol_id, new_level="trusted")
         async with living(street, street.others[0]) as carol:
-            await wait_for(lambda: carol.level(carol.node_id) == "trusted", 15, "carol to hear of it")
+            await wait_for(lambda: carol.level(carol.node_id) == "trusted", what="carol to hear of it")
             assert version(carol) < version(founder), "of the one who floods only so much"
 
 
@@ -191,7 +192,7 @@ async def test_an_event_whose_answer_was_lost_is_found_and_not_made_twice(mesh: 
             event for event in (await log.read()).events if event.event_type == "community.member.promoted"
         ]
         assert len(promotions) == 1
-        await wait_for(lambda: founder.level(guest.peer.node_id) == "trusted", 15, "it to be told")
+        await wait_for(lambda: founder.level(guest.peer.node_id) == "trusted", what="it to be told")
 
 
 @pytest.mark.req("COMMUNITY-7")
@@ -206,7 +207,7 @@ async def test_what_the_last_run_wrote_down_and_could_not_tell_is_told_at_the_st
         def known() -> bool:
             return made["event_id"] in {one.event_id for one in listener.peer.roster.events}
 
-        await wait_for(known, 15, "the event to be told")
+        await wait_for(known, what="the event to be told")
 
 
 async def _silence(events: Any) -> None:
@@ -246,10 +247,7 @@ async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> 
 
 
 @pytest.mark.req("COMMUNITY-4")
-async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange_module, "ANNOUNCE_SECONDS", 1_000.0)
+async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(mesh: Mesh) -> None:
     heard: list[Heads] = []
     async with living(mesh, mesh.home) as founder:
         founder.bus.peer.membership.on_own_heads(heard.append)

@@ -64,7 +64,7 @@ async def test_homes_that_were_apart_know_what_the_others_did_soon_after_they_me
                 return len({house.auth._membership.heads() for house in houses}) == 1
 
             await wait_for(lambda: is_linked(second), what="bob's link")
-            await wait_for(level, 15, "all three to know the same")
+            await wait_for(level, what="all three to know the same")
             assert bob.auth._membership.roster.level(carol.node_id) == "trusted"
             assert bob.auth._membership.revocations.revoked(founder.node_id, token["token_id"])
             made = {event.event_id for event in carol.auth._membership.roster.events}

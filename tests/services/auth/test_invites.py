@@ -51,8 +51,8 @@ async def test_a_member_lets_somebody_in_and_the_others_know(mesh: Mesh) -> None
             roster = await door.roster()
             joined = await door.join(roster, newcomer, "attic")
         assert joined.level(newcomer.node_id) == "member"
-        await wait_for(lambda: guest.level(newcomer.node_id) == "member", 15, "the newcomer to be known")
-        await wait_for(lambda: founder.level(newcomer.node_id) == "member", 15, "the newcomer to be known")
+        await wait_for(lambda: guest.level(newcomer.node_id) == "member", what="the newcomer to be known")
+        await wait_for(lambda: founder.level(newcomer.node_id) == "member", what="the newcomer to be known")
 
 
 @pytest.mark.req("COMMUNITY-8")
@@ -110,7 +110,7 @@ async def test_who_may_not_invite_is_told_so(mesh: Mesh) -> None:
     async with living(mesh, mesh.home) as founder, living(mesh, mesh.guest) as guest:
         policy = Policy(default_member_can_invite=False)
         await founder.do(POLICY, default_member_can_invite=False)
-        await wait_for(lambda: guest.auth._membership.roster.policy == policy, 15, "the rules to be known")
+        await wait_for(lambda: guest.auth._membership.roster.policy == policy, what="the rules to be known")
         with pytest.raises(HearthNetError) as caught:
             await guest.do(INVITE)
         with pytest.raises(HearthNetError) as elsewhere:

@@ -19,7 +19,7 @@ from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.processes import child_environment
 from tests.helpers.stopwatch import Stopwatch
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 from tests.services.auth.houses import ISSUE, POLICY, REVOKE, REVOKE_TOKEN, SYNC, living
 
 pytestmark = pytest.mark.asyncio
@@ -62,7 +62,7 @@ async def code_at(bus: Bus, view: OfferView, token: str = "") -> str:
     """What one process answers: empty where it does what it is asked."""
     node, instance = view.node, view.offer.instance
     try:
-        await bus.call(LIST, LISTING, token=token, timeout_seconds=5, node=node, instance=instance)
+        await bus.call(LIST, LISTING, token=token, timeout_seconds=30, node=node, instance=instance)
     except HearthNetError as error:
         return error.code
     return ""
@@ -146,10 +146,10 @@ async def test_what_runs_for_one_who_is_put_out_is_stopped(mesh: Mesh) -> None:
                     pass
 
         chatting = asyncio.create_task(chat())
-        await asyncio.wait_for(running.wait(), 10)
+        await asyncio.wait_for(running.wait(), DEADLINE_SECONDS)
         await founder.do(REVOKE, target_node_id=guest.peer.node_id, reason="compromised")
         with pytest.raises(HearthNetError):
-            await asyncio.wait_for(chatting, 10)
+            await asyncio.wait_for(chatting, DEADLINE_SECONDS)
         await wait_for(lambda: service.stopped, what="the work to stop")
 
 
@@ -171,11 +171,11 @@ async def test_what_runs_under_a_token_that_is_revoked_is_stopped(mesh: Mesh) ->
         token = await founder.do(ISSUE, subject=guest.peer.node_id, scope={"capabilities": [QUERY]})
         asking = asyncio.create_task(guest.call(QUERY, query(), token=token["token"]))
         own = asyncio.create_task(guest.call(QUERY, query()))
-        await asyncio.wait_for(running.wait(), 10)
+        await asyncio.wait_for(running.wait(), DEADLINE_SECONDS)
         await wait_for(lambda: len(service.calls) == 2, what="both calls")
         await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
         with pytest.raises(HearthNetError):
-            await asyncio.wait_for(asking, 10)
+            await asyncio.wait_for(asking, DEADLINE_SECONDS)
         assert len(service.stopped) >= 1
         assert not own.done()
         own.cancel()
@@ -193,7 +193,7 @@ async def test_offers_and_answers_of_one_who_was_put_out_count_no_more(mesh: Mes
         assert guest != founder.node_id
         await founder.do(POLICY, min_signatures_to_revoke=1)
         await founder.do(REVOKE, target_node_id=guest, reason="compromised")
-        await wait_for(lambda: bus.peer.roster.is_revoked(guest), 15, "it to be known")
+        await wait_for(lambda: bus.peer.roster.is_revoked(guest), what="it to be known")
         with pytest.raises(HearthNetError) as caught:
             await bus.call(QUERY, query())
         assert not await bus.offers("rag.query")

@@ -58,7 +58,7 @@ async def test_too_few_signatures_are_told_the_number_and_enough_put_a_member_ou
             await founder.do(PROMOTE, target_node_id=house.node_id, new_level="trusted")
         guest = (await street.guest_bus()).peer
         await guest.link.close()
-        await wait_for(lambda: dora.level(dora.node_id) == "trusted", 15, "the promotions to be known")
+        await wait_for(lambda: dora.level(dora.node_id) == "trusted", what="the promotions to be known")
         client_id, target = ids.new_ulid(), guest.node_id
         wanted = {"client_id": client_id, "target_node_id": target, "reason": "inactive"}
         alone = await refused(dora, REVOKE, **wanted)
@@ -70,7 +70,7 @@ async def test_too_few_signatures_are_told_the_number_and_enough_put_a_member_ou
         again = await dora.do(REVOKE, **wanted, co_signers=signatures)
         reused = await refused(dora, REVOKE, **{**wanted, "reason": "other"}, co_signers=signatures)
         for house in (founder, carol):
-            await wait_for(partial(was_put_out, house, target), 15, "it to be known")
+            await wait_for(partial(was_put_out, house, target), what="it to be known")
     assert (alone.code, alone.details) == ("unauthorized", {"needed": 3, "signed": 1})
     assert (few.code, few.details) == ("unauthorized", {"needed": 3, "signed": 2})
     assert forged.code == "invalid_signature"
@@ -90,9 +90,9 @@ async def test_members_rise_and_fall_at_the_word_of_those_above_them(mesh: Mesh)
             await founder.do(PROMOTE, client_id=client_id, target_node_id=guest.node_id, new_level="trusted")
             for _ in range(2)
         ]
-        await wait_for(lambda: guest.level(guest.node_id) == "trusted", 15, "the rise to be known")
+        await wait_for(lambda: guest.level(guest.node_id) == "trusted", what="the rise to be known")
         await founder.do(DEMOTE, target_node_id=guest.node_id, new_level="member")
-        await wait_for(lambda: guest.level(guest.node_id) == "member", 15, "the fall to be known")
+        await wait_for(lambda: guest.level(guest.node_id) == "member", what="the fall to be known")
         nothing = await refused(founder, DEMOTE, target_node_id=guest.node_id, new_level="member")
     assert presumptuous.code == "unauthorized"
     assert unknown.code == "not_found"
@@ -122,7 +122,7 @@ async def test_the_rules_change_where_the_root_key_lies_and_nowhere_else(mesh: M
         done = await founder.do(POLICY, min_signatures_to_revoke=1, capability_token_ttl_seconds=600)
         same = await founder.do(POLICY, min_signatures_to_revoke=1)
         wanted = Policy(min_signatures_to_revoke=1, capability_token_ttl_seconds=600)
-        await wait_for(lambda: guest.bus.peer.roster.policy == wanted, 15, "the rules to be known")
+        await wait_for(lambda: guest.bus.peer.roster.policy == wanted, what="the rules to be known")
     assert denied.code == "unauthorized"
     assert done["policy"]["min_signatures_to_revoke"] == 1
     assert done["event_id"] == same["event_id"]

@@ -144,7 +144,7 @@ async def test_a_token_is_not_issued_beyond_its_issuer_and_the_rules(mesh: Mesh)
     ):
         await founder.do(POLICY, capability_token_ttl_seconds=600)
         await wait_for(
-            lambda: guest.auth._membership.roster.policy.capability_token_ttl_seconds == 600, 15, "the rules"
+            lambda: guest.auth._membership.roster.policy.capability_token_ttl_seconds == 600, what="the rules"
         )
         usual: dict[str, Any] = {
             "subject": founder.node_id,
@@ -200,7 +200,7 @@ async def test_a_token_is_revoked_by_its_issuer_a_trusted_member_and_nobody_else
         for document, bus in ((mine, guest.bus), (theirs, founder.bus)):
             claims = tokens.decode(document["token"])
             await wait_for(
-                partial(host.peer.revocations.revoked, claims.iss, claims.jti), 15, "the revocation"
+                partial(host.peer.revocations.revoked, claims.iss, claims.jti), what="the revocation"
             )
             with pytest.raises(HearthNetError) as caught:
                 await bus.call(QUERY, query(), token=document["token"])
