@@ -108,10 +108,10 @@ async def test_how_a_call_ended_is_on_record_whatever_it_was(mesh: Mesh) -> None
                 with pytest.raises(HearthNetError):
                     await bus.call(POST, post(ids.new_ulid(), title))
             with pytest.raises(HearthNetError):
-                await bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=0.3)
+                await bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=2)
             await wait_for(lambda: host.in_flight == 0, what="the calls to end")
             started.clear()
-            staying = asyncio.create_task(bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=1))
+            staying = asyncio.create_task(bus.call(POST, post(ids.new_ulid(), "stay"), timeout_seconds=30))
             await started.wait()
             await host.close(drain_seconds=0)
             with pytest.raises(HearthNetError):
@@ -222,7 +222,7 @@ async def test_nothing_is_done_that_cannot_be_put_on_record(
     monkeypatch.setattr("hearthnet.service.stored._LOOK_SECONDS", -1.0)
     async with (
         tcp_proxy(mesh.server.url) as proxy,
-        mesh.hosting(service, store_url=proxy.url),
+        mesh.hosting(service, store_url=proxy.url) as host,
         await mesh.bus() as bus,
         await mesh.store() as store,
     ):
@@ -232,7 +232,8 @@ async def test_nothing_is_done_that_cannot_be_put_on_record(
         monkeypatch.undo()
         # The host's connection to its records breaks. The caller asks again for as long as it has time.
         proxy.lose("au.entry", 99, written=False)
-        await _refused(bus.call(POST, post(ids.new_ulid()), timeout_seconds=1), "partition", "timeout")
+        await _refused(bus.call(POST, post(ids.new_ulid()), timeout_seconds=2), "partition", "timeout")
+        await wait_for(lambda: host.in_flight == 0, what="the host to give it up, too")
         assert proxy.lost
         proxy.lose("au.entry", 0, written=False)
         await bus.call(POST, post(ids.new_ulid()))

@@ -48,7 +48,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(effects_module, "_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(effects_module, "_WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(effects_module, "_WRITE_SECONDS", 1.0)
     effect = Effect(state="taken", capability="x@1.0", digest="", instance="aaaaaaaa", call="1")
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         claims, name = Claims(store, Room(None)), key("ef", "me", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections import Counter
 from typing import Any
 
@@ -99,9 +100,10 @@ async def test_what_a_dead_process_had_begun_is_of_unknown_outcome(
         async with await mesh.bus() as bus:
             await workers.start(bus)
             key = ids.new_ulid()
-            given = {"idempotency_key": key, "timeout_seconds": 1.5}
+            given = {"idempotency_key": key, "timeout_seconds": 3}
             yes = approval(bus, body(how), key)
             assert await code(ingest(bus, body(how), approval=yes, **given)) in ("timeout", "partition")
+            assert workers.running.pop().wait(DEADLINE) == -signal.SIGKILL
             await workers.start(bus)
             told = await asyncio.gather(
                 *(code(ingest(bus, body(how), approval=yes, idempotency_key=key)) for _ in range(4))

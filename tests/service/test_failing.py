@@ -42,7 +42,7 @@ async def test_whatever_a_handler_raises_its_caller_is_answered(mesh: Mesh, rais
     service.answer = fail
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
         with pytest.raises(HearthNetError, match="its log has the reason") as caught:
-            await bus.call(QUERY, query(), timeout_seconds=5)
+            await bus.call(QUERY, query(), timeout_seconds=30)
         assert caught.value.code == "internal_error"
         assert await _events(bus) == ["token", "token", "token", "done"]
         assert host.in_flight == 0
@@ -58,7 +58,7 @@ async def test_an_error_that_cannot_be_sent_is_still_an_answer(mesh: Mesh, detai
 
     service.answer, service.talk = fail, fail
     async with mesh.hosting(service), await mesh.bus() as bus:
-        for asking in (bus.call(QUERY, query(), timeout_seconds=5), _events(bus)):
+        for asking in (bus.call(QUERY, query(), timeout_seconds=30), _events(bus)):
             with pytest.raises(HearthNetError) as caught:
                 await asking
             assert caught.value.code == "internal_error"

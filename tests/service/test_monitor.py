@@ -21,7 +21,7 @@ from tests.bus import failing_worker
 from tests.helpers import adr32
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, query
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,7 +34,9 @@ class Eyes:
 
     async def ask(self, subject: str, data: bytes = b"") -> dict[str, Any]:
         """The first answer, as JSON; `TimeoutError` where none comes soon."""
-        answer: dict[str, Any] = json.loads((await self.client.request(subject, data, timeout=5)).data)
+        answer: dict[str, Any] = json.loads(
+            (await self.client.request(subject, data, timeout=DEADLINE_SECONDS)).data
+        )
         return answer
 
     async def counts(self, capability: str) -> dict[str, Any]:
@@ -147,7 +149,7 @@ async def test_a_refused_call_counts_as_an_error(mesh: Mesh, eyes: Eyes) -> None
         await running.wait()
         assert (await eyes.counts(QUERY))["data"] == {"in_flight": 1}
         with pytest.raises(HearthNetError):  # refused, asked again, and at last out of time
-            await other.call(QUERY, query(), timeout_seconds=0.5)
+            await other.call(QUERY, query(), timeout_seconds=2)
         found = await eyes.counts(QUERY)
         assert found["num_errors"] == found["num_requests"] >= 1
         assert found["last_error"] == f"capacity_exceeded: {QUERY}"
@@ -189,11 +191,11 @@ async def test_a_flood_of_questions_is_answered_so_often_and_calls_go_on(mesh: M
         for _ in range(flood):
             await eyes.client.publish("$SRV.STATS", b"", reply=inbox)
         await eyes.client.flush()
-        assert (await bus.call(QUERY, query(), timeout_seconds=5)).output["chunks"]
+        assert (await bus.call(QUERY, query(), timeout_seconds=30)).output["chunks"]
 
         async def answered() -> bool:
             with contextlib.suppress(Exception):
-                return bool(await eyes.client.request("$SRV.PING", timeout=0.5))
+                return bool(await eyes.client.request("$SRV.PING", timeout=2))
             return False
 
         await wait_for(answered, what="an answer once the flood is over")

@@ -19,6 +19,7 @@ from hearthnet.service.hosted import Hosted
 from hearthnet.service.status import Status
 from hearthnet.service.tasks import TaskSet, heeding_cancellation
 from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
+from tests.helpers.waiting import DEADLINE_SECONDS
 
 
 @pytest.mark.req("SERVICE-4")
@@ -145,7 +146,7 @@ async def test_a_task_that_keeps_its_cancellation_to_itself_is_told_again() -> N
     tasks = TaskSet()
     task = tasks.start(deaf(), "deaf")
     await asyncio.sleep(0)
-    await asyncio.wait_for(tasks.close(), 5)
+    await asyncio.wait_for(tasks.close(), DEADLINE_SECONDS)
     assert task.done()
     assert told == [True, True]
 

@@ -20,7 +20,7 @@ from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 TOPIC = "rag.query.v1"
@@ -65,7 +65,7 @@ async def test_a_log_that_is_no_log_or_away_is_said_to_be(mesh: Mesh) -> None:
         assert not await service.events.known(_NoCall(bus.peer.node_id))  # type: ignore[arg-type]
         await service.events._store.close()
         with pytest.raises(HearthNetError) as caught:
-            await asyncio.wait_for(service.events.place(), 5)
+            await asyncio.wait_for(service.events.place(), DEADLINE_SECONDS)
     assert caught.value.code == "partition"
 
 
@@ -98,7 +98,7 @@ async def test_a_log_without_room_says_so(mesh: Mesh) -> None:
         while codes[-1] != "capacity_exceeded":
             assert len(codes) < 200
             try:
-                await bus.call(POST, post(ids.new_ulid()), timeout_seconds=5)
+                await bus.call(POST, post(ids.new_ulid()), timeout_seconds=30)
                 codes.append("ok")
             except HearthNetError as error:
                 codes.append(error.code)
@@ -114,7 +114,7 @@ async def test_a_log_that_is_sealed_says_so(mesh: Mesh) -> None:
         config.sealed = True
         await store.js.update_stream(config)
         with pytest.raises(HearthNetError) as caught:
-            await bus.call(POST, post(ids.new_ulid()), timeout_seconds=5)
+            await bus.call(POST, post(ids.new_ulid()), timeout_seconds=30)
     assert caught.value.code == "internal_error"
 
 

@@ -26,7 +26,8 @@ from hearthnet.trust.token import Scope, mint
 from hearthnet.wire import evidence
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
-from tests.helpers.waiting import wait_for
+from tests.helpers.service_processes import START_SECONDS
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 from tests.service.effect_worker import INGEST, EffectService
 
 SCRIPT = Path(__file__).with_name("effect_worker.py")
@@ -65,7 +66,7 @@ class Workers:
         async def there() -> bool:
             return len(await self._found(bus) - known) == count
 
-        await wait_for(there, 20, f"{count} workers")
+        await wait_for(there, START_SECONDS, f"{count} workers")
 
     def _process(self) -> subprocess.Popen[bytes]:
         home = self.mesh.home.path
@@ -88,7 +89,7 @@ class Workers:
         for process in self.running:
             process.terminate()
         for process in self.running:
-            process.wait(10)
+            process.wait(DEADLINE_SECONDS)
         self.running.clear()
 
     def kill(self) -> None:
