@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,12 @@ def pause(pid: int) -> None:
     wait_for_sync(lambda: _states(pid) <= {"T"}, what=f"process {pid} to stop")
 
 
+def kill(pid: int) -> None:
+    """Kill a process (SIGKILL), whoever started it; returns when all of it has ended."""
+    os.kill(pid, signal.SIGKILL)
+    wait_for_sync(lambda: _states(pid) <= {"Z", "X"}, what=f"process {pid} to end")
+
+
 @contextlib.contextmanager
 def paused(pid: int) -> Iterator[None]:
     """Keep a process stopped in the block: it holds its connections and does nothing."""
@@ -55,6 +63,15 @@ def _states(pid: int) -> set[str]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             states.add(stat.read_text("ascii", "replace").rpartition(")")[2].split()[0])
     return states
+
+
+def unused_port() -> int:
+    """A port that is free and stays so: the system gives none of these to whoever asks for any port."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
+    while True:
+        port = random.randrange(10_000, lowest)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def processes_of(home: Path) -> list[str]:

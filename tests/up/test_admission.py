@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from hearthnet.trust.keys import Identity
 from hearthnet.up import server as servers
 from hearthnet.up.address import Address
 from hearthnet.up.server_config import BusLogin, LeafListener, LeafRemote, ServerSettings, render
+from tests.helpers.processes import kill
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, admitted
@@ -68,7 +67,7 @@ async def test_a_configuration_that_the_server_refuses_changes_nothing(
     assert visitor.cut == 0
     monkeypatch.undo()
     # The next start, too, is with what was accepted.
-    os.kill(house.server.state.pid, signal.SIGKILL)
+    kill(house.server.state.pid)
     await wait_for(lambda: any("is back" in line for line in house.news), what="the server to be back")
     with pytest.raises(errors.Error, match="Authorization Violation"):
         await callers.connect(house.url, friend.login())
@@ -81,7 +80,7 @@ async def test_commands_reach_a_server_that_was_restarted(house: House, callers:
     friend, foe = Identity.generate(), Identity.generate()
     await house.server.admit(admitted(house.identity, friend))
     pid = house.server.state.pid
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     # While it is away it cannot be told, but starts with what is wanted by then.
     with pytest.raises(HearthNetError) as caught:
         await house.server.admit(admitted(house.identity, foe))

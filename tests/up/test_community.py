@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from hearthnet.up.community import Community
 from hearthnet.up.door import Admitted
 from hearthnet.up.operators import Operators
 from hearthnet.up.roster_file import RosterFile
+from tests.helpers.processes import kill
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.up.houses import Callers, House, Street, Visitor
@@ -129,7 +129,7 @@ async def test_a_revocation_is_on_the_disk_and_its_node_gone_within_two_seconds(
 @pytest.mark.req("UP-33", "UP-50")
 async def test_an_invite_opens_the_door_until_it_runs_out(village: Village, callers: Callers) -> None:
     key = Identity.generate()
-    await village.tell(village.invite(key, lasts_ms=1_500))
+    await village.tell(village.invite(key, lasts_ms=6_000))
     guest = await reaches(callers, village, key)
     await wait_for(lambda: guest.cut, what="the invite's connection to end with the invite")
     with pytest.raises(Exception, match="Authorization Violation"):
@@ -197,7 +197,7 @@ async def test_what_happens_while_the_server_is_away_counts_when_it_is_back(
     village: Village, callers: Callers
 ) -> None:
     bob = village.street.key("bob")
-    os.kill(village.house.server.state.pid, signal.SIGKILL)
+    kill(village.house.server.state.pid)
     await wait_for(lambda: any("is back" in line for line in village.house.news), what="the server")
     await village.bus.peer.link.connected()
     victim = await callers.connect(village.house.url, bob.login())

@@ -17,6 +17,7 @@ from hearthnet.up import leaf_ports
 from hearthnet.up.leaf_ports import MAX_PORTS, KnownPorts, LeafPorts
 from hearthnet.up.server_config import ANY_PORT
 from tests.helpers.household import make_home, settle
+from tests.helpers.processes import unused_port
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for, wait_for_sync
 from tests.up.houses import House, Street, way_to
@@ -32,11 +33,12 @@ def street(tmp_path: Path) -> Street:
 @contextlib.contextmanager
 def occupied(port: int = 0) -> Iterator[int]:
     """A port that another program uses: a free one, or `port`, unless some program uses that already."""
+    port = port or unused_port()
     with socket.socket() as other:
         with contextlib.suppress(OSError):
             other.bind(("127.0.0.1", port))
             other.listen()
-        yield port or other.getsockname()[1]
+        yield port
 
 
 def settings(port: int) -> str:

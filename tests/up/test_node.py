@@ -23,6 +23,7 @@ from hearthnet.node_state import read_node_state
 from hearthnet.times import now_ms
 from hearthnet.trust import acts
 from tests.helpers.neighbourhood import settle_in
+from tests.helpers.processes import unused_port
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for, wait_for_sync
 from tests.up.conftest import Node, living
@@ -116,9 +117,7 @@ def test_a_taken_port_makes_way_for_a_free_one(start: Start, place: Home) -> Non
 
 @pytest.mark.req("UP-4")
 def test_a_free_port_of_the_settings_is_used(start: Start, place: Home) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = unused_port()
     place.config_file.write_text(f"[server]\nport = {port}\n")
     node = start("market=")
     assert node.ready().server.port == port
@@ -130,7 +129,7 @@ def test_a_second_node_in_the_same_home_is_refused(start: Start, place: Home) ->
     first = start("market=")
     state = first.ready()
     second = start("market=")
-    assert second.process.wait(10) == 1
+    assert second.process.wait(60) == 1
     assert f"already running in {place.path} (process {first.process.pid})" in second.said()
     assert read_node_state(place) == state
     assert first.end() == 0
@@ -177,7 +176,7 @@ def test_a_killed_supervisor_leaves_no_orphan(start: Start, place: Home) -> None
     family = node.family()
     assert state.server.pid in {each.pid for each in family}
     node.process.kill()
-    node.process.wait(5)
+    node.process.wait(60)
     wait_for_sync(lambda: not living(family), what="the children to die")
     with pytest.raises(HearthNetError, match="no node is running"):
         read_node_state(place)
@@ -225,7 +224,7 @@ def test_a_killed_server_comes_back_at_the_same_address(start: Start, place: Hom
     assert after.url == before.url
     with socket.create_connection(("127.0.0.1", after.port), timeout=5):
         pass
-    assert f"nats-server is back at {after.url}" in node.said()
+    wait_for_sync(lambda: f"nats-server is back at {after.url}" in node.said(), what="word of it")
     assert node.end() == 0
 
 
@@ -247,7 +246,7 @@ def test_a_ready_file_that_is_something_else_is_left_alone(start: Start, place: 
     letter = place.path.with_name("ready.json")
     letter.write_text("dear diary")
     node = start("market=")
-    assert node.process.wait(10) == 2
+    assert node.process.wait(60) == 2
     assert f"{letter} exists and is no ready-file" in node.said()
     assert letter.read_text() == "dear diary"
 

@@ -26,7 +26,7 @@ from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.probe import ProbeService
 from tests.helpers.stopwatch import Stopwatch
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 from tests.up.houses import Callers, House, Street, admitted, way_to
 from tests.up.raw_leaf import RawLeaf
 
@@ -134,17 +134,17 @@ async def test_who_comes_and_goes_is_noticed(place: Home) -> None:
     assert not watched.logins
     watching = asyncio.create_task(watched.watch(changed.set))
     made = operators.create(place, "anna")
-    await asyncio.wait_for(changed.wait(), 5)
+    await asyncio.wait_for(changed.wait(), DEADLINE_SECONDS)
     assert watched.logins == (made.login.public,)
     assert Operators(place, news.append).logins == (made.login.public,)
     changed.clear()
     made.seed_file.chmod(0o644)
-    await asyncio.wait_for(changed.wait(), 5)
+    await asyncio.wait_for(changed.wait(), DEADLINE_SECONDS)
     assert not watched.logins
     assert len(news) == 1
     changed.clear()
     operators.remove(place, "anna")
-    await asyncio.wait_for(changed.wait(), 5)
+    await asyncio.wait_for(changed.wait(), DEADLINE_SECONDS)
     watching.cancel()
     await asyncio.wait({watching})
 

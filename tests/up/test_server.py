@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from hearthnet.up.server import Server
 from hearthnet.up.server_config import MAX_PAYLOAD, ServerSettings, render
 from hearthnet.up.system import System
 from tests.helpers.nats_server import NatsServer
+from tests.helpers.processes import kill
 from tests.helpers.waiting import wait_for
 
 Launch = Callable[..., NatsServer]
@@ -224,12 +224,11 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     server._news = news.append
     keeping = asyncio.create_task(server.keep())
     port, pid = server.state.port, server.state.pid
-    os.kill(pid, signal.SIGSTOP)
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     await wait_for(lambda: news, what="the end to be noticed")
     thief = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     await wait_for(
-        lambda: not server._nats.running and server._nats.taken() == "client", 10, "a failed start"
+        lambda: not server._nats.running and server._nats.taken() == "client", what="a failed start"
     )
     thief.close()
     await thief.wait_closed()

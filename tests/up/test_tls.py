@@ -84,7 +84,7 @@ async def test_nothing_is_said_in_the_clear(founder: House) -> None:
     writer.write(b"CONNECT {}\r\nPING\r\n")
     said = b""
     with contextlib.suppress(ConnectionError):
-        said = await asyncio.wait_for(reader.read(), 10)
+        said = await asyncio.wait_for(reader.read(), 20)
     assert b"nonce" not in said
     assert b"INFO" not in said
     writer.close()

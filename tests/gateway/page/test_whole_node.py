@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +23,7 @@ from hearthnet.home import Home
 from hearthnet.node_state import GATEWAY, read_node_state
 from tests.gateway.events import events_of
 from tests.gateway.page.street import PATIENCE_MS, open_browser
+from tests.helpers.processes import kill, unused_port
 from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for
@@ -64,7 +62,7 @@ class Node:
             return next(one for one in read_node_state(home).services if one.name == GATEWAY)
 
         before = gateway()
-        os.kill(before.pid, signal.SIGKILL)
+        kill(before.pid)
 
         def back() -> bool:
             now = gateway()
@@ -103,20 +101,13 @@ class Node:
         )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, ScriptedModel]]:
     """The node and its model."""
     shell = Shell(tmp_path_factory.mktemp("killed") / "home")
     shell.home.mkdir()
     with ScriptedModel() as model:
-        text = SETTINGS.format(port=free_port(), model=model.config)
+        text = SETTINGS.format(port=unused_port(), model=model.config)
         (shell.home / "hearthnet.toml").write_text(text)
         with shell.node():
             yield shell, model
