@@ -163,7 +163,11 @@ class Raw:
 
         try:
             await raw.client.connect(
-                url, nkeys_seed_str=login.seed.decode(), error_cb=complain, allow_reconnect=False
+                url,
+                nkeys_seed_str=login.seed.decode(),
+                error_cb=complain,
+                allow_reconnect=False,
+                connect_timeout=ANSWER_SECONDS,
             )
         except BaseException:
             await raw.close()

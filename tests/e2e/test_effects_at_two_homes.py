@@ -14,7 +14,7 @@ from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync
 from tests.services.mcp.houses import Plain, tool
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 WATER = "experimental.mcp.garden.water"
 TEXT = {"text": "the roses"}
 KITCHEN = """\

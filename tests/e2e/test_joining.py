@@ -33,7 +33,7 @@ from tests.helpers.shell import Shell
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for, wait_for_sync
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 CUT_SECONDS = 2.0
 POST = {"category": "offer", "title": "Ladder to lend", "body": "4 m, ring twice."}
 QUERY = {"params": {"corpus": "system"}, "input": {"query": "rainwater safe to drink", "k": 1}}

@@ -24,6 +24,7 @@ from hearthnet.up.server import Server
 from hearthnet.up.server_config import BusLogin
 from hearthnet.up.upstream import Upstream, save_upstream
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
+from tests.helpers.waiting import DEADLINE_SECONDS
 
 SETTINGS = "[server]\nport = 0\n[community]\nport = 0\n"
 
@@ -138,6 +139,7 @@ class Visitor:
                 url,
                 nkeys_seed_str=login.seed.decode("ascii"),
                 allow_reconnect=False,
+                connect_timeout=DEADLINE_SECONDS,
                 error_cb=visitor._on_error,
                 disconnected_cb=visitor._on_cut,
             )

@@ -26,7 +26,7 @@ from hearthnet.up.server_config import MAX_PAYLOAD, ServerSettings, render
 from hearthnet.up.system import System
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.processes import kill
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 Launch = Callable[..., NatsServer]
 
@@ -58,6 +58,7 @@ class Visitor:
                 url,
                 nkeys_seed_str=login.seed.decode() if login else None,
                 allow_reconnect=False,
+                connect_timeout=DEADLINE_SECONDS,
                 error_cb=visitor._on_error,
             )
         except BaseException:

@@ -13,7 +13,7 @@ from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.served import Served, served
 from tests.helpers.waiting import wait_for_sync
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 POST = {"category": "offer", "title": "Jam", "body": "Plum."}
 SEARCH = ("search_corpus", {"query": "rainwater safe to drink", "corpus": "system"})
 LOOK: Any = {

@@ -27,6 +27,7 @@ from hearthnet_mesh import MeshService
 from tests.helpers.leaving import leave_out
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import QUERY, ROW, Anything, ProbeService
+from tests.helpers.processes import unused_port
 from tests.helpers.scripted_model import ScriptedModel
 
 CHROMIUM: Final = Path("/usr/bin/chromium")
@@ -42,7 +43,7 @@ FLAGS: Final = (
 SETTINGS: Final = "[server]\nport = 0\n\n[gateway]\nport = {port}\n\n[llm]\nbuiltin = false\n\n{model}"
 META: Final = {"doc_cid": "blake3:" + "0" * 64, "chunk_id": "c"}
 COMPLETE: Final = "llm.complete@1.0"
-PATIENCE_MS: Final = 25_000
+PATIENCE_MS: Final = 60_000
 IMAGES: Final = Path(__file__).resolve().parents[3] / "docs" / "images"
 PHONE: Final = {"width": 390, "height": 780}
 DESK: Final = {"width": 1080, "height": 720}
@@ -106,7 +107,7 @@ class Street:
     library: Library
     market: MarketService
     browser: Browser
-    port: int = 0
+    port: int = field(default_factory=unused_port)
     gateway: Gateway | None = None
     _people: int = 0
     _open: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
@@ -170,7 +171,9 @@ async def open_browser() -> AsyncIterator[Browser]:
         leave_out(f"there is no {CHROMIUM}: make system-deps")
     driver: Playwright
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = await driver.chromium.launch(
+            executable_path=CHROMIUM, args=list(FLAGS), timeout=2 * PATIENCE_MS
+        )
         try:
             yield browser
         finally:

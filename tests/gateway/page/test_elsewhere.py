@@ -228,7 +228,10 @@ async def test_browser_extension_asks_and_opens_a_socket(place: Place, tmp_path:
     call = {"type": "call", "capability": "rag.query", "body": body, "token": key}
     async with async_playwright() as driver:
         context = await driver.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=CHROMIUM, args=[*FLAGS, *loaded]
+            tmp_path / "profile",
+            executable_path=CHROMIUM,
+            args=[*FLAGS, *loaded],
+            timeout=2 * PATIENCE_MS,
         )
         try:
             page = await context.new_page()

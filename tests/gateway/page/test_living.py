@@ -165,10 +165,10 @@ async def test_the_picture_and_the_table_follow_the_mesh(street: Street) -> None
         await expect(page.locator("svg .node.away")).to_have_count(1)
         assert await own.locator("[data-family=file]").count() == 0
         async with street.mesh.hosting(Shelf()):
-            await expect(own.locator("[data-family=file]")).to_have_count(1, timeout=20_000)
+            await expect(own.locator("[data-family=file]")).to_have_count(1)
             await expect(page.locator("tbody")).to_contain_text("file.list@1.0")
             await there.picture("mesh")
-        await expect(own.locator("[data-family=file]")).to_have_count(0, timeout=20_000)
+        await expect(own.locator("[data-family=file]")).to_have_count(0)
         await expect(page.locator("tbody")).not_to_contain_text("file.list@1.0")
         label = await page.locator("svg[role=img]").get_attribute("aria-label")
         assert re.fullmatch(r"Picture of the mesh: 2 nodes, \d+ capabilities", label or "")
@@ -226,7 +226,7 @@ async def test_a_yes_that_comes_too_late_is_refused_and_says_so(street: Street) 
     assert street.gateway is not None
     runs = street.gateway.runs
     before = runs._limits
-    runs._limits = Limits(confirmation_ttl_ms=1_500)
+    runs._limits = Limits(confirmation_ttl_ms=6_000)
     try:
         async with visit(street) as there:
             there.allowed.append("Failed to load resource")

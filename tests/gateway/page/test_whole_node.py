@@ -28,7 +28,7 @@ from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 SETTINGS: Final = """\
 [server]
 port = 0
@@ -97,7 +97,11 @@ class Node:
         """A program that asks over the socket."""
         address = self.url.replace("http", "ws") + PATH
         return connect(
-            address, subprotocols=[Subprotocol(SUBPROTOCOL)], additional_headers=headers, proxy=None
+            address,
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            additional_headers=headers,
+            proxy=None,
+            open_timeout=60,
         )
 
 

@@ -29,7 +29,7 @@ async def run(*command: str | Path) -> tuple[str, str]:
     assert process.stderr is not None
     # Its input stays open: wscat ends with it.
     reading = asyncio.gather(process.stdout.read(), process.stderr.read())
-    answer, complaints = await asyncio.wait_for(reading, 60)
+    answer, complaints = await asyncio.wait_for(reading, 120)
     await process.wait()
     return answer.decode(), complaints.decode()
 
@@ -56,7 +56,7 @@ async def test_wscat_asks_and_is_answered(shared: House) -> None:
     guest = shared.guest()
     frame = msgspec.json.encode(call_of(shared, guest, "llm.complete", complete("hello there"))).decode()
     header = f"Authorization: {guest.bearer['Authorization']}"
-    options = ("-s", "hearthnet-bus.v2", "-H", header, "-w", "10", "-x", frame)
+    options = ("-s", "hearthnet-bus.v2", "-H", header, "-w", "60", "-x", frame)
     answer, complaints = await run("node", WSCAT, "-c", shared.socket_url, *options)
     frames = [line for line in answer.splitlines() if line.startswith("{")]
     events = [msgspec.json.decode(line)["event"] for line in frames]

@@ -142,7 +142,7 @@ async def test_who_says_nothing_is_closed(shared: House) -> None:
             assert (await ended(one))[:2] == (4408, "idle_timeout")
             assert "no first frame" in one.reason
     shared.workshop.go.clear()
-    with limits(shared, idle_seconds=0.2):
+    with limits(shared, idle_seconds=1):
         async with line(shared, guest) as one:
             await one.call(shared, guest, "llm.complete", complete("slow 1"))
             assert await ended(one) == (4408, "idle_timeout", ["opened"])
