@@ -26,7 +26,7 @@ from tests.helpers.waiting import wait_for
 LIST = "market.list@1.0"
 POST = "market.post@1.0"
 LIST_BODY: dict[str, Any] = {"params": {}, "input": {}}
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
 NO_ANSWER = "no answer"
 
 

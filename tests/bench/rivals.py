@@ -40,14 +40,14 @@ async def answering(name: str, address: str, module: str = "tests.bench.bus_peer
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        said = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().split()
+        said = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()
         if not said:
             raise RuntimeError(f"{name} ended before it was ready")
         yield said[1] if len(said) > 1 else ""
     finally:
         process.stdin.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 10)
+            await asyncio.wait_for(process.wait(), 30)
         if process.returncode is None:
             process.kill()
             await process.wait()

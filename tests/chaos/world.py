@@ -26,7 +26,6 @@ from tests.chaos.line import Answer, Exchange, Peer
 from tests.chaos.nursery import Order
 from tests.chaos.plan import Plan
 from tests.helpers.mesh import Mesh, start_mesh
-from tests.helpers.nats_server import NatsServer
 from tests.helpers.processes import bare_environment
 from tests.helpers.waiting import wait_for
 
@@ -206,16 +205,7 @@ class World:
         await wait_for(up, DEADLINE_SECONDS, "the market")
 
     async def _start_server(self) -> None:
-        def again() -> NatsServer | None:
-            try:
-                return self._mesh.server.again()
-            except RuntimeError:
-                return None  # somebody else had its port for a moment
-
-        async def up() -> NatsServer | None:
-            return await asyncio.to_thread(again)
-
-        self._mesh.server = await wait_for(up, DEADLINE_SECONDS, "the server")
+        self._mesh.server = await asyncio.to_thread(self._mesh.server.again)
 
     def _publish(self, service: ServiceState) -> None:
         """What the node's supervisor would say of the market."""

@@ -102,7 +102,7 @@ async def _process(home: Home, url: str) -> AsyncIterator[asyncio.subprocess.Pro
     finally:
         process.stdin.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 10)
+            await asyncio.wait_for(process.wait(), 30)
         if process.returncode is None:
             process.kill()
             await process.wait()

@@ -53,7 +53,7 @@ async def test_of_another_one_the_outcome_is_unknown_and_it_is_never_rerun(
 
     async with acting(mesh, [wants("foreign", {"query": "w"}, "f")], [says("Please look.")]) as scene:
         scene.service.answer = hang
-        tools, seconds = [asked_to_confirm()], 30 if restarted else 1
+        tools, seconds = [asked_to_confirm()], 30 if restarted else 3
         run = scene.executor(tools, per_tool_timeout_seconds=seconds).open_run(
             QUESTION, decide=yes, stream_to=hear
         )

@@ -237,7 +237,7 @@ async def test_a_tool_runs_while_the_model_is_still_talking() -> None:
         tools={"rag.query@1.0": search},
     )
     executor = ToolExecutor(bus, tools("search_corpus"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert (await executor.run_chat_with_tools(BODY))["content"] == "ok"
 
 
@@ -359,11 +359,11 @@ async def test_a_tool_that_hangs_and_one_that_breaks_leave_the_third_alone(
         },
     )
     executor = ToolExecutor(
-        bus, tools("search_corpus", "list_corpora", "list_marketplace"), per_tool_timeout_seconds=0.01
+        bus, tools("search_corpus", "list_corpora", "list_marketplace"), per_tool_timeout_seconds=0.5
     )
     await executor.run_chat_with_tools(BODY)
     hung, broke, fine = [m for m in bus.requests[1]["messages"] if m["role"] == "tool"]
-    assert hung["content"] == "timeout: rag.query@1.0 gave no answer in 0.01 s"
+    assert hung["content"] == "timeout: rag.query@1.0 gave no answer in 0.5 s"
     assert broke["content"].startswith("internal_error: unexpected; look in the log for ")
     assert broke["content"].split()[-1] in caplog.text
     assert "KeyError" in caplog.text

@@ -28,7 +28,7 @@ class Engine:
     def run(self, texts: list[Sequence[int]]) -> list[int]:
         self.batches.append(texts)
         self.begun.set()
-        self.go.wait(20)
+        self.go.wait(120)
         if self.fails:
             raise ValueError("no memory")
         return [text[0] for text in texts]
@@ -53,7 +53,7 @@ async def batching(engine: Engine) -> AsyncIterator[Batching]:
 async def _busy(batching: Batching, engine: Engine) -> asyncio.Task[list[int]]:
     """Has the engine work on a text until it may go on."""
     first = asyncio.create_task(batching.vectors([[1] * 4]))
-    assert await asyncio.to_thread(engine.begun.wait, 20)
+    assert await asyncio.to_thread(engine.begun.wait, 120)
     return first
 
 

@@ -19,6 +19,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
+from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -89,7 +90,7 @@ async def service(mesh: Mesh, bus: Bus) -> AsyncIterator[Process]:
         return process.returncode is not None or bool(await bus.offers("file.put"))
 
     try:
-        await wait_for(offered, 30, "the file service")
+        await wait_for(offered, START_SECONDS, "the file service")
         assert process.returncode is None
         yield process
     finally:

@@ -206,7 +206,7 @@ async def test_a_model_that_is_missing_is_said_and_taken_when_it_comes(
         await wait_for(lambda: "damaged" in str(llm.note))
         os.symlink(model, tmp_path / "new")
         os.replace(tmp_path / "new", file)
-        await wait_for(lambda: llm.note is None, 20)
+        await wait_for(lambda: llm.note is None, 60)
         reply = await bus.call(CHAT, ask(model=BUILT_IN.model))
         assert reply.body["meta"]["stop_reason"] in ("end", "max_tokens")
 
@@ -237,7 +237,7 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
     release, load = threading.Event(), Box.load
 
     def slowly(box: Box, file: Path) -> Any:
-        release.wait(20)
+        release.wait(120)
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
@@ -266,7 +266,7 @@ async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
 
     def slowly(box: Box, file: Path) -> Any:
         begun.set()
-        release.wait(20)
+        release.wait(120)
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
@@ -298,7 +298,7 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
     release = threading.Event()
 
     def fail(box: Box, file: Path) -> Any:
-        release.wait(20)
+        release.wait(120)
         raise HearthNetError("not_implemented", "llama.cpp cannot load it")
 
     async def names(bus: Bus) -> list[str]:

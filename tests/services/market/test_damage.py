@@ -17,7 +17,7 @@ from hearthnet.service.events import EventLog, Recorded
 from hearthnet.up import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -90,7 +90,7 @@ async def test_who_asks_while_the_view_is_derived_anew_waits_for_it(
         for file in mesh.home.service("market").glob("view.db*"):
             _tear(file, 0)
         market._woken.set()
-        await asyncio.wait_for(at_the_log.wait(), 10)
+        await asyncio.wait_for(at_the_log.wait(), DEADLINE_SECONDS)
         asked = [
             asyncio.create_task(bus.call(f"market.{verb}@1.0", {"params": {}, "input": given}))
             for verb, given in (("list", {}), ("search", {"query": "post"}))
@@ -170,9 +170,9 @@ async def test_posts_go_on_through_a_server_that_dies_again_and_again(mesh: Mesh
         posting = [asyncio.create_task(keep_posting(bus, name)) for name in range(3)]
         for _ in range(3):
             posted.clear()
-            await asyncio.wait_for(posted.wait(), 20)
+            await asyncio.wait_for(posted.wait(), 60)
             mesh.restart_server()
-        await asyncio.wait_for(asyncio.gather(*posting), 40)
+        await asyncio.wait_for(asyncio.gather(*posting), 120)
         await wait_for(lambda: host.in_flight == 0, what="every place to be free")
         titles = await _titles(bus)
     assert sorted(titles) == sorted(f"{name} {number}" for name in range(3) for number in range(12))

@@ -17,6 +17,7 @@ from hearthnet.service.audit import AuditLog
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
+from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.waiting import wait_for
 from tests.service.workers import audited
 from tests.services.market import dying
@@ -52,10 +53,10 @@ async def _killed_at(step: str, mesh: Mesh, bus: Bus, verb: str, given: dict[str
         async def offered() -> bool:
             return bool(await bus.offers("market.post"))
 
-        await wait_for(offered, 20, "the market")
+        await wait_for(offered, START_SECONDS, "the market")
         body = {"params": {}, "input": given}
-        asking = asyncio.create_task(bus.call(f"market.{verb}@1.0", body, timeout_seconds=40))
-        await asyncio.wait_for(process.wait(), 20)
+        asking = asyncio.create_task(bus.call(f"market.{verb}@1.0", body, timeout_seconds=60))
+        await asyncio.wait_for(process.wait(), 60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

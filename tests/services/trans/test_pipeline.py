@@ -50,7 +50,7 @@ async def test_all_programs_end_with_it() -> None:
         await pipeline.run("there")
         group = pipeline.pid
         assert len(in_group(group)) >= 3
-    assert in_group(group) == []
+    await wait_for(lambda: in_group(group) == [], 30)
 
 
 @pytest.mark.req("TRANS-7")
