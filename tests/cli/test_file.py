@@ -20,8 +20,9 @@ from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.wire.blob import CHUNK_BYTES, hash_of, manifest_of
 from tests.helpers.damage import flip
+from tests.helpers.processes import kill, pause
 from tests.helpers.shell import Shell
-from tests.helpers.waiting import wait_for_sync
+from tests.helpers.waiting import wait_for, wait_for_sync
 
 COUNT = 200
 """Chunks of a file that takes a second to put: 50 MB."""
@@ -50,21 +51,16 @@ def large(tmp_path: Path) -> tuple[Path, str]:
     return path, manifest_of(data).cid
 
 
-def stored(shell: Shell, cid: str) -> int:
-    """How many chunks of a put lie in the node's store."""
+async def under_way(shell: Shell, cid: str, putting: subprocess.Popen[str]) -> None:
+    """Holds the command `putting` as soon as some chunks have arrived in the node's store."""
+    subject = f"{CHUNKS}put-{hash_of(cid).hex()}"
+    async with await Store.connect(Home(shell.home), "test") as store:
 
-    async def look() -> int:
-        subject = f"{CHUNKS}put-{hash_of(cid).hex()}"
-        async with await Store.connect(Home(shell.home), "test") as store:
-            return (await store.blobs.link.subjects(subject)).get(subject, 0)
+        async def begun() -> bool:
+            return (await store.blobs.link.subjects(subject)).get(subject, 0) > 3
 
-    return asyncio.run(look())
-
-
-def under_way(shell: Shell, cid: str, putting: subprocess.Popen[str]) -> None:
-    """Holds the command `putting` as soon as some chunks have arrived."""
-    wait_for_sync(lambda: stored(shell, cid) > 3, 60, "the first chunks")
-    putting.send_signal(signal.SIGSTOP)
+        await wait_for(begun, 60, "the first chunks")
+        pause(putting.pid)
     assert putting.poll() is None
 
 
@@ -171,7 +167,7 @@ def test_a_put_that_is_killed_leaves_nothing_to_be_seen_and_goes_on(
 ) -> None:
     path, cid = large
     with keeper.start("file", "put", path) as putting:
-        under_way(keeper, cid, putting)
+        asyncio.run(under_way(keeper, cid, putting))
         assert cid not in cids(keeper)
         putting.kill()
         putting.wait()
@@ -185,10 +181,10 @@ def test_a_put_that_is_killed_leaves_nothing_to_be_seen_and_goes_on(
 def test_a_service_that_is_killed_is_gone_on_with(keeper: Shell, large: tuple[Path, str]) -> None:
     path, cid = large
     with keeper.start("file", "put", path, "--json") as putting:
-        under_way(keeper, cid, putting)
+        asyncio.run(under_way(keeper, cid, putting))
         (service,) = read_node_state(Home(keeper.home)).services
         assert service.pid is not None
-        os.kill(service.pid, signal.SIGKILL)
+        kill(service.pid)
         putting.send_signal(signal.SIGCONT)
         out, err = putting.communicate(timeout=100)
     assert putting.returncode == 0, (out, err)

@@ -168,8 +168,7 @@ def test_the_last_signature_carries_it_out(village: Village, here: Here) -> None
         assert screen.end() == 0
     wait_for_sync(
         lambda: [one["reason"] for one in here.json("members", *village.at())["revoked"]] == ["other"],
-        5.0,
-        "the roster on the disk",
+        what="the roster on the disk",
     )
     assert here("revoke", "--sign", text, "--yes", *village.at()) == 5
 

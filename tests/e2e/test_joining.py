@@ -146,10 +146,9 @@ def test_a_neighbour_comes_in_is_of_use_and_is_put_out(homes: Homes) -> None:
         assert watch.seconds() < CUT_SECONDS
         wait_for_sync(
             lambda: "this node was put out" in kitchen.run("members").stderr,
-            5.0,
-            "the news at the other home",
+            what="the news at the other home",
         )
-        refused = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY), "--timeout", "5")
+        refused = kitchen.run("call", "rag.query", "--body", json.dumps(QUERY))
         assert (refused.returncode, "this node was put out" in refused.stderr) == (4, True)
         assert state["node_id"] not in {offer["node"] for offer in quick(hearth, "caps")}
         page = quick(hearth, "members")
@@ -178,8 +177,7 @@ def _the_newcomer_is_a_member_like_others(homes: Homes) -> None:
     text = quick(homes.kitchen, "invite", "create")
     (heard,) = wait_for_sync(
         lambda: [one for one in quick(homes.hearth, "invite", "list") if one["event_id"] == text["event_id"]],
-        5.0,
-        "the invite at the other home",
+        what="the invite at the other home",
     )
     assert heard["inviter"] == quick(homes.kitchen, "members")["node_id"]
     quick(homes.kitchen, "invite", "withdraw", text["invite"])

@@ -24,7 +24,7 @@ from hearthnet.ids import new_ulid
 from hearthnet.node_state import read_node_state
 from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
-from tests.helpers.shell import READY_SECONDS, Shell
+from tests.helpers.shell import READY_SECONDS, STOP_SECONDS, Shell
 from tests.helpers.waiting import wait_for, wait_for_sync
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.e2e]
@@ -125,13 +125,13 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
-        psutil.wait_procs(everything, timeout=20)
+        psutil.wait_procs(everything, timeout=STOP_SECONDS)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(20)
+                self._process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self.cut_off()
 
@@ -187,7 +187,7 @@ async def _cut_off_at_work(
         try:
             await wait_for(
                 lambda: upload.asked >= ENOUGH and len(posts.confirmed) >= 5 and len(ingestions.done) >= 2,
-                60,
+                120,
                 "all three under way",
             )
             assert not any(work.done() for work in works)
