@@ -203,7 +203,7 @@ def test_a_write_to_a_full_disk_says_so_and_leaves_nothing_half(mount: Mount) ->
 def test_a_read_only_disk(mount: Mount, start: Callable[..., Node]) -> None:
     home = mount("size=80m,ro")
     node = start("market=", home=home)
-    assert node.process.wait(10) == 1
+    assert node.process.wait(60) == 1
     assert f"cannot write {home.path}" in node.said()
     assert (
         "Read-only file system; make it writable for this user, or name another folder with --home"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright, expect
 
 from hearthnet.bus.bus import Bus
@@ -22,6 +23,7 @@ from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.server import serving
 from hearthnet.service import Call, Offer, Reply, Stream, capability
 from hearthnet_llm import LlmService
+from hearthnet_llm import service as llm_service
 from hearthnet_market import MarketService
 from hearthnet_mesh import MeshService
 from tests.helpers.leaving import leave_out
@@ -151,6 +153,8 @@ async def open_street(folder: Path) -> AsyncIterator[Street]:
     async with contextlib.AsyncExitStack() as stack:
         browser = await stack.enter_async_context(open_browser())
         model = stack.enter_context(ScriptedModel())
+        # On a busy machine the service looks at its server later, and nobody here follows its offers.
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(llm_service, "SETTLE_SECONDS", 20.0)
         mesh = await start_mesh(folder, stores=False)
         stack.callback(mesh.server.stop)
         mesh.home.config_file.write_text(SETTINGS.format(port=0, model=model.config))

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from hearthnet.errors import HearthNetError
+from hearthnet_embed import service
 from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.files import Files
 from hearthnet_embed.minilm.model import Model
 from tests.helpers.leaving import leave_out
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What starts waits until it has looked at its servers, however busy the machine is."""
+    monkeypatch.setattr(service, "SETTLE_SECONDS", 20.0)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from hearthnet.models import llama
+from hearthnet_llm import service
 from hearthnet_llm.builtin import engine, model_file
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
@@ -22,6 +23,12 @@ SLOTS = 2
 CTX = 1024
 KEY = "sk-very-secret"
 """Of the HTTP endpoint."""
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What starts waits until it has looked at its servers, however busy the machine is."""
+    monkeypatch.setattr(service, "SETTLE_SECONDS", 20.0)
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ for _ in range(4):
 def test_a_model_that_is_let_go_as_soon_as_it_is_loaded_holds_its_process_for_nobody(model: Path) -> None:
     """It used to: for ever, and with Python's lock, so that another process has to watch."""
     arguments = ("nice", sys.executable, "-c", LET_GO, str(model))
-    assert subprocess.run(arguments, timeout=120, check=False, capture_output=True).returncode == 0
+    assert subprocess.run(arguments, timeout=240, check=False, capture_output=True).returncode == 0
 
 
 @pytest.mark.asyncio

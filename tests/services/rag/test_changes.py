@@ -126,7 +126,7 @@ async def test_files_of_a_folder_are_read_in_together(
     together, whole = threading.Barrier(4), Library.ingest
 
     def waiting(library: Library, *given: Any, **more: Any) -> Any:
-        together.wait(30)
+        together.wait(60)
         return whole(library, *given, **more)
 
     monkeypatch.setattr(Library, "ingest", waiting)

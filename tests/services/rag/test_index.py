@@ -105,20 +105,20 @@ def test_closing_undoes_what_is_being_written(tmp_path: Path, entry: MakeEntry, 
 
     def pause() -> None:
         begun.set()
-        assert closing.wait(10)
+        assert closing.wait(60)
 
     index = Index(tmp_path)
     index._writer.create_function("pause", 0, pause)
     index._writer.execute(f"CREATE TEMP TRIGGER slow BEFORE INSERT ON {table} BEGIN SELECT pause(); END")
     with ThreadPoolExecutor(2) as pool:
         outcome = pool.submit(index.add, "home", entry(LONG))
-        assert begun.wait(10)
+        assert begun.wait(60)
         closed = pool.submit(index.close)
         wait_for_sync(index._closing.is_set)
         closing.set()
-        closed.result(10)
+        closed.result(60)
         with pytest.raises(HearthNetError, match="is stopping") as caught:
-            outcome.result(10)
+            outcome.result(60)
     assert caught.value.code == "partition"
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
     with Index(tmp_path) as reopened:
