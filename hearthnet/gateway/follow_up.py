@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hearthnet.errors import HearthNetError
+from hearthnet.gateway.saying import Saying
 from hearthnet.gateway.turns import Frames, Turns, run_frames
 from hearthnet.tools.client import ClientResult
 from hearthnet.tools.run import Outcome
-from hearthnet.tools.types import Approve, Decision, Deny, Edit
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
@@ -34,43 +34,11 @@ VIA: Final = "http"
 _ENDED: Final = "ended"
 
 
-class Decided(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The client's decision about one call.
-
-    `shown` is the digest of the call as the client saw it, `approval` its signed approval.
-    """
-
-    decision: str
-    shown: str = ""
-    arguments: dict[str, Any] | None = None
-    reason: str = ""
-    approval: dict[str, Any] | None = None
-
-    @property
-    def word(self) -> Decision:
-        """The decision as the tool loop takes it.
-
-        Raises:
-            HearthNetError: `bad_request` if it is not one of the three forms.
-        """
-        if self.decision == "approve":
-            return Approve()
-        if self.decision == "deny":
-            return Deny(self.reason)
-        if self.decision == "edit" and self.arguments is not None:
-            return Edit(self.arguments)
-        raise HearthNetError(
-            "bad_request",
-            "a decision is approve, deny, or edit with arguments",
-            details={"path": "/decisions", "rule": "enum"},
-        )
-
-
 class FollowUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Decisions, and the results of the client's own tools, by tool call id."""
 
     run: str
-    decisions: dict[str, Decided] = {}
+    decisions: dict[str, Saying] = {}
     answers: dict[str, ClientResult] = {}
 
 
@@ -128,13 +96,16 @@ class FollowUps:
 
     async def decide(self, client: Client, follow_up: FollowUp) -> None:
         """Store the decisions, after all of them have been read."""
-        words = {call: given.word for call, given in follow_up.decisions.items()}
+        words = {call: given.decided() for call, given in follow_up.decisions.items()}
         for call, given in follow_up.decisions.items():
-            word = words[call]
-            # A denial need not name the digest of the denied call.
-            shown = None if isinstance(word, Deny) and not given.shown else given.shown
             await self._gateway.runs.decide(
-                client, follow_up.run, call, word, shown=shown, approval=given.approval, via=VIA
+                client,
+                follow_up.run,
+                call,
+                words[call],
+                shown=given.shown,
+                approval=given.approval,
+                via=VIA,
             )
 
     async def _open(self, client: Client, body: dict[str, Any], hear: Listener) -> GatewayRun:

@@ -167,7 +167,7 @@ def _runs() -> dict[str, Schema]:
     decision = _closed(
         ("decision",),
         decision={"enum": ["approve", "deny", "edit"]},
-        shown={"type": "string", "description": "The arguments_digest of what was seen"},
+        shown={"type": "string", "description": "The arguments_digest of what was seen; not needed to deny"},
         arguments=_OBJECT,
         reason=TEXT,
         approval=_OBJECT,
@@ -213,7 +213,7 @@ def _runs() -> dict[str, Schema]:
         arguments=_OBJECT,
         expires_at=_TIME,
     )
-    said = _closed(("call", "decision", "shown"), call=TEXT, **decision["properties"])
+    said = _closed(("call", "decision"), call=TEXT, **decision["properties"])
     changed = _closed(("call", "arguments"), call=TEXT, arguments=_OBJECT)
     taken = _closed(
         ("repeated", "word", "by", "via", "time"), repeated=_FLAG, word=TEXT, by=TEXT, via=TEXT, time=_TIME

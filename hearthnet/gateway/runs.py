@@ -331,21 +331,20 @@ class GatewayRuns:
         call: str,
         decision: Decision,
         *,
-        shown: str | None,
+        shown: str = "",
         approval: Mapping[str, Any] | None = None,
         via: str = "gateway",
     ) -> dict[str, Any]:
         """Store the client's decision, once; return the decision that counts.
 
-        `shown` is the digest of the call as the client saw it, before an edit (None: not required).
+        `shown` is the digest of the call as the client saw it, before an edit; a denial needs none.
         `repeated` is set where an earlier decision counts. A refused approval is recorded. Raises as
         `RunDesk.decide`, and `bad_request` for a malformed approval.
         """
         self._voters.remember(client)
         desk = self._desk(client)
         try:
-            signed = _read(approval)
-            shown = shown if isinstance(decision, Deny) else shown or ""
+            signed = None if isinstance(decision, Deny) else _read(approval)
             taken = await desk.decide(run, call, decision, via=via, shown=shown, approval=signed)
         except HearthNetError as error:
             if error.code in NOTED and not isinstance(decision, Deny):

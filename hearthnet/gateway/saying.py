@@ -1,6 +1,8 @@
-"""A client's decision about a call, as JSON (docs/gateway.md, "Runs").
+"""A client's decision about a call, as JSON.
 
-{"decision", "arguments"?, "reason"?, "shown", "approval"?}
+{"decision", "shown"?, "arguments"?, "reason"?, "approval"?}
+
+See: docs/protocol/gateway.md#runs, docs/protocol/gateway.md#follow-ups.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from hearthnet.tools.types import Approve, Decision, Deny, Edit
 class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One decision; `shown` is the digest of the call as the client saw it.
 
-    An edit has `arguments`.
+    An edit has `arguments`. A denial needs neither.
     """
 
     decision: Literal["approve", "deny", "edit"]
-    shown: str
+    shown: str = ""
     arguments: dict[str, Any] | None = None
     reason: str = ""
     approval: dict[str, Any] | None = None

@@ -157,7 +157,7 @@ class RunDesk:
     ) -> Taken:
         """Decide about `call`, given by its tool call id or confirmation id.
 
-        `shown` is the digest of the call as the person saw it. A client with a key passes the `approval` that
+        `shown` is the digest of the call as the person saw it; a denial needs neither it nor an `approval`. A client with a key passes the `approval` that
         it signed. An earlier decision stays and is returned, with `repeated` set.
 
         Raises:
@@ -170,11 +170,12 @@ class RunDesk:
         effect = _effect(record, call)
         asked = effect.asked
         earlier = await self.ballot.find(asked)
+        approval = None if isinstance(decision, Deny) else approval
         if earlier is None or earlier.signed_yes != approval:
             await self._check_key(record, asked, decision, approval)
         # After an accepted edit the digest differs from the one that its author saw; a repetition is valid.
         seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
-        if shown is not None and shown not in seen:
+        if shown is not None and shown not in seen and not isinstance(decision, Deny):
             raise HearthNetError(
                 "unauthorized",
                 f"what waits has another digest than what was shown; look again: hearthnet runs show {run}",

@@ -96,7 +96,7 @@ async def test_a_turn_that_acts_returns_at_once_and_goes_on_when_it_was_approved
     assert len(effects(shared, guest)) == 1
 
 
-@pytest.mark.req("HTTP-30")
+@pytest.mark.req("HTTP-30", "SESS-21")
 async def test_a_chain_of_effects_is_a_chain_of_follow_ups(shared: House, runs: MemoryRuns) -> None:
     guest = shared.guest("llm.chat", "market.post")
     other = Say(calls=(("market_post", {**POST, "title": "Bread"}),))

@@ -116,7 +116,7 @@ async def test_who_signs_itself_is_told_where_to_say_yes(shared: House) -> None:
     assert len(shared.workshop.posts) == before
 
 
-@pytest.mark.req("MCP-3")
+@pytest.mark.req("MCP-3", "SESS-21")
 async def test_a_seal_is_for_one_call_of_one_client(shared: House) -> None:
     before, guest = len(shared.workshop.posts), shared.guest(POST)
 
@@ -146,6 +146,12 @@ async def test_a_seal_is_for_one_call_of_one_client(shared: House) -> None:
         assert said(changed).startswith("bad_request: these are not the arguments")
         spent = await call(client, ARTICLE, request_state=seal, input_responses=yes)
         assert said(spent).startswith("expired")
+        seal = (await call(client, ARTICLE)).request_state
+        no = {"confirm": ElicitResult(action="decline")}
+        denied = await call(client, {"title": "Car"}, request_state=seal, input_responses=no)
+        assert said(denied) == "unauthorized: the person said no; nothing was sent"
+        spent = await call(client, ARTICLE, request_state=seal, input_responses=yes)
+        assert said(spent).startswith("expired"), "a no ends the question"
         fresh = (await call(client, ARTICLE)).request_state
         assert len(shared.workshop.posts) == before
         done = await call(client, ARTICLE, request_state=fresh, input_responses=yes)

@@ -82,6 +82,23 @@ async def test_a_run_is_cancelled_over_http(shared: House) -> None:
     assert outcome.done["stop_reason"] == "cancelled"
 
 
+@pytest.mark.req("SESS-21")
+async def test_no_over_http_needs_id_alone_and_yes_more(shared: House) -> None:
+    guest, ear = shared.guest(), Ear()
+    run = opened(shared, guest, "denied over http", ear)
+    driven = driving(run)
+    asked = await ear.heard("confirmation_required")
+    before = len(shared.workshop.posts)
+    async with shared.http(guest) as http:
+        at, call = f"/v1/runs/{run.run}/decisions", {"call": asked["tool_call_id"]}
+        refused = await http.post(at, json={**call, "decision": "approve"})
+        assert (refused.status_code, refused.json()["error"]) == (401, "unauthorized")
+        denied = await http.post(at, json={**call, "decision": "deny"})
+        assert (denied.status_code, denied.json()["word"]) == (200, "denied")
+    await driven
+    assert len(shared.workshop.posts) == before
+
+
 @pytest.mark.req("SESS-4", "SESS-8")
 async def test_over_http_others_find_no_such_run(shared: House) -> None:
     anna, eve = shared.guest(key=True), shared.guest(key=True)
@@ -90,7 +107,7 @@ async def test_over_http_others_find_no_such_run(shared: House) -> None:
     async with shared.http(eve) as http:
         assert (await http.get("/v1/runs")).json() == {"runs": []}
         at = f"/v1/runs/{run.run}"
-        said = {"call": "x", "decision": "deny", "shown": ""}
+        said = {"call": "x", "decision": "deny"}
         tried = [
             await http.get(at),
             await http.post(f"{at}/decisions", json=said),

@@ -125,7 +125,7 @@ async def test_owner_no_counts_at_either() -> None:
     house = House(MemoryRuns(), WANTS, WANTS, ENDS, ENDS)
     owner = page(house)
     there, here = await asked_there(house), await asked_here(house, owner)
-    await house.runs.decide(owner.client, there, "p", Deny("no"), shown=None)
+    await house.runs.decide(owner.client, there, "p", Deny("no"))
     await desk(house).decide(here, "p", Deny("no"), via=VIA)
     await terminal(house).resume(there)
     await terminal(house).resume(here)
@@ -148,7 +148,7 @@ async def test_owner_terminal_run_is_nobody_elses(who: str) -> None:
         house.runs.page(client, run),
         house.runs.preview(client, run, "p", POST),
         house.runs.decide(client, run, "p", Approve(), shown=""),
-        house.runs.decide(client, run, "p", Deny(""), shown=None),
+        house.runs.decide(client, run, "p", Deny("")),
         house.runs.cancel(client, run),
         house.runs.open_saved(client, run, Ear()),
     ):

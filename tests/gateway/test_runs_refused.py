@@ -133,17 +133,16 @@ async def test_a_flood_of_them_is_counted() -> None:
     assert [(entry.call, entry.count) for entry in entries[SINGLE:]] == [("", 20)]
 
 
-@pytest.mark.req("SESS-11")
-async def test_a_no_needs_no_signature_and_a_refused_no_no_entry() -> None:
+@pytest.mark.req("SESS-11", "SESS-21")
+@pytest.mark.parametrize("more", [{}, {"shown": "blake3:" + "0" * 64}, {"approval": {"id": 1}}])
+async def test_no_needs_id_alone_and_has_no_entry(more: dict[str, Any]) -> None:
     house = House(MemoryRuns())
     anna = house.guest()
-    run, asked = await waiting(house, anna)
+    run, _asked = await waiting(house, anna)
     with pytest.raises(HearthNetError):
-        await house.runs.decide(anna.client, run, "p", Deny(), shown="blake3:" + "0" * 64)
+        await house.runs.decide(anna.client, run, "never asked", Deny())
     assert await refused(house) == []
-    taken = await house.runs.decide(
-        anna.client, run, "p", Deny("not now"), shown=asked["p"]["arguments_digest"]
-    )
+    taken = await house.runs.decide(anna.client, run, "p", Deny("not now"), **more)
     assert (taken["word"], taken["approval"]) == ("denied", "")
     again = await house.runs.open_saved(anna.client, run, Ear())
     await again.drive()

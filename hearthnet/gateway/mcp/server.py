@@ -169,11 +169,10 @@ class McpSide:
         caller.check_may_ask()
         if params.request_state is not None:
             sealed = self._seals.open(params.request_state, caller.id, tool.contract, now_ms())
+            _check_yes(_said((params.input_responses or {}).get(_CONFIRM)))
             body = tool.body(arguments, sealed.client_id)
             if digest(body) != sealed.digest:
                 raise HearthNetError("bad_request", "these are not the arguments that were shown; call again")
-            reply = (params.input_responses or {}).get(_CONFIRM)
-            said = _said(reply)
         else:
             client_id = ids.new_ulid()
             body = tool.body(arguments, client_id)
@@ -185,10 +184,7 @@ class McpSide:
                 seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
                 return types.InputRequiredResult(input_requests=asked, request_state=seal)
-            said = await _ask(context, question)
-        if not asking.is_yes(*said):
-            words = "said no" if said[0] == "decline" else "gave no yes"
-            raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
+            _check_yes(await _ask(context, question))
         return await self._send(context, caller, tool, body, asked=True)
 
     async def _send(
@@ -271,6 +267,13 @@ def _short(words: str) -> str:
 def _said(reply: Any) -> tuple[str, Any]:
     """Return the reply that came with a call; `cancel` where it is malformed."""
     return (reply.action, reply.content) if isinstance(reply, types.ElicitResult) else ("cancel", None)
+
+
+def _check_yes(said: tuple[str, Any]) -> None:
+    """Raises `unauthorized` for what is no yes. A no is one whatever else came with it."""
+    if not asking.is_yes(*said):
+        words = "said no" if said[0] == "decline" else "gave no yes"
+        raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
 
 
 def _can_ask(context: _Context) -> bool:

@@ -51,8 +51,9 @@ def signed(guest: Guest, asked: Frame) -> dict[str, Any]:
 async def confirm(one: Line, guest: Guest, asked: Frame, decision: str = "approve", **more: Any) -> None:
     """Answers a question."""
     yes = signed(guest, asked) if decision == "approve" else {}
-    shown = {"confirmation_id": asked["confirmation_id"], "shown": asked["arguments_digest"]}
-    await one.send("confirm", **shown, decision=decision, **yes, **more)
+    if decision != "deny":
+        yes["shown"] = asked["arguments_digest"]
+    await one.send("confirm", confirmation_id=asked["confirmation_id"], decision=decision, **yes, **more)
 
 
 def posted(house: House, guest: Guest) -> list[str]:
@@ -61,7 +62,7 @@ def posted(house: House, guest: Guest) -> list[str]:
     return [call.body["input"]["title"] for call in house.workshop.posts if call.principal == me]
 
 
-@pytest.mark.req("SOCK-11", "PAIN-8")
+@pytest.mark.req("SOCK-11", "SESS-21", "PAIN-8")
 @pytest.mark.parametrize("key", [True, False])
 async def test_several_questions_are_answered_one_by_one_in_any_order(shared: House, key: bool) -> None:
     guest = shared.guest(key=key)

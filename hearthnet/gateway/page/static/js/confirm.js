@@ -92,7 +92,7 @@ class Question {
   }
 
   async #deny(reason) {
-    await this.#tell(async () => ({ decision: "deny", shown: this.original.arguments_digest, ...(reason ? { reason } : {}) }));
+    await this.#tell(async () => ({ decision: "deny", ...(reason ? { reason } : {}) }));
   }
 
   /** Sends a decision, each at most once at a time. */
