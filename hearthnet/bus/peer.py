@@ -52,7 +52,7 @@ class Peer:
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
         self.packer = Packer(self)
-        self.traces = Traces()
+        self.traces = Traces(node=self.node_id)
         self.traces.dropped["caller"] = lambda: self.replies.dropped
         self._standings: dict[str, Standing] = {}
         self._judged = roster

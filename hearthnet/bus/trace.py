@@ -8,9 +8,11 @@ exported, the exporter is called with each entry when it ends (hearthnet/telemet
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import Token
+from hashlib import blake2b
 from itertools import count, islice
 from time import perf_counter_ns, time_ns
 from typing import Final
@@ -28,12 +30,16 @@ UNTRACED: Final = "node.trace.list@1.0"
 CANCELLED: Final = "cancelled"
 _LONGEST_NAME: Final = 140
 _EPOCH_NS: Final = 1_000_000_000
+_KEY: Final = os.urandom(32)
+"""Draws for traces of others; they must not be able to choose an id that a sampler by ratio always takes."""
 
 
 class Traces:
     """The entries of one process, newest last."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = KEPT, node: str = "") -> None:
+        """`node` is the own node, whose processes decide for each other which traces are exported."""
+        self._node = node
         self._ring: deque[Entry] = deque(maxlen=kept)
         self._epoch_ns = time_ns() - perf_counter_ns()
         self._epoch_until_ns = 0
@@ -61,11 +67,12 @@ class Traces:
 
     def serving(self, header: Header, bytes_in: int) -> Entry:
         """Begin the entry of a call to this process, below its caller's step if that is named."""
-        said = header.traceparent
+        said, is_own = header.traceparent, header.sender == self._node
+        above = said and (traceparent.read(said) if is_own else self.foreign(said))
         return Entry(
             "provider",
             header.capability[:_LONGEST_NAME],
-            (traceparent.read(said) if said else "") or self._root(),
+            above or self._root(),
             new_span(),
             header.run[:_LONGEST_NAME],
             self._epoch_ns,
@@ -143,11 +150,26 @@ class Traces:
         skipped = max(number - forgotten, 0)
         return zip(count(forgotten + skipped + 1), islice(self._ring, skipped, None), strict=False)
 
+    def foreign(self, said: str) -> str:
+        """Return the parent that another node or a client names; empty where it is malformed.
+
+        Where spans are exported, the sampler of this process decides about those below it: with the flag of
+        others, a stranger could fill the collector past the sampler (docs/decisions/0180).
+        """
+        above = traceparent.read(said)
+        if not above or self.sampled is None:
+            return above
+        drawn = blake2b(above[3:35].encode("ascii"), key=_KEY, digest_size=16).hexdigest()
+        return traceparent.write(above[3:35], above[36:52], self._flags(drawn))
+
     def _root(self) -> str:
         """Return the parent of the first step of a new trace."""
         trace = new_span() + new_span()
+        return traceparent.write(trace, NO_SPAN, self._flags(trace))
+
+    def _flags(self, trace: str) -> str:
         sampled = self.sampled is None or self.sampled(trace)
-        return traceparent.write(trace, NO_SPAN, traceparent.SAMPLED if sampled else traceparent.UNSAMPLED)
+        return traceparent.SAMPLED if sampled else traceparent.UNSAMPLED
 
 
 def limit() -> float:

@@ -1,6 +1,6 @@
 """The trace span of a request, by OpenTelemetry's conventions for HTTP servers.
 
-It continues the trace in the request's `traceparent`. A request that only reads has a span only if it has
+It continues the trace in the request's `traceparent`; whether it is exported is decided here. A request that only reads has a span only if it has
 this header: a page that polls every second would displace all other traces from memory.
 """
 
@@ -19,7 +19,6 @@ from hearthnet.errors import HearthNetError
 from hearthnet.gateway.errors import STATUS
 from hearthnet.telemetry import names
 from hearthnet.telemetry.entry import Detail, Entry
-from hearthnet.wire import traceparent
 
 STEP: Final = "hearthnet.step"
 """The key of the span in a request's scope, for parts that answer in another task."""
@@ -38,7 +37,7 @@ def server_span(traces: Traces, scope: Scope, status: Callable[[], int]) -> Iter
     `status` returns the status of its response, 0 where none was sent.
     """
     named = Headers(scope=scope).getlist("traceparent")
-    above = traceparent.read(named[0]) if len(named) == 1 else ""
+    above = traces.foreign(named[0]) if len(named) == 1 else ""
     method = str(scope.get("method", "GET")).upper()
     if scope["type"] == "http" and method in READING and not above:
         yield

@@ -157,8 +157,9 @@ class RunDesk:
     ) -> Taken:
         """Decide about `call`, given by its tool call id or confirmation id.
 
-        `shown` is the digest of the call as the person saw it; a denial needs neither it nor an `approval`. A client with a key passes the `approval` that
-        it signed. An earlier decision stays and is returned, with `repeated` set.
+        `shown` is the digest of the call as the person saw it; a denial needs neither it nor an
+        `approval`. A client with a key passes the `approval` that it signed. An earlier decision stays and is
+        returned, with `repeated` set.
 
         Raises:
             HearthNetError: `not_found` for an unknown run or call; `unauthorized` if the call has changed

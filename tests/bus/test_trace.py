@@ -125,6 +125,24 @@ def test_the_choice_not_to_export_a_trace_goes_along_with_it() -> None:
     assert inner.traceparent.endswith("-00")
 
 
+@pytest.mark.req("TRACE-12")
+def test_flag_of_others_is_decided_here_and_of_own_node_kept() -> None:
+    traces, asked = Traces(node="us"), list[str]()
+    low, bare = f"00-{'0' * 31}1-{'cd' * 8}-01", f"{ABOVE[:53]}00"
+    assert traces.serving(header(traceparent=bare), 0).above == bare, "nothing is exported here"
+    for answer in (True, False):
+        traces.sampled = lambda trace, answer=answer: not asked.append(trace) and answer  # type: ignore[misc]
+        for said in (ABOVE, bare, low):
+            served = traces.serving(header(traceparent=said), 0)
+            assert (served.trace, served.parent) == (said[3:35], said[36:52])
+            assert served.sampled is answer
+            own = traces.serving(header(traceparent=said, **{"from": "us"}), 0)
+            assert own.above == said
+    assert not {ABOVE[3:35], low[3:35]} & set(asked), "an id must not be chosen so that a ratio takes it"
+    assert len(set(asked)) == 2, "a trace is decided about alike"
+    assert traces.foreign("nonsense") == ""
+
+
 @pytest.mark.req("TRACE-1")
 @pytest.mark.parametrize(
     ("error", "code"),

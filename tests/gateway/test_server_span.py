@@ -8,7 +8,8 @@ import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
@@ -33,10 +34,21 @@ ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 class Exporting(Shell):
     """A shell whose processes send what they have at once."""
 
+    sampler: ClassVar[dict[str, str]] = {}
+
     def environ(self) -> dict[str, str]:
         """With the SDK's own variables."""
         quick = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
-        return {**super().environ(), **quick}
+        return {**super().environ(), **quick, **self.sampler}
+
+
+class Sparing(Exporting):
+    """One whose processes export no trace that they decide about, and every one that their parent wants."""
+
+    sampler: ClassVar[dict[str, str]] = {
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0",
+    }
 
 
 @dataclass
@@ -238,6 +250,35 @@ async def test_calls_of_an_mcp_client_continue_their_own_traces(watched: Watched
         assert len(called.links) == 1, "the request that brought it"
     nameless = watched.spans(context("7")[0], "tools/call")["tools/call"]
     assert nameless.attributes["error.type"] == "-32602"
+
+
+@pytest.mark.e2e
+@pytest.mark.req("TRACE-12")
+def test_traces_of_clients_are_exported_as_own_sampler_says(tmp_path: Path) -> None:
+    _, _, parent = context("a")
+    with Collector() as collector:
+        settings = f'[telemetry]\nendpoint = "{collector.url}"\n'
+        with served(tmp_path, settings=settings, shell=Sparing(tmp_path / "home")) as node:
+            with node.http(node.key(*SCOPE)) as http:
+                completed(http, parent, node.ask(Say("Good day.")))
+            with httpx2.Client(base_url=node.url, trust_env=False) as stranger:
+                assert stranger.post("/v1/call", json={}, headers={"traceparent": parent}).status_code == 401
+        # A process sends what it has before it ends, as it does its metrics.
+        counted = {(point.service, point.name) for point in collector.points}
+        assert ("hearthnet-gateway", "http.server.request.duration") in counted
+        assert ("hearthnet-llm", "gen_ai.client.operation.duration") in counted
+        assert [span.name for span in collector.spans] == []
+        assert node.model.traceparents[-1][3:35] == parent[3:35], "it is continued all the same"
+
+
+@pytest.mark.e2e
+@pytest.mark.req("TRACE-12")
+def test_clients_cannot_keep_requests_out_of_the_collector(watched: Watched) -> None:
+    trace, above, parent = context("8")
+    with watched.node.http(watched.node.key(*SCOPE)) as http:
+        completed(http, f"{parent[:-2]}00", watched.node.ask(Say("Good day.")))
+    found = watched.spans(trace, "POST /v1/chat/completions", f"chat {NAME}")
+    assert found["POST /v1/chat/completions"].parent == above
 
 
 @pytest.mark.e2e

@@ -14,7 +14,6 @@ from hearthnet.bus.trace import Traces
 from hearthnet.gateway.server_span import STEP
 from hearthnet.telemetry import names
 from hearthnet.telemetry.entry import Detail, Entry
-from hearthnet.wire import traceparent
 
 _METHOD: Final = "tools/call"
 _LONGEST: Final = 200
@@ -30,7 +29,7 @@ def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
     request = getattr(context, "request", None)
     carrier: Entry | None = request.scope.get(STEP) if request is not None else None
     meta = params.meta if isinstance(params.meta, Mapping) else {}
-    named = traceparent.read(str(meta.get("traceparent", "")))
+    named = traces.foreign(str(meta.get("traceparent", "")))
     around = carrier.traceparent if carrier is not None else ""
     found = {
         names.MCP_METHOD: _METHOD,
