@@ -48,7 +48,8 @@ def command() -> None:
     required=True,
     multiple=True,
     metavar="CAPABILITY",
-    help="What it covers, such as rag.query or rag.query@1.0. May be given several times.",
+    help="What it covers, such as rag.query or rag.query@1.0, or experimental.mcp.NAME.* for all tools of an "
+    "MCP server. May be given several times.",
 )
 @click.option("--corpus", "corpora", multiple=True, metavar="NAME", help="Only this corpus.")
 @click.option(
@@ -79,12 +80,12 @@ def issue(
 
     It carries no more authority than this node has, and only the node that it is for can use it.
     """
-    from hearthnet.bus import find_contract
     from hearthnet.cli.own import ask_own
     from hearthnet.cli.who import find, members, roster_of
+    from hearthnet.gateway.scopes import installed
 
     for name in capabilities:
-        find_contract(name)
+        installed(name)
     subject = find(to, members(roster_of(home)))
     limits = {"rate_limit_per_minute": per_minute, "max_calls_total": calls, "max_effects": effects}
     scope: dict[str, Any] = {

@@ -19,8 +19,19 @@ from hearthnet.trust.token import Scope, whole_server
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
     from hearthnet.config import McpServerConfig
+    from hearthnet.contracts import Contract
 
 _PREFIX: Final = "experimental.mcp."
+
+
+def installed(name: str) -> Contract | None:
+    """Return the contract that an entry of a scope names; None for the tools of an MCP server.
+
+    Raises:
+        HearthNetError: `not_found` for an unknown capability; `bad_request` for an entry that no scope can have.
+    """
+    Scope((name,)).check()
+    return None if is_told(name) else find_contract(name)
 
 
 def check_installed(names: Iterable[str]) -> list[str]:
@@ -32,18 +43,10 @@ def check_installed(names: Iterable[str]) -> list[str]:
     """
     foreign = []
     for name in names:
-        if "*" in name and whole_server(name) is None:
-            raise HearthNetError(
-                "bad_request",
-                f"{name[:80]!r} is no scope: a wildcard stands for all tools of one MCP server, as in "
-                "experimental.mcp.NAME.*; name other capabilities one by one",
-            )
-        Scope((name,)).check()
-        if is_told(name):
+        contract = installed(name)
+        if contract is None:
             foreign.append(name)
-            continue
-        contract = find_contract(name)
-        if not covered(Scope((name,)), contract):
+        elif not covered(Scope((name,)), contract):
             raise HearthNetError(
                 "unauthorized", f"{name} is for the node itself; no client can call it, so leave it out"
             )

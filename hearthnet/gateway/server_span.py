@@ -1,7 +1,8 @@
 """The trace span of a request, by OpenTelemetry's conventions for HTTP servers.
 
-It continues the trace in the request's `traceparent`; whether it is exported is decided here. A request that only reads has a span only if it has
-this header: a page that polls every second would displace all other traces from memory.
+It continues the trace in the request's `traceparent`; whether it is exported is decided here. A request that
+only reads has a span only if it has this header: a page that polls every second would displace all other
+traces from memory.
 """
 
 from __future__ import annotations

@@ -92,6 +92,12 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
         named: dict[str, list[tuple[int, int] | None]] = {}
         for entry in self.capabilities:
             if whole_server(entry) is None:
+                if "*" in entry:
+                    raise HearthNetError(
+                        "bad_request",
+                        f"{entry[:80]!r} is not a capability; a wildcard stands for all tools of one MCP "
+                        "server, as in experimental.mcp.NAME.*, and others are named one by one",
+                    )
                 name, version = split_name(entry)
                 named.setdefault(name, []).append(version)
         return named

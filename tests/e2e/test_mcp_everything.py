@@ -30,7 +30,7 @@ port = 0
 port = 0
 
 [services]
-enabled = ["mcp"]
+enabled = ["auth", "mcp"]
 """
 PREFIX = "experimental.mcp.everything."
 WHOLE = f"{PREFIX}*"
@@ -50,6 +50,8 @@ TOOLS = (
     "trigger-long-running-operation",
 )
 MODES = ("auto", "legacy")
+SUM = '{"params": {}, "input": {"a": 3, "b": 4}}'
+TEXT = '{"params": {}, "input": {"text": "hello"}}'
 MANY = [f"count-the-sheep-of-field-{number}" for number in range(38)]
 """Tools of which each can be granted, and all together have no room in a token."""
 
@@ -212,6 +214,31 @@ def test_a_scope_that_cannot_work_makes_no_client(
     assert (refused.returncode, reason in refused.stderr) == (code, True), refused.stderr
     assert "hnk_" not in refused.stdout
     assert "never" not in {one["name"] for one in node.json("clients", "list", "--json")}
+
+
+@pytest.mark.req("AUTH-5")
+def test_token_covers_a_whole_server_and_no_other(node: Shell) -> None:
+    own = node.json("status", "--json")
+    issue = ("token", "issue", "--to", own["node_id"], "--cap")
+    made = node.json(*issue, WHOLE, "--cap", f"{PREFIX}echo", "--json")
+    file = node.home / "whole.token"
+    file.write_text(made["token"])
+    told = node.json("token", "show", f"@{file}", "--json")
+    assert (told["active"], told["scope"]["capabilities"]) == (True, [WHOLE, f"{PREFIX}echo"])
+    body = ("--body", '{"params": {}, "input": {"message": "hello"}}', "--token", f"@{file}")
+    assert "Echo: hello" in node.run("call", f"{PREFIX}echo", *body).stdout
+    assert "7" in node.run("call", f"{PREFIX}get-sum", "--body", SUM, "--token", f"@{file}").stdout
+    other = node.run("call", "experimental.mcp.other.echo", "--body", TEXT, "--token", f"@{file}")
+    assert (other.returncode, "does not cover" in other.stderr) == (4, True), other.stderr
+    for entry, code, reason in (
+        ("experimental.mcp.nothing.*", 5, "nobody offers experimental.mcp.nothing.* now"),
+        ("experimental.mcp.everything.ecko", 5, "nobody offers experimental.mcp.everything.ecko now"),
+        ("experimental.*", 2, "a wildcard stands for all tools of one MCP server"),
+        ("rag.*", 2, "a wildcard stands for all tools of one MCP server"),
+        ("rag.quary", 5, "did you mean rag.query"),
+    ):
+        refused = node.run(*issue, entry)
+        assert (refused.returncode, reason in refused.stderr) == (code, True), refused.stderr
 
 
 @pytest.mark.req("GATE-18")

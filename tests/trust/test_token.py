@@ -19,6 +19,7 @@ from joserfc.errors import SecurityWarning
 from joserfc.jwk import OKPKey
 
 from hearthnet import ids
+from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
 from hearthnet.trust import token
 from hearthnet.trust.keys import Identity
@@ -260,6 +261,35 @@ def test_a_scope_covers_one_mcp_server_whole() -> None:
         "experimental.notes.read@7.0",
     ):
         assert not claims.scope.covers(parse_capability(name)), name
+
+
+@pytest.mark.req("AUTH-5")
+@pytest.mark.parametrize(
+    ("entry", "is_one"),
+    [
+        ("rag.query", True),
+        ("rag.query@1.0", True),
+        ("experimental.mcp.notes.read@123456789012345.9999", True),
+        ("experimental.mcp.notes.*", True),
+        ("experimental.mcp.notes.*@1.0", False),
+        ("experimental.mcp.Notes.*", False),
+        ("experimental.mcp.*", False),
+        ("rag.*", False),
+        ("rag.query@01.0", False),
+        ("rag", False),
+    ],
+)
+def test_contract_and_token_agree_what_an_entry_is(entry: str, is_one: bool) -> None:
+    wanted = {"client_id": ids.new_ulid(), "subject": BERTA.node_id, "scope": {"capabilities": [entry]}}
+    scope = Scope((entry,))
+    if is_one:
+        scope.check()
+        contracts().get("auth.token.issue@1.0").check_request({"params": {}, "input": wanted})
+        return
+    with pytest.raises(HearthNetError, match="is not a capability"):
+        scope.check()
+    with pytest.raises(HearthNetError, match="/input/scope/capabilities/0"):
+        contracts().get("auth.token.issue@1.0").check_request({"params": {}, "input": wanted})
 
 
 @pytest.mark.req("GATE-18")

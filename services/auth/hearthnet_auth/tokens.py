@@ -20,7 +20,6 @@ from hearthnet.trust.keys import Identity
 from hearthnet.trust.revocation import Revocations
 from hearthnet.trust.roster import RANK, Roster
 from hearthnet.trust.token import BEARER, Claims, Confirmation, Scope
-from hearthnet.types import Capability, split_name
 from hearthnet_auth.inputs import IssueInput
 
 _SELF: Final = "self"
@@ -112,10 +111,11 @@ def _check_subject(held: Roster, own: str, subject: str) -> None:
 
 def _check_reach(entry: str, offers: Iterable[OfferView], level: str, own: str, subject: str) -> None:
     """Raise unless `entry` is offered, may be called by this node and may be delegated."""
-    name, version = split_name(entry)
-    if name in UNDELEGABLE:
+    covered = Scope((entry,))
+    covered.check()
+    if entry.partition("@")[0] in UNDELEGABLE:
         raise HearthNetError("unauthorized", f"{entry} is not called under a token")
-    found = [view for view in offers if _serves(view.capability, name, version)]
+    found = [view for view in offers if covered.covers(view.capability)]
     if not found:
         raise HearthNetError("not_found", f"nobody offers {entry} now; see: hearthnet caps")
     demands = {_demand(view) for view in found if _demand(view) != _SELF or view.node == own == subject}
@@ -125,12 +125,6 @@ def _check_reach(entry: str, offers: Iterable[OfferView], level: str, own: str, 
         )
     if not any(demand == _SELF or RANK[level] >= RANK.get(demand, len(RANK)) for demand in demands):
         raise HearthNetError("unauthorized", f"{entry} takes more than level {level}, which is this node's")
-
-
-def _serves(offered: Capability, name: str, version: tuple[int, int] | None) -> bool:
-    if version is None:
-        return offered.name == name
-    return offered.serves(Capability(name, *version))
 
 
 def _demand(view: OfferView) -> str:
