@@ -28,7 +28,8 @@ def installed(name: str) -> Contract | None:
     """Return the contract that an entry of a scope names; None for the tools of an MCP server.
 
     Raises:
-        HearthNetError: `not_found` for an unknown capability; `bad_request` for an entry that no scope can have.
+        HearthNetError: `not_found` for an unknown capability; `bad_request` for an entry that no
+            scope can have.
     """
     Scope((name,)).check()
     return None if is_told(name) else find_contract(name)

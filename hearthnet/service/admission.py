@@ -24,8 +24,8 @@
     12  a place is free                                      else `capacity_exceeded`
 
 Then, before the handler (service/running.py): the token's budget (service/budget.py), and the use of a grant.
-The expiry of an approval is checked where the effect is claimed, after the outcome of an earlier use was
-looked up.
+The expiry of an approval is checked before anything is recorded (service/records.py), and for a call that may
+be a repetition not before the outcome of the earlier one was looked up.
 
 See: docs/protocol/admission.md#ladder.
 

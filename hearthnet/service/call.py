@@ -95,7 +95,7 @@ class Call(Generic[P, I]):
     def check_consent(self) -> None:
         """Check that the approval or the standing grant is not too old for an effect.
 
-        Called once it is known that there was no effect before, since a recorded outcome never expires.
+        Decides about new effects alone, since a recorded outcome never expires.
 
         Raises:
             HearthNetError: `expired` if it is too old.

@@ -116,10 +116,18 @@ class Effects:
                 # The log returns a recorded outcome at any time, and checks the expiry before it appends.
                 if error.code != "expired":
                     raise
-        if call.grant is None:
-            return
-        key = claims.key("gr", call.grant.approver, call.grant.id, str(call.use))
-        await self._bind(call, key, f"use {call.use} of the standing grant {call.grant.id}")
+        if call.grant is not None:
+            await self._bind(call, f"use {call.use} of the standing grant {call.grant.id}")
+
+    async def has_begun(self, call: Call[Any, Any]) -> bool:
+        """Return whether an earlier call had, or may have had, the effect of `call`."""
+        held = await self._claims.look(key_of(call), call.allowed())
+        return held is not None and msgspec.convert(held.record, Effect).state != "free"
+
+    async def was_used(self, call: Call[Any, Any]) -> bool:
+        """Return whether the consent of `call` was used for this very effect before."""
+        held = await self._claims.look(_consent_key(call), call.allowed())
+        return held is not None and held.record == _use(call)
 
     async def outcome(self, entry: Entry) -> Effect | None:
         """Return the effect of a call that is on record as begun; None if it claimed nothing."""
@@ -150,16 +158,15 @@ class Effects:
 
     async def _take_approval(self, call: Call[Any, Any]) -> None:
         if call.approval is not None:
-            own = claims.key("ap", call.approval.approver, call.approval.id)
-            await self._bind(call, own, f"the approval {call.approval.id}")
+            await self._bind(call, f"the approval {call.approval.id}")
 
-    async def _bind(self, call: Call[Any, Any], key: str, what: str) -> None:
+    async def _bind(self, call: Call[Any, Any], what: str) -> None:
         """Record that `what` was used for the effect of `call`.
 
         Raises:
             HearthNetError: `unauthorized` if it was used for another effect.
         """
-        wanted = {"effect": key_of(call), "capability": call.contract.id, "digest": call.arguments_digest}
+        key, wanted = _consent_key(call), _use(call)
         for _ in range(2):
             held = await self._claims.look(key, call.allowed())
             if held is not None:
@@ -219,6 +226,17 @@ def key_of(call: Call[Any, Any]) -> str:
     """Return the key under which the effect of `call` is claimed."""
     approval, grant = call.approval.id if call.approval else "", call.grant.id if call.grant else ""
     return _key(call.principal, call.idempotency_key, approval, grant, call.use)
+
+
+def _consent_key(call: Call[Any, Any]) -> str:
+    """The key under which stands for what the approval of `call`, or its use of a grant, was used."""
+    if call.grant is not None:
+        return claims.key("gr", call.grant.approver, call.grant.id, str(call.use))
+    return "" if call.approval is None else claims.key("ap", call.approval.approver, call.approval.id)
+
+
+def _use(call: Call[Any, Any]) -> dict[str, str]:
+    return {"effect": key_of(call), "capability": call.contract.id, "digest": call.arguments_digest}
 
 
 def _key(principal: str, idempotency_key: str, approval: str, grant: str, use: int) -> str:

@@ -1,5 +1,6 @@
 """The records of a process around every call with side effects, regardless of its handler.
 
+    expired consent, refused unless the effect may have happened: then its outcome is returned
     the use of a standing grant, claimed; and the approval if the effect is an append to an event log
     `began` in the audit log, on the disk
     the effect, claimed; the handler; its outcome      (an append to an event log is all three)
@@ -60,6 +61,7 @@ class Records:
         self._peer = peer
         self._service = service
         self._store = store
+        self._outcome: Outcome | None = None
         self._opened: _Parts | None = None
         self._opening = asyncio.Lock()
         self._presence: Presence | None = None
@@ -72,6 +74,7 @@ class Records:
 
         Calls that cannot be settled now are left for the next process that starts.
         """
+        self._outcome = outcome
         self._presence = await asyncio.to_thread(Presence, self._home, self._peer.instance, self._service)
         for path in presence.everybody(self._home):
             with presence.settling(path) as dead:
@@ -92,11 +95,12 @@ class Records:
 
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
-                another effect; `expired` for a grant that is too old; `capacity_exceeded` if the disk is
+                another effect; `expired` for consent that is too old for an effect that is not known; `capacity_exceeded` if the disk is
                 full; `partition` if the store does not answer in time.
         """
         _check_names(call)
         parts = await self._parts()
+        await self._check_time(parts.effects, call, event_sourced)
         await parts.effects.take_consent(call, event_sourced=event_sourced)
         evidence = call.evidence or b""
         entry = self._entry(
@@ -150,6 +154,27 @@ class Records:
             await self._opened.effects.close()
         if self._presence is not None:
             self._presence.close(settled=not self._open)
+
+    async def _check_time(self, effects: Effects, call: Call[Any, Any], event_sourced: bool) -> None:
+        """Raises `expired` for consent that is too old, unless the effect of `call` may have happened before.
+
+        Nothing is put on record for it. Whoever appends to a log asks the time again, before it does.
+        """
+        try:
+            call.check_consent()
+        except HearthNetError:
+            if not event_sourced:
+                known = await effects.has_begun(call)
+            else:
+                known = await effects.was_used(call) or await self._is_told(call)
+            if not known:
+                raise
+
+    async def _is_told(self, call: Call[Any, Any]) -> bool:
+        if self._outcome is None:
+            return False
+        told = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
+        return told is not None
 
     async def _put(self, entry: Entry) -> int:
         return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)

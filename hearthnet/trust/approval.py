@@ -108,7 +108,7 @@ def check_binding(approval: Approval, call: Claimed) -> None:
 def check_time(approval: Approval, now_ms: int) -> None:
     """Check that the approval is valid at `now_ms`.
 
-    Called only after the outcome of an earlier use was looked up.
+    Not called for a repetition, whose recorded outcome never expires.
 
     Raises:
         HearthNetError: `expired` outside the approval's lifetime.

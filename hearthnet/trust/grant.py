@@ -104,7 +104,7 @@ def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: d
 def check_time(grant: Grant, now_ms: int) -> None:
     """Check that the grant is valid at `now_ms`.
 
-    Called only after the outcome of an earlier use was looked up.
+    Not called for a repetition, whose recorded outcome never expires.
 
     Raises:
         HearthNetError: `expired` outside the grant's lifetime, or if that is over a day.

@@ -13,6 +13,7 @@ from hearthnet.bus.bus import Bus, find_contract
 from hearthnet.bus.link import Link
 from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
+from hearthnet.service.audit import AuditLog
 from hearthnet.times import now_ms
 from hearthnet.trust import acts
 from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
@@ -27,6 +28,7 @@ from hearthnet.wire.frame import Frame
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
+from tests.service.workers import audited
 
 pytestmark = pytest.mark.asyncio
 RUN = ids.new_ulid()
@@ -135,6 +137,18 @@ async def test_the_outcome_of_an_effect_outlives_its_approval(mesh: Mesh) -> Non
         first = await bus.call(POST, body, token=token, run=RUN, approval=_approval(bus, body))
         late = _approval(bus, body, time=now - 500_000, expires=now - 400_000)
         assert (await bus.call(POST, body, token=token, run=RUN, approval=late)).output == first.output
+
+
+@pytest.mark.req("EFFECT-9")
+async def test_expired_approval_of_an_event_leaves_no_trace(mesh: Mesh) -> None:
+    service, past = ProbeService(), {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
+    async with mesh.hosting(service), await mesh.bus() as bus, await mesh.store() as store:
+        body, token = post(ids.new_ulid()), _token(bus, POST)
+        late = _approval(bus, body, **past)
+        assert await _code(bus.call(POST, body, token=token, run=RUN, approval=late)) == "expired"
+        assert service.calls == []
+        log, _ = await audited(mesh, AuditLog(store, mesh.identity))
+    assert log == []
 
 
 @pytest.mark.req("ADMIT-4")

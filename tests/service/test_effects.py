@@ -132,6 +132,47 @@ async def test_an_effect_under_way_is_waited_for(mesh: Mesh) -> None:
         assert len(workers.effects) == 1
 
 
+@pytest.mark.req("EFFECT-9")
+async def test_expired_consent_leaves_no_trace(mesh: Mesh) -> None:
+    past = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus:
+            await workers.start(bus)
+            key = ids.new_ulid()
+            for given in (
+                {"approval": approval(bus, body(), key, **past), "idempotency_key": key},
+                {"approval": approval(bus, body(), **past)},
+                {"grant": grant(bus, **past), "use": 1, "idempotency_key": key},
+                {"grant": grant(bus, **past), "use": 1},
+            ):
+                assert await code(ingest(bus, body(), **given)) == "expired"
+            refused = {"approval": approval(bus, body("refuse"), key), "idempotency_key": key}
+            assert await code(ingest(bus, body("refuse"), **refused)) == "not_found"
+            late = approval(bus, body("refuse"), key, **past)
+            again = ingest(bus, body("refuse"), approval=late, idempotency_key=key)
+            assert await code(again) == "expired", "what was refused has no effect to tell of"
+        assert workers.effects == []
+        assert [entry.kind for entry in await workers.entries()] == ["began", "ended"]
+
+
+@pytest.mark.req("EFFECT-6", "EFFECT-9")
+async def test_expired_repetition_waits_for_effect_under_way(mesh: Mesh) -> None:
+    past = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
+    with working(mesh) as workers:
+        async with await mesh.bus() as bus:
+            await workers.start(bus, 2)
+            key = ids.new_ulid()
+            yes, late = (approval(bus, body("wait"), key, **change) for change in ({}, past))
+            first = asyncio.create_task(ingest(bus, body("wait"), approval=yes, idempotency_key=key))
+            await wait_for((workers.folder / "waiting").exists, what="the first call")
+            hasty = ingest(bus, body("wait"), approval=late, idempotency_key=key, timeout_seconds=0.5)
+            assert await code(hasty) == "timeout"
+            (workers.folder / "go").touch()
+            told = await ingest(bus, body("wait"), approval=late, idempotency_key=key)
+            assert told.output == (await first).output
+        assert len(workers.effects) == 1
+
+
 @pytest.mark.req("EFFECT-7")
 async def test_a_refusal_is_no_effect_and_a_failure_may_have_been_one(mesh: Mesh) -> None:
     with working(mesh) as workers:

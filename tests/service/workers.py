@@ -161,23 +161,23 @@ def approval(bus: Bus, wanted: dict[str, Any], key: str = "", **changes: Any) ->
     return sign_approval(bus.peer.identity, Approval(**{**fields, **changes}))
 
 
-def grant(bus: Bus, max_uses: int = 5) -> Grant:
+def grant(bus: Bus, max_uses: int = 5, **changes: Any) -> Grant:
     """A standing yes to that many calls."""
     node, now = bus.peer.node_id, now_ms()
-    granted = Grant(
-        id=ids.new_ulid(),
-        community=bus.peer.community,
-        approver=node,
-        actor=node,
-        provider=node,
-        capability=INGEST,
-        params_constraints={},
-        tool_hash=contracts().get(INGEST).schema_hash,
-        max_uses=max_uses,
-        time=now,
-        expires=now + 60_000,
-    )
-    return sign_grant(bus.peer.identity, granted)
+    fields: dict[str, Any] = {
+        "id": ids.new_ulid(),
+        "community": bus.peer.community,
+        "approver": node,
+        "actor": node,
+        "provider": node,
+        "capability": INGEST,
+        "params_constraints": {},
+        "tool_hash": contracts().get(INGEST).schema_hash,
+        "max_uses": max_uses,
+        "time": now,
+        "expires": now + 60_000,
+    }
+    return sign_grant(bus.peer.identity, Grant(**{**fields, **changes}))
 
 
 async def ingest(bus: Bus, wanted: dict[str, Any], **given: Any) -> Reply:

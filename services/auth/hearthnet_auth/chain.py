@@ -34,10 +34,11 @@ class Chain:
         self._log = log
         self._one_at_a_time = asyncio.Lock()
 
-    async def append(self, make: Make) -> tuple[CommunityEvent, bool]:
+    async def append(self, make: Make, check: Callable[[], None]) -> tuple[CommunityEvent, bool]:
         """Store, merge and publish the event that `make` returns.
 
-        Returns that event and whether the roster held it before. After `partition` the event may be stored; a
+        Returns that event and whether the roster held it before. `check` raises where nothing new may be made,
+        because the consent of the call has expired. After `partition` the event may be stored; a
         repeated call finds it through `make`.
 
         Raises:
@@ -50,6 +51,7 @@ class Chain:
                 *others, own = make(membership.roster)
                 if membership.roster.history.get(own.hash) is not None:
                     return own, True
+                check()
                 for other in others:
                     await self._log.keep(other)
                 kept = await self._log.claim(own)

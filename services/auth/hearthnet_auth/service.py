@@ -118,7 +118,9 @@ class AuthService(Service):
             raise HearthNetError(
                 "partition", "the server does not say yet where others reach it; try again in a moment"
             )
-        event, repeated = await self._chain.append(lambda held: (invites.make(held, own, wanted),))
+        event, repeated = await self._chain.append(
+            lambda held: (invites.make(held, own, wanted),), call.check_consent
+        )
         said = invites.text(event, own, wanted.client_id, server, self._membership.roster.name)
         return Reply(
             {
@@ -138,7 +140,7 @@ class AuthService(Service):
             earlier = _admission(held, joined)
             return (earlier,) if earlier is not None else invite_texts.admit(held, own, joined, now_ms())
 
-        event, repeated = await self._chain.append(admit)
+        event, repeated = await self._chain.append(admit, call.check_consent)
         missing = self._membership.roster.missing(call.input.heads)
         others = page([one for one in missing if one.hash not in (joined.hash, event.hash)], _MOST_EVENTS - 1)
         return Reply({**_event_reply(event), "events": [*others, event]}, {"repeated": repeated})
@@ -155,28 +157,28 @@ class AuthService(Service):
     @capability("community.promote@1.0", event_sourced=True)
     async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Promote a member."""
-        return await self._act(lambda held: roles.promote(held, self._node.identity, call.input))
+        return await self._act(call, lambda held: roles.promote(held, self._node.identity, call.input))
 
     @capability("community.demote@1.0", event_sourced=True)
     async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Demote a member, given enough signatures of trusted members."""
-        return await self._act(lambda held: roles.demote(held, self._node.identity, call.input))
+        return await self._act(call, lambda held: roles.demote(held, self._node.identity, call.input))
 
     @capability("community.revoke@1.0", event_sourced=True)
     async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
         """Revoke a membership, given enough signatures of trusted members."""
-        return await self._act(lambda held: roles.revoke(held, self._node.identity, call.input))
+        return await self._act(call, lambda held: roles.revoke(held, self._node.identity, call.input))
 
     @capability("community.withdraw@1.0", event_sourced=True)
     async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
         """Withdraw an invite."""
-        return await self._act(lambda held: roles.withdraw(held, self._node.identity, call.input))
+        return await self._act(call, lambda held: roles.withdraw(held, self._node.identity, call.input))
 
     @capability("community.policy@1.0", event_sourced=True)
     async def policy(self, call: Call[NoParams, PolicyInput]) -> Reply:
         """Change the community's policy, on the node that holds the root key."""
         root = await asyncio.to_thread(_root, self._node.home.community_key)
-        reply = await self._act(lambda held: roles.set_policy(held, root, call.input))
+        reply = await self._act(call, lambda held: roles.set_policy(held, root, call.input))
         return Reply({**reply.output, "policy": self._membership.roster.policy}, reply.meta)
 
     @capability("auth.token.issue@1.0")
@@ -224,9 +226,9 @@ class AuthService(Service):
     def _membership(self) -> Membership:
         return self._node.bus.peer.membership
 
-    async def _act(self, make: Callable[[Roster], CommunityEvent]) -> Reply:
+    async def _act(self, call: Call[Any, Any], make: Callable[[Roster], CommunityEvent]) -> Reply:
         """Make one event of this node, or find the one that an earlier call made."""
-        event, repeated = await self._chain.append(lambda held: (make(held),))
+        event, repeated = await self._chain.append(lambda held: (make(held),), call.check_consent)
         return Reply(_event_reply(event), {"repeated": repeated})
 
 

@@ -47,7 +47,8 @@ async def put_out(mesh: Mesh, house: House, made: list[dict[str, str]]) -> None:
             await house.auth._chain.append(
                 lambda held, node=one["node_id"]: (  # type: ignore[misc]
                     acts.revoke(held, root, node, "other", client_id=ids.new_ulid(), now_ms=now_ms()),
-                )
+                ),
+                lambda: None,
             )
 
 

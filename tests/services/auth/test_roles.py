@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
 from hearthnet import ids
+from hearthnet.bus.keyring import load_identity
+from hearthnet.canonical import digest
 from hearthnet.errors import HearthNetError
+from hearthnet.service import claims
+from hearthnet.service.claims import Claims
+from hearthnet.service.stored import Room
+from hearthnet.times import now_ms
 from hearthnet.trust import cosign
+from hearthnet.trust import token as tokens
+from hearthnet.trust.approval import Approval, sign_approval
 from hearthnet.trust.community import REVOKED, CoSigner
 from hearthnet.trust.cosign import Proposal
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.roster import Policy
+from hearthnet.trust.token import Scope
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
-from tests.services.auth.houses import DEMOTE, POLICY, PROMOTE, REVOKE, House, living
+from tests.services.auth.houses import DEMOTE, POLICY, PROMOTE, REVOKE, House, body, living
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,6 +44,43 @@ def co_signature(signer: Identity, house: House, target: str, client_id: str) ->
     return {"node_id": signed.node_id, "signature": signed.signature}
 
 
+def lent(house: House, capability: str, run: str) -> str:
+    """The node's own run token, as its tool loop has one."""
+    peer = house.bus.peer
+    scope = Scope((capability,))
+    given = {"subject": peer.node_id, "audience": peer.community, "scope": scope}
+    return tokens.mint(peer.identity, **given, now_ms=now_ms(), ttl_seconds=60, run=run)
+
+
+def approved(house: House, capability: str, wanted: dict[str, Any], run: str, **changes: Any) -> Approval:
+    """The owner's yes to exactly this call, less what a test changes about it."""
+    own, now = house.node_id, now_ms()
+    fields: dict[str, Any] = {
+        "id": ids.new_ulid(),
+        "community": house.bus.peer.community,
+        "approver": own,
+        "actor": own,
+        "provider": own,
+        "capability": capability,
+        "arguments_digest": digest(wanted),
+        "idempotency_key": wanted["input"]["client_id"],
+        "run": run,
+        "tool_call_id": "call_1",
+        "time": now,
+        "expires": now + 60_000,
+    }
+    return sign_approval(house.identity, Approval(**{**fields, **changes}))
+
+
+async def bind(mesh: Mesh, house: House, approval: Approval) -> None:
+    """Writes down what a process writes that binds the approval to its effect."""
+    effect = claims.key("ef", house.node_id, "key", approval.idempotency_key)
+    used = {"effect": effect, "capability": approval.capability, "digest": approval.arguments_digest}
+    async with await mesh.store() as store:
+        key = claims.key("ap", approval.approver, approval.id)
+        assert await Claims(store, Room(house.home)).write(key, used, 0, 5) is not None
+
+
 def was_put_out(house: House, node: str) -> bool:
     """What a second process of the house knows."""
     return house.bus.peer.roster.is_revoked(node)
@@ -44,6 +91,41 @@ async def refused(house: House, capability: str, **members: object) -> HearthNet
     with pytest.raises(HearthNetError) as caught:
         await house.do(capability, **members)
     return caught.value
+
+
+@pytest.mark.req("EFFECT-9")
+@pytest.mark.parametrize("bound", [False, True], ids=["new", "bound"])
+async def test_expired_approval_changes_no_rules(mesh: Mesh, bound: bool) -> None:
+    """Also one that was bound to its effect while it lived, by a process that died before the event."""
+    async with living(mesh, mesh.home) as founder:
+        wanted, run = body(min_signatures_to_demote=5), ids.new_ulid()
+        token = lent(founder, POLICY, run)
+        late = approved(founder, POLICY, wanted, run, time=1, expires=2)
+        if bound:
+            await bind(mesh, founder, late)
+        given = {"token": token, "run": run, "node": founder.node_id}
+        with pytest.raises(HearthNetError) as caught:
+            await founder.bus.call(POLICY, wanted, approval=late, **given)
+        assert caught.value.code == "expired"
+        assert founder.auth._membership.roster.policy.min_signatures_to_demote != 5
+        yes = approved(founder, POLICY, wanted, run)
+        first = await founder.bus.call(POLICY, wanted, approval=yes, **given)
+        assert first.output["policy"]["min_signatures_to_demote"] == 5
+
+
+@pytest.mark.req("EFFECT-9", "ADMIT-3")
+async def test_outcome_of_a_role_outlives_its_approval(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder:
+        other = load_identity(mesh.guest.device_key).node_id
+        wanted, run = body(target_node_id=other, new_level="trusted"), ids.new_ulid()
+        given = {"token": lent(founder, PROMOTE, run), "run": run, "node": founder.node_id}
+        yes, late = (
+            approved(founder, PROMOTE, wanted, run, **one) for one in ({}, {"time": 1, "expires": 2})
+        )
+        first = await founder.bus.call(PROMOTE, wanted, approval=yes, **given)
+        again = await founder.bus.call(PROMOTE, wanted, approval=late, **given)
+    assert again.output == first.output
+    assert again.meta["repeated"] is True
 
 
 @pytest.mark.req("COMMUNITY-9", "COMMUNITY-1")
