@@ -32,7 +32,8 @@ def schemas() -> dict[str, Any]:
     for contract in callable_here():
         found[component(contract, "Request")] = _with_items(_request(contract))
         found[component(contract, "Response")] = _with_items(_response(contract))
-    return {**_calls([one.id for one in callable_here()]), **_runs(), **_openai(), **_door(), **found}
+    calls = _calls([one.id for one in callable_here()])
+    return {**_offered(), **calls, **_tools(), **_turns(), **_runs(), **_openai(), **_door(), **found}
 
 
 def callable_here() -> list[Contract]:
@@ -98,7 +99,8 @@ def _for_guests(contract: Contract) -> bool:
     return contract.trust_required != SELF and contract.name not in UNDELEGABLE
 
 
-def _calls(names: list[str]) -> dict[str, Schema]:
+def _offered() -> dict[str, Schema]:
+    """What a client may call."""
     offer = _closed(
         ("node", "instance", "params"),
         node=TEXT,
@@ -125,6 +127,12 @@ def _calls(names: list[str]) -> dict[str, Schema]:
         stream_schema={"type": ["object", "null"]},
         offers=_list_of("Offer"),
     )
+    listed = _closed(("capabilities",), capabilities=_list_of("Capability"))
+    return {"Offer": offer, "Capability": capability, "Capabilities": listed}
+
+
+def _calls(names: list[str]) -> dict[str, Schema]:
+    """One call, its answer, and the error object."""
     body = _closed(("params", "input"), params=_OBJECT, input=_OBJECT) | {
         "description": "As its request schema says"
     }
@@ -152,19 +160,23 @@ def _calls(names: list[str]) -> dict[str, Schema]:
         retry_after_ms={"type": "integer", "minimum": 0},
         alt_capabilities={"type": "array", "items": TEXT},
     )
+    return {"Body": body, "Call": call, "Answer": answer, "Error": error}
+
+
+def _tools() -> dict[str, Schema]:
+    """The tools that a question names."""
+    named = {"type": "string", "description": "A built-in tool, or a capability as it is"}
     return {
-        "Offer": offer,
-        "Capability": capability,
-        "Capabilities": _closed(("capabilities",), capabilities=_list_of("Capability")),
-        "Body": body,
-        "Call": call,
-        "Answer": answer,
-        "Error": error,
+        "Tool": {"anyOf": [named, ref("ToolUse"), ref("OwnTool")]},
+        "ToolUse": _closed(("use",), use=TEXT, params=_OBJECT),
+        "OwnTool": _closed(
+            ("name",), name=TEXT, description=TEXT, parameters_schema=_OBJECT, side_effects=_FLAG
+        ),
     }
 
 
-def _runs() -> dict[str, Schema]:
-    decision = _closed(
+def _decision() -> Schema:
+    return _closed(
         ("decision",),
         decision={"enum": ["approve", "deny", "edit"]},
         shown={"type": "string", "description": "The arguments_digest of what was seen; not needed to deny"},
@@ -172,10 +184,14 @@ def _runs() -> dict[str, Schema]:
         reason=TEXT,
         approval=_OBJECT,
     )
+
+
+def _turns() -> dict[str, Schema]:
+    """How a run goes on over HTTP, and what it waits for."""
     follow_up = _closed(
         ("run",),
         run=TEXT,
-        decisions={"type": "object", "additionalProperties": decision},
+        decisions={"type": "object", "additionalProperties": _decision()},
         answers={
             "type": "object",
             "additionalProperties": _closed(("content",), content={}, is_error=_FLAG),
@@ -213,7 +229,12 @@ def _runs() -> dict[str, Schema]:
         arguments=_OBJECT,
         expires_at=_TIME,
     )
-    said = _closed(("call", "decision"), call=TEXT, **decision["properties"])
+    return {"FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
+
+
+def _runs() -> dict[str, Schema]:
+    """Runs as they are listed, and decisions about their calls."""
+    said = _closed(("call", "decision"), call=TEXT, **_decision()["properties"])
     changed = _closed(("call", "arguments"), call=TEXT, arguments=_OBJECT)
     taken = _closed(
         ("repeated", "word", "by", "via", "time"), repeated=_FLAG, word=TEXT, by=TEXT, via=TEXT, time=_TIME
@@ -233,16 +254,7 @@ def _runs() -> dict[str, Schema]:
     )
     said["additionalProperties"] = changed["additionalProperties"] = False
     kept = {"Run": run, "Runs": _closed(("runs",), runs=_list_of("Run"))}
-    named = {"type": "string", "description": "A built-in tool, or a capability as it is"}
-    tools = {
-        "Tool": {"anyOf": [named, ref("ToolUse"), ref("OwnTool")]},
-        "ToolUse": _closed(("use",), use=TEXT, params=_OBJECT),
-        "OwnTool": _closed(
-            ("name",), name=TEXT, description=TEXT, parameters_schema=_OBJECT, side_effects=_FLAG
-        ),
-    }
-    told = {**tools, "FollowUp": follow_up, "Waits": waits, "Pending": pending, "Wanted": wanted}
-    return {**told, **kept, "Said": said, "Changed": changed, "Taken": taken}
+    return {**kept, "Said": said, "Changed": changed, "Taken": taken}
 
 
 def _openai() -> dict[str, Schema]:

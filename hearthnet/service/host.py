@@ -22,9 +22,10 @@ from hearthnet.service.context import NodeContext
 from hearthnet.service.hosted import Hosted, Offered
 from hearthnet.service.micro import Served
 from hearthnet.service.monitor import Monitor
+from hearthnet.service.outbox import Outbox
 from hearthnet.service.peer_rates import PeerRates
 from hearthnet.service.refusals import ConsentRefused
-from hearthnet.service.running import Outbox, Running, as_wire_error
+from hearthnet.service.running import Running, as_wire_error
 from hearthnet.service.tasks import TaskSet, end
 from hearthnet.service.telling import Telling
 from hearthnet.service.traced import Traced

@@ -95,8 +95,8 @@ class Records:
 
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
-                another effect; `expired` for consent that is too old for an effect that is not known; `capacity_exceeded` if the disk is
-                full; `partition` if the store does not answer in time.
+                another effect; `expired` for consent that is too old for an effect that is not known;
+                `capacity_exceeded` if the disk is full; `partition` if the store does not answer in time.
         """
         _check_names(call)
         parts = await self._parts()

@@ -12,7 +12,7 @@ from hearthnet.bus.candidates import MOST_ATTEMPTS
 from hearthnet.errors import HearthNetError
 from hearthnet.service import Call
 from hearthnet.service.host import Host
-from hearthnet.service.running import Outbox
+from hearthnet.service.outbox import Outbox
 from hearthnet.types import parse_capability
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh

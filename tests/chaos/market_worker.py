@@ -11,9 +11,9 @@ from hearthnet import ids
 from hearthnet.home import Home
 from hearthnet.service.call import Call
 from hearthnet.service.events import EventLog
+from hearthnet.service.outbox import Outbox
 from hearthnet.service.records import Records
 from hearthnet.service.run import serve
-from hearthnet.service.running import Outbox
 from hearthnet.service.status import Status
 from hearthnet_market.service import MarketService
 from tests.chaos import steps

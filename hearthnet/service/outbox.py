@@ -1,0 +1,89 @@
+"""How the answers to a call are sent: the reply, or the frames of its stream.
+
+See: docs/protocol/frames.md#replies, docs/protocol/streams.md#frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus import local
+from hearthnet.bus.peer import Peer
+from hearthnet.telemetry.entry import Entry
+from hearthnet.times import steady_ms
+from hearthnet.wire import frame as frames
+from hearthnet.wire import subjects
+from hearthnet.wire.header import Header, Kind
+from hearthnet.wire.pack import Answered
+from hearthnet.wire.stream import KEEPALIVE_MS
+
+ALIVE: Final = "alive"
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class Outbox:
+    """Answers to one call: where they go follows from the authenticated header alone.
+
+    `packed`: to a call that came in a pack, so that they may go with others (bus/packer.py).
+    """
+
+    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
+
+    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool, packed: bool) -> None:
+        self._peer = peer
+        self._trace = trace
+        self._to = header
+        self._signed = signed
+        self._packed = packed
+        self._inside = local.inside(peer, header.sender, header.from_instance) is not None
+        self._last_ms = steady_ms()
+
+    def reply(self, body: dict[str, Any], code: str = "") -> None:
+        """The one reply to a call."""
+        self._send("reply", body, code=code, signed=self._signed)
+
+    def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+        """One frame of a stream; the terminal `error` carries its code."""
+        code = str(data.get("error", "internal_error")) if event == "error" else ""
+        self._trace.frames = seq
+        self._send("frame", data, seq=seq, event=event, code=code)
+
+    def alive_if_due(self) -> None:
+        """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
+        if steady_ms() - self._last_ms >= KEEPALIVE_MS:
+            self._send("frame", {}, event=ALIVE)
+
+    async def room(self) -> None:
+        """Waits while the server reads more slowly than is sent."""
+        link = self._peer.link
+        if link.full:
+            await link.room()
+
+    def _send(
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        seq: int = 0,
+        event: str = "",
+        code: str = "",
+        signed: bool = False,
+    ) -> None:
+        self._last_ms = steady_ms()
+        peer, to, data = self._peer, self._to, _ENCODER.encode(body)
+        self._trace.bytes_out += len(data)
+        if self._packed and not (self._inside or signed):
+            item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
+            peer.packer.answer(to.sender, to.from_instance, item, data)
+            return
+        header = peer.header(
+            kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
+        )
+        if self._inside:
+            peer.replies.deliver(local.frame(peer, header, data, signed=signed))
+            return
+        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
+        subject = subjects.reply(peer.node_id, to.sender, to.from_instance, to.id)
+        peer.link.send(subject, frames.box(inner, peer.keys.to(to.sender)))
