@@ -1,4 +1,4 @@
-"""How the answers to a call are sent: the reply, or the frames of its stream.
+"""The sender of answers to a call: the reply, or the frames of its stream.
 
 See: docs/protocol/frames.md#replies, docs/protocol/streams.md#frames.
 """
@@ -24,9 +24,9 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Outbox:
-    """Answers to one call: where they go follows from the authenticated header alone.
+    """The sender of answers to one call, addressed by its authenticated header alone.
 
-    `packed`: to a call that came in a pack, so that they may go with others (bus/packer.py).
+    `packed`: the call arrived in a batch, so its answers may be batched (bus/packer.py).
     """
 
     __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
@@ -41,22 +41,22 @@ class Outbox:
         self._last_ms = steady_ms()
 
     def reply(self, body: dict[str, Any], code: str = "") -> None:
-        """The one reply to a call."""
+        """Send the one reply to a call."""
         self._send("reply", body, code=code, signed=self._signed)
 
     def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
-        """One frame of a stream; the terminal `error` carries its code."""
+        """Send one frame of a stream; the terminal `error` carries its code."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
         self._trace.frames = seq
         self._send("frame", data, seq=seq, event=event, code=code)
 
     def alive_if_due(self) -> None:
-        """A sign of life, where nothing was sent for as long as the other end is used to hear one."""
+        """Send a keep-alive if no frame was sent for the keep-alive interval."""
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             self._send("frame", {}, event=ALIVE)
 
     async def room(self) -> None:
-        """Waits while the server reads more slowly than is sent."""
+        """Wait while the server reads more slowly than this process sends."""
         link = self._peer.link
         if link.full:
             await link.room()

@@ -37,9 +37,9 @@ class Chain:
     async def append(self, make: Make, check: Callable[[], None]) -> tuple[CommunityEvent, bool]:
         """Store, merge and publish the event that `make` returns.
 
-        Returns that event and whether the roster held it before. `check` raises if the consent of the call has
-        expired, so that nothing new may be made. After `partition` the event may be stored; a
-        repeated call finds it through `make`.
+        Returns that event and whether the roster held it before. `check` raises if the
+        consent of the call has expired, so that nothing new may be made. After `partition` the event may be
+        stored; a repeated call finds it through `make`.
 
         Raises:
             HearthNetError: any error of `make`; `partition` if the store does not answer; `capacity_exceeded`
