@@ -11,6 +11,7 @@ from hearthnet.errors import HearthNetError
 from hearthnet_rag.documents import PDF, Pages
 from hearthnet_rag.readers import pdf as reader
 from hearthnet_rag.readers import pdf_forms, read_document
+from tests.helpers.stopwatch import Stopwatch
 from tests.services.rag.made import IMAGE, pdf
 
 TEXT = "Wells\nA well gives clear water when it is lined with stone.\nKeep the cover closed."
@@ -172,6 +173,25 @@ def test_all_that_is_chosen_in_a_list_is_read() -> None:
     )
     body = read_document(pdf(["Lease of a flat"], annotations=lists)).body
     assert body.split("\n")[2:] == ["heating: Gas, Wood", "pets: cat, dog", "floor: second"]
+
+
+@pytest.mark.req("RAG-35", "RAG-38")
+def test_long_list_costs_little_and_check_boxes_beside_it_are_read() -> None:
+    """PDFium took 46 s to draw this list, and minutes for the values of the other one."""
+    options, wrong = " ".join(f"(o{n})" for n in range(800)), " ".join(f"(x{n})" for n in range(9000))
+    lists = (
+        f"/Subtype /Widget /FT /Ch /Ff 2097152 /T (all) /Opt [{options}] /V [{options}]",
+        f"/Subtype /Widget /FT /Ch /Ff 2097152 /T (none) /Opt [{options}] /V [{wrong}]",
+        f"/Subtype /Widget /FT /Ch /T (one) /Opt [{options}] /V (o7)",
+    )
+    watch = Stopwatch()
+    body = read_document(pdf(["Lease of a flat"], annotations=(*lists, *WIDGETS))).body
+    assert watch.seconds() < 3
+    every, *others = body.split("\n")[2:]
+    assert every == "all: " + ", ".join(f"o{n}" for n in range(200))
+    assert others[1:3] == ["one: o7", "Name of the tenant: Ada Lovelace"]
+    assert "pets: Allowed" in others
+    assert not any(line.startswith("smoking") for line in others)
 
 
 def shared(made: bytes, times: int) -> bytes:

@@ -94,29 +94,34 @@ def _opened(data: bytes, name: str | None) -> PdfDocument:
 
 
 def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
-    import pypdfium2
-
-    forms = Forms(file)
     texts: list[str] = []
     length = 0
-    for number in range(len(file)):
-        told(_STAGE, number, len(file))
-        try:
-            page = file.get_page(number)
-            text = page.get_textpage().get_text_range()
-            if filled := forms.text(page):
-                text = f"{text}\n\n{filled}"
-            page.close()
-        except pypdfium2.PdfiumError:  # a broken page is left out, and the others are read
-            text = ""
-        texts.append(_cleaned(text))
-        length += len(texts[-1])
-        if max(length, forms.read) > LARGEST_TEXT:
-            raise refused(
-                name, f"has more than {LARGEST_TEXT} characters of text; split it", limit=LARGEST_TEXT
-            )
+    with Forms(file) as forms:
+        for number in range(len(file)):
+            told(_STAGE, number, len(file))
+            texts.append(_cleaned(_page(file, number, forms)))
+            length += len(texts[-1])
+            if max(length, forms.read) > LARGEST_TEXT:
+                raise refused(
+                    name, f"has more than {LARGEST_TEXT} characters of text; split it", limit=LARGEST_TEXT
+                )
     told(_STAGE, len(file), len(file))
     return texts
+
+
+def _page(file: PdfDocument, number: int, forms: Forms) -> str:
+    """Return the text of one page; a broken page has none."""
+    import pypdfium2
+
+    try:
+        page = file.get_page(number)
+        text = page.get_textpage().get_text_range()
+        if filled := forms.text(page):
+            text = f"{text}\n\n{filled}"
+        page.close()
+    except pypdfium2.PdfiumError:
+        return ""
+    return text
 
 
 def _cleaned(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from hearthnet_rag.readers.building import LARGEST_TEXT
 
@@ -23,19 +23,33 @@ _NO_VALUES: Final = frozenset({"OFF", "NO"})
 
 
 class Forms:
-    """The forms of one file; create it before its pages are opened."""
+    """The forms of one file, as a context manager; create it before the pages are opened.
+
+    PDFium would draw the fields of each page that is opened: 46 s for a list of 800 options that are all
+    chosen. Inside of the context it draws those of pages with check boxes and without lists.
+    """
 
     def __init__(self, file: PdfDocument) -> None:
         import pypdfium2
 
         self._raw: Any = pypdfium2.raw
+        self._buttons = (pypdfium2.raw.FPDF_FORMFIELD_CHECKBOX, pypdfium2.raw.FPDF_FORMFIELD_RADIOBUTTON)
+        self._file = file
         self._form: Any = None
+        self._is_drawn = False
         self._steps = 0
         self.read = 0
         """Characters read so far; repeated texts, shown once, count each time."""
         with contextlib.suppress(pypdfium2.PdfiumError):  # a broken form is ignored, and the text is read
             file.init_forms()
             self._form = None if file.formenv is None else file.formenv.raw
+        self._environment, file.formenv = file.formenv, None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.formenv = self._environment  # which the file closes with itself
 
     def text(self, page: PdfPage) -> str:
         """Return a line `label: value` for each filled field of `page`, and each text over it."""
@@ -43,18 +57,45 @@ class Forms:
         return "\n".join(lines)
 
     def _lines(self, page: PdfPage) -> Iterator[str]:
+        with contextlib.ExitStack() as stack:
+            found = list(self._annotations(page, stack))
+            stack.enter_context(self._drawn(page, found))
+            for annotation in found:
+                if self.read > LARGEST_TEXT:
+                    return
+                yield self._line(annotation)
+
+    def _annotations(self, page: PdfPage, stack: contextlib.ExitStack) -> Iterator[Any]:
         raw = self._raw
         for number in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MOST)):
             if self._spent:
                 return
             annotation = raw.FPDFPage_GetAnnot(page.raw, number)
             self._steps += 1
-            if not annotation:
-                continue
-            try:
-                yield self._line(annotation)
-            finally:
-                raw.FPDFPage_CloseAnnot(annotation)
+            if annotation:
+                stack.callback(raw.FPDFPage_CloseAnnot, annotation)
+                yield annotation
+
+    @contextlib.contextmanager
+    def _drawn(self, page: PdfPage, found: list[Any]) -> Iterator[None]:
+        """Has PDFium draw the fields of `page`: only then it says what is checked, and in which words."""
+        raw, form = self._raw, self._form
+        if len(found) < raw.FPDFPage_GetAnnotCount(page.raw) or not self._is_worth_drawing(found):
+            yield
+            return
+        raw.FORM_OnAfterLoadPage(page.raw, form)
+        self._is_drawn = True
+        try:
+            yield
+        finally:
+            self._is_drawn = False
+            raw.FORM_OnBeforeClosePage(page.raw, form)
+
+    def _is_worth_drawing(self, found: list[Any]) -> bool:
+        if self._form is None:
+            return False
+        kinds = {self._raw.FPDFAnnot_GetFormFieldType(self._form, annotation) for annotation in found}
+        return not kinds.isdisjoint(self._buttons) and self._raw.FPDF_FORMFIELD_LISTBOX not in kinds
 
     @property
     def _spent(self) -> bool:
@@ -81,11 +122,8 @@ class Forms:
     def _value(self, annotation: Any) -> str:
         raw, form = self._raw, self._form
         kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
-        if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
-            if not raw.FPDFAnnot_IsChecked(form, annotation):
-                return ""
-            chosen = self._said("ExportValue", annotation) or self._said("Value", annotation)
-            return "" if chosen.upper() in _NO_VALUES else chosen
+        if kind in self._buttons:
+            return self._checked(annotation)
         if kind not in (
             raw.FPDF_FORMFIELD_TEXTFIELD,
             raw.FPDF_FORMFIELD_COMBOBOX,
@@ -98,6 +136,17 @@ class Forms:
         if flags & _PASSWORD:
             return ""
         return self._said("Value", annotation)
+
+    def _checked(self, annotation: Any) -> str:
+        """Return the value of a check box or radio button, if it is checked."""
+        raw, form = self._raw, self._form
+        if not self._is_drawn:  # the name of its state, which may be a number
+            chosen = self._string(lambda *room: raw.FPDFAnnot_GetStringValue(annotation, b"AS", *room))
+        elif raw.FPDFAnnot_IsChecked(form, annotation):
+            chosen = self._said("ExportValue", annotation) or self._said("Value", annotation)
+        else:
+            return ""
+        return "" if chosen.upper() in _NO_VALUES else chosen
 
     def _chosen(self, annotation: Any) -> str:
         """Return all chosen options of a list, of which PDFium's value has only the first."""
