@@ -26,7 +26,8 @@ from hearthnet.home import Home
 from hearthnet.node_state import read_node_state
 from hearthnet.trust.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.grant import Grant
-from hearthnet.types import split_name
+from hearthnet.types import Capability, split_name
+from hearthnet.wire import subjects
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
@@ -172,13 +173,13 @@ class Bus:
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
         """Return every offer in the mesh, or those of one capability, by a new find."""
-        everything = await self._discovery.everything()
         if capability is None:
-            return everything
+            return await self._discovery.listed(subjects.EVERYTHING)
         name, version = split_name(capability)
+        wanted = subjects.topic(Capability(name, *version)) if version else subjects.EVERYTHING
         return [
             view
-            for view in everything
+            for view in await self._discovery.listed(wanted)
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
 

@@ -46,6 +46,7 @@ class Candidates:
         "_peer",
         "_request",
         "_tried",
+        "_unheard",
         "_waited",
         "_why",
         "body",
@@ -58,7 +59,7 @@ class Candidates:
         self._request = request
         self._tried: list[tuple[str, str]] = []
         self._attempts = 0
-        self._waited = False
+        self._waited = self._unheard = False
         self._ahead = 0
         self._why: HearthNetError | None = None
 
@@ -230,7 +231,7 @@ class Candidates:
         peer, request, contract = self._peer, self._request, self._request.contract
         first, link = request.node or peer.node_id, peer.link
         # Once: waiting for a provider that has gone must not cost two seconds of each attempt.
-        named = request.node if self._why is None and peer.membership.is_member(request.node) else ""
+        patient = self._why is None and (not request.node or peer.membership.is_member(request.node))
 
         def near() -> bool:
             # An answer of this node, or of the chosen one, is enough: it comes first, and the others need
@@ -238,12 +239,17 @@ class Candidates:
             found = self._pick()
             return found is not None and found.view.node == first
 
+        def content() -> bool:
+            return not patient or self._pick() is not None or self._not_now() is not None
+
         while True:
             await link.connected()
             await self._discovery.follow(contract)
             found = self._pick()
             if found is None and self._not_now() is None:
-                await self._discovery.find(contract, near, node=named, instance=request.instance)
+                self._unheard = await self._discovery.find(
+                    contract, near, content, node=request.node, instance=request.instance
+                )
                 found = self._pick()
             if found is not None or self._why is not None or not link.settling:
                 return found
@@ -270,7 +276,7 @@ class Candidates:
         waits = error.code == "not_found" and request.node in ("", own)
         starting = self._peer.starting() if waits else []
         if not starting:
-            return error
+            return router.silent(request.contract) if self._unheard and not known else error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
         return Starting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
 

@@ -29,23 +29,27 @@ from hearthnet.wire import offer as offers
 from hearthnet.wire import subjects
 from hearthnet.wire.frame import Frame, FrameError
 from hearthnet.wire.header import SUBJECT_KINDS, Header
+from hearthnet.wire.offer import REPUBLISH_MS
 
 if TYPE_CHECKING:
     from hearthnet.bus.peer import Peer
 
 _log = logging.getLogger(__name__)
-NOBODY_SECONDS: Final = 0.5
-"""Wait of a find without an answer, unless the server reports before that there are no subscribers."""
 GRACE_SECONDS: Final = 0.08
-"""Wait after the last answer: the jitter of other providers and a way back."""
-LATE_SECONDS: Final = 0.05
-"""A timer later than this was delayed by work of this process, as unread answers may be."""
-
-BUSY_SECONDS: Final = 2.0
-"""Maximum wait of a find: for further answers, for a service of this node that runs and has not answered, and
-for the node or process named in a call.
+"""Wait after the last answer: the jitter of other providers and a way back. A listing waits as long as that
+answer took, if that is longer: on a busy machine other answers are slow as well.
 """
-_BUSY_LOOK_SECONDS: Final = 0.02
+NOBODY_SECONDS: Final = 0.5
+"""Wait of a find without an answer, if the topic was searched for `BUSY_SECONDS` recently."""
+BUSY_SECONDS: Final = 2.0
+"""Wait of a find for a caller without a provider: the server reports at once if there are no
+subscribers, so silence means that a provider is busy.
+"""
+_SEARCHED_SECONDS: Final = REPUBLISH_MS / 1000
+"""Interval in which a search of `BUSY_SECONDS` is not repeated: busy providers announce themselves later."""
+_TICK_SECONDS: Final = 0.02
+_LATE_SECONDS: Final = 0.05
+"""A tick later than this was delayed by work of this process, as unread answers may be: not counted."""
 
 
 class Finding:
@@ -55,23 +59,36 @@ class Finding:
     one is busy (loading a model), and must not count as offering nothing.
     """
 
-    def __init__(self, own: str, registry: Registry, silent: Callable[[set[str]], bool]) -> None:
+    def __init__(
+        self, own: str, registry: Registry, silent: Callable[[set[str]], bool], *, lists: bool
+    ) -> None:
         self._own = own
+        self._lists = lists
         self._registry = registry
         self._silent = silent
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._services: set[str] = set()
-        self._named: set[tuple[str, str]] = set()
         self._senders: set[tuple[str, str]] = set()
         """The nodes that have answered, each with an empty instance and with those of its offers."""
-        self._answered = False
-        self._lost = False
-        self._heard = self._loop.time()
-        self._patience = self._heard + BUSY_SECONDS
-        self.over = False
+        self._waiting = 0
+        self._nobody = self._lost = False
+        self._begun = self._heard = self._loop.time()
+        self.settled = False
+        """Whether the providers that answer as fast as usual have answered."""
+        self.over = self.exhausted = False
+        """`exhausted`: it ended after `BUSY_SECONDS`."""
         self.forget: Callable[[], None] = _nothing
-        self._end_in(NOBODY_SECONDS)
+        self._tick_later()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Return whether there are subscribers, as far as the server knows, and no answer has come."""
+        return not (self._senders or self._nobody)
+
+    def has_answered(self, node: str, instance: str) -> bool:
+        """Return whether `node` has answered, or its process `instance` unless that is empty."""
+        return (node, instance) in self._senders
 
     def on_frame(self, frame: Frame) -> None:
         """Add an answer: the offers of one process."""
@@ -87,15 +104,8 @@ class Finding:
         self._services |= {record.service for record in found}
         self._senders |= {(sender, ""), *((sender, record.instance) for record in found)}
         self._heard = self._loop.time()
-        if not self._answered:
-            self._answered = True
-            self._timer.cancel()
-            self._end_in(GRACE_SECONDS)
-        self._wake()
-
-    def expect(self, node: str, instance: str) -> None:
-        """Wait for an answer of `node`, and of its process `instance` unless that is empty."""
-        self._named.add((node, instance))
+        self.settled = False
+        self.wake()
 
     def on_nobody(self, node: str) -> None:
         """End the find, since the server reports that there are no subscribers.
@@ -103,6 +113,7 @@ class Finding:
         A report in the name of another node does not count: finds are public, and any node may answer.
         """
         if node == self._own:
+            self._nobody = True
             self.end()
 
     def on_lost(self) -> None:
@@ -115,41 +126,57 @@ class Finding:
         self.over = True
         self._timer.cancel()
         self.forget()
-        self._wake()
+        self.wake()
 
-    async def wait(self, enough: Callable[[], bool]) -> None:
+    def wake(self) -> None:
+        """Make waiting callers check again, after an answer or an announcement."""
+        woken, self._changed = self._changed, asyncio.Event()
+        woken.set()
+
+    async def wait(self, enough: Callable[[], bool], content: Callable[[], bool]) -> None:
         """Wait until there is `enough`, or no more answers can be expected.
+
+        The latter is so when the usual answers have come and `content` is true of them, when there are no
+        subscribers, and after `BUSY_SECONDS`.
 
         Raises:
             HearthNetError: `partition` if the connection broke, so that nothing is known.
         """
-        while not self.over and not (self._answered and enough()):
-            await self._changed.wait()
+        self._waiting += 1
+        try:
+            while not (self.over or enough() or (self.settled and content())):
+                await self._changed.wait()
+        finally:
+            self._waiting -= 1
+            if self.settled and not self._waiting:
+                self.end()
         if self._lost:
             raise HearthNetError("partition", "the connection to the server broke")
 
-    def _end_in(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self._due, self._loop.time() + seconds, seconds)
+    def _tick_later(self) -> None:
+        self._due = self._loop.time() + _TICK_SECONDS
+        self._timer = self._loop.call_at(self._due, self._tick)
 
-    def _due(self, at: float, seconds: float) -> None:
-        """End the find, unless an answer may be late because this process or a service is busy."""
+    def _tick(self) -> None:
         now = self._loop.time()
-        if now - at > LATE_SECONDS:
-            self._end_in(seconds)
-        elif now < self._patience and (
-            self._named - self._senders or self._more_come(now) or self._silent(self._services)
-        ):
-            self._end_in(_BUSY_LOOK_SECONDS)
-        else:
+        if now - self._due > _LATE_SECONDS:
+            self._begun += now - self._due
+            self._heard += now - self._due
+        self.exhausted = now - self._begun >= BUSY_SECONDS
+        if self.exhausted or (self.settled and not self._waiting):
             self.end()
+            return
+        if not self.settled and self._is_quiet(now) and not self._silent(self._services):
+            self.settled = True
+            self.wake()
+        self._tick_later()
 
-    def _more_come(self, now: float) -> bool:
-        """Return whether the last answer is recent enough for another to follow."""
-        return self._answered and now < self._heard + GRACE_SECONDS
-
-    def _wake(self) -> None:
-        woken, self._changed = self._changed, asyncio.Event()
-        woken.set()
+    def _is_quiet(self, now: float) -> bool:
+        """Return whether the last answer is so old that another would have come."""
+        if not self._senders:
+            return now - self._begun >= NOBODY_SECONDS
+        took = self._heard - self._begun if self._lists else 0.0
+        return now - self._heard >= max(GRACE_SECONDS, took)
 
 
 def _nothing() -> None:
@@ -187,6 +214,9 @@ class Discovery:
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
         self._findings: dict[str, Finding] = {}
+        self._searched: dict[str, float] = {}
+        """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
+        peer.link.on_lost(self._searched.clear)
 
     async def follow(self, contract: Contract) -> None:
         """Subscribe to the announcements of the major version of `contract`.
@@ -208,38 +238,51 @@ class Discovery:
         self.tables[contract.id] = self.registry.table(contract)
 
     async def find(
-        self, contract: Contract, enough: Callable[[], bool], *, node: str = "", instance: str = ""
-    ) -> None:
+        self,
+        contract: Contract,
+        enough: Callable[[], bool],
+        content: Callable[[], bool],
+        *,
+        node: str = "",
+        instance: str = "",
+    ) -> bool:
         """Send a find; return when there is `enough`, or no more answers can be expected.
 
-        An answer of `node`, and of its process `instance`, is waited for even if others are faster: on a busy
-        machine a named provider would otherwise count as missing.
+        While `content` is false, busy providers are waited for, up to `BUSY_SECONDS`: for `node` or its
+        process `instance` if named, otherwise unless that was done recently. Returns whether there are
+        subscribers and none has answered.
 
         Raises:
             HearthNetError: `partition` if the connection breaks.
         """
-        finding = await self._find(subjects.topic(contract.capability))
-        if node:
-            finding.expect(node, instance)
-        await finding.wait(enough)
+        topic, clock = subjects.topic(contract.capability), asyncio.get_running_loop().time
+        hurried = not node and clock() < self._searched.get(topic, 0)
+        finding = await self._find(topic)
+        await finding.wait(
+            enough, lambda: hurried or content() or bool(node and finding.has_answered(node, instance))
+        )
+        if finding.exhausted:
+            self._searched[topic] = clock() + _SEARCHED_SECONDS
+        return finding.is_unanswered
 
-    async def everything(self) -> list[OfferView]:
-        """Return every offer in the mesh by a new find: for listing, not for calling."""
+    async def listed(self, wanted: str) -> list[OfferView]:
+        """Return every offer in the mesh, or those of one topic, by a new find: not for calls."""
         heard = Registry()
-        finding = await self._ask(subjects.EVERYTHING, self._finding(heard, subjects.EVERYTHING))
-        await finding.wait(lambda: False)
+        finding = await self._ask(wanted, self._finding(heard, wanted, lists=True))
+        await finding.wait(lambda: False, lambda: not finding.is_unanswered)
         return heard.everything(steady_ms())
 
     async def _find(self, topic: str) -> Finding:
         """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
-        if finding is None or finding.over:
-            finding = self._findings[topic] = self._finding(self.registry, topic)
+        # Not those that have an answer: it may be older than what the caller knows.
+        if finding is None or finding.over or not finding.is_unanswered:
+            finding = self._findings[topic] = self._finding(self.registry, topic, lists=False)
             await self._ask(topic, finding)
         return finding
 
-    def _finding(self, registry: Registry, wanted: str) -> Finding:
-        return Finding(self._peer.node_id, registry, self._silent_of(wanted))
+    def _finding(self, registry: Registry, wanted: str, *, lists: bool) -> Finding:
+        return Finding(self._peer.node_id, registry, self._silent_of(wanted), lists=lists)
 
     async def _ask(self, wanted: str, finding: Finding) -> Finding:
         peer = self._peer
@@ -274,6 +317,9 @@ class Discovery:
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)
         self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=steady_ms())
+        finding = self._findings.get(frame.header.capability)
+        if finding is not None:
+            finding.wake()
 
     def _acceptable(self, header: Header) -> bool:
         return (

@@ -50,7 +50,7 @@ class Link:
         self._inbox = inbox
         self._connection: Connection | None = None
         self._subjects: list[str] = []
-        """The subscribed subjects; the number of a subscription is its index."""
+        """The subscribed subjects, empty where ended; the number of a subscription is its index."""
         self._handlers: dict[int, Handler] = {}
         self._servers: dict[int, RequestHandler] = {}
         self._waiting: list[bytes] = []
@@ -192,6 +192,14 @@ class Link:
         """Subscribe as `subscribe`, with the sender's subject for answers; never used for calls."""
         self._servers[self._subscribe(subject)] = handler
 
+    def unsubscribe(self, subject: str) -> None:
+        """End a subscription of `subscribe`."""
+        number = self._subjects.index(subject)
+        self._subjects[number] = ""
+        del self._handlers[number]
+        if self._connection is not None:
+            self._connection.write(f"UNSUB {number}\r\n".encode())
+
     async def settle(self) -> None:
         """Make a round trip, after which the server has processed every earlier subscription.
 
@@ -303,7 +311,7 @@ class Link:
         """Use `connection`: subscribe first, then send the waiting data."""
         self._connection = connection
         self._max_payload = connection.greeting.max_payload
-        connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects)))
+        connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects) if subject))
         connection.write(*self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         self._connected.set()

@@ -16,6 +16,8 @@ from hearthnet.ids import short_id
 
 PLACE_FREE_MS: Final = 250
 _LEAST_WAIT_MS: Final = 100
+_SILENT_MS: Final = 3_000
+"""Longer than a caller waits by itself: it has waited."""
 
 
 class Taken(HearthNetError):
@@ -40,6 +42,15 @@ def not_now(contract: Contract, fitting: Iterable[Listing], now_ms: int) -> Hear
         "partition",
         f"too many calls of {contract.id} failed; it is tried again in {min(waits) / 1000:.0f} s",
         retry_after_ms=min(waits),
+    )
+
+
+def silent(contract: Contract) -> HearthNetError:
+    """Why nobody can be asked where somebody listens to finds and has not answered."""
+    return HearthNetError(
+        "partition",
+        f"who may offer {contract.id} does not answer; try again in a moment",
+        retry_after_ms=_SILENT_MS,
     )
 
 

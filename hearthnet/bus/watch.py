@@ -141,7 +141,7 @@ class OfferWatch:
                 if steady_ms() >= ask_at:
                     ask_at = steady_ms() + REPUBLISH_MS
                     with contextlib.suppress(HearthNetError):  # the server is away; repeated later
-                        await self._discovery.find(self._contract, lambda: False)
+                        await self._discovery.find(self._contract, lambda: False, lambda: True)
                 await asyncio.wait({closed}, timeout=LOOK_SECONDS)
                 registry.expire(steady_ms())
         finally:

@@ -42,7 +42,8 @@ class Announcer:
         self._tasks = tasks
         self._hosted: list[Hosted] = []
         self._built_in: list[Hosted] = []
-        self._topics: set[str] = set()
+        self._subjects: set[str] = set()
+        """Of the finds that this process receives."""
 
     async def open(self, built_in: list[Hosted]) -> None:
         """Start to announce, every 20 s and whenever the connection is restored.
@@ -50,8 +51,7 @@ class Announcer:
         Built-in offers are sent only in answer to finds for exactly them.
         """
         self._built_in = built_in
-        for topic in {subjects.EVERYTHING, *map(_topic, built_in)}:
-            await self._subscribe(topic)
+        await self._listen()
         self._peer.link.on_back(self._announce)
         self._tasks.start(self._repeat(), "announcements")
 
@@ -59,8 +59,7 @@ class Announcer:
         """Announce `hosted` instead of the former offers, once finds for them reach this process."""
         gone = [entry for entry in self._hosted if entry not in hosted]
         self._hosted = hosted
-        for topic in {_topic(entry) for entry in hosted}:
-            await self._subscribe(topic)
+        await self._listen()
         try:
             await self._peer.link.settle()
             await self._publish(gone, withdrawn=True)
@@ -75,15 +74,36 @@ class Announcer:
         """Withdraw every offer."""
         gone, self._hosted = self._hosted, []
         try:
+            await self._listen()
             await self._publish(gone, withdrawn=True)
             await self._peer.link.settle()
         except HearthNetError as error:
             _log.warning("not withdrawn, the offers will expire: %s", error)
 
-    async def _subscribe(self, topic: str) -> None:
-        if topic not in self._topics:
-            self._topics.add(topic)
-            await self._peer.link.subscribe(subjects.finds_of(topic), self._on_find)
+    async def _listen(self) -> None:
+        """Receives the finds that are answered now, and no others: where nobody offers something, the server
+        says so at once, and silence means that a provider is busy.
+        """
+        wanted = self._finds()
+        for subject in wanted - self._subjects:
+            await self._peer.link.subscribe(subject, self._on_find)
+        for subject in self._subjects - wanted:
+            self._peer.link.unsubscribe(subject)
+        self._subjects = wanted
+
+    def _finds(self) -> set[str]:
+        """The subjects of the finds that this process answers; of what is for the own node alone, its own."""
+        entries = [*self._hosted, *self._built_in]
+        public = {_topic(entry) for entry in entries if _demand(entry) != SELF}
+        private = set(map(_topic, entries))
+        if self._hosted:
+            private.add(subjects.EVERYTHING)
+        if any(_demand(entry) != SELF for entry in self._hosted):
+            public.add(subjects.EVERYTHING)
+        own = self._peer.node_id
+        return {subjects.finds_of(topic) for topic in public} | {
+            subjects.find(own, topic) for topic in private - public
+        }
 
     async def _repeat(self) -> None:
         while True:

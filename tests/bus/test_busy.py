@@ -1,4 +1,4 @@
-"""A service that is too busy to answer a find is waited for, not said to offer nothing."""
+"""Who is too busy to answer a find is waited for, not said to offer nothing."""
 
 from __future__ import annotations
 
@@ -8,29 +8,42 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import ClassVar
 
 import pytest
 
 from hearthnet.bus import discovery
 from hearthnet.bus.bus import Bus
+from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServiceState
+from hearthnet.service import Offer, Service
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import QUERY, ProbeService, query
+from tests.helpers.probe import CHAT, QUERY, ProbeService, query
 from tests.helpers.service_processes import START_SECONDS
 from tests.helpers.stopwatch import Stopwatch
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 READY = ServiceState("probe", 1, "ready", 0, None, (f"{QUERY} corpus=probe", "llm.chat@2.0"), 0)
 
 
+class _Other(ProbeService):
+    """Has another corpus."""
+
+    name: ClassVar[str] = "other"
+
+    def offers(self) -> list[Offer]:
+        return [Offer(capability=QUERY, params={"corpus": "other"})]
+
+
 @contextmanager
-def elsewhere(mesh: Mesh) -> Iterator[asyncio.AbstractEventLoop]:
-    """The probe on an event loop of its own, which a test can keep busy."""
+def elsewhere(mesh: Mesh, service: Service | None = None) -> Iterator[asyncio.AbstractEventLoop]:
+    """The probe, or `service`, on an event loop of its own, which a test can keep busy."""
     up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def host() -> None:
         over = asyncio.Event()
-        async with mesh.hosting(ProbeService()):
+        async with mesh.hosting(service or ProbeService()):
             up.set_result((asyncio.get_running_loop(), over))
             await over.wait()
 
@@ -86,3 +99,145 @@ async def test_who_has_answered_is_not_waited_for(mesh: Mesh, monkeypatch: pytes
             watch = Stopwatch(mesh.server.process.pid)
             assert "rag.query" in await _names(bus)
             assert watch.seconds() < 2
+
+
+@pytest.mark.req("BUS-99")
+async def test_a_busy_process_of_another_home_is_found(mesh: Mesh) -> None:
+    with elsewhere(mesh) as loop:
+        async with await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
+            assert (await guest.call(QUERY, query())).output
+
+
+@pytest.mark.req("BUS-99")
+async def test_one_that_fits_is_waited_for_where_others_answer(mesh: Mesh) -> None:
+    with elsewhere(mesh) as loop:
+        async with mesh.hosting(_Other()), await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
+            assert (await guest.call(QUERY, query())).output
+
+
+@pytest.mark.req("BUS-99")
+async def test_time_in_which_the_caller_stood_still_is_none(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both share the cores with others: when the caller goes on, the provider may not have."""
+    monkeypatch.setattr(discovery, "BUSY_SECONDS", 1.0)
+    with elsewhere(mesh) as loop:
+        async with await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(time.sleep, 1.9)
+            asking = asyncio.create_task(guest.call(QUERY, query()))
+            await wait_for(lambda: guest._discovery._findings, what="the find")
+            asyncio.get_running_loop().call_soon(time.sleep, 1.5)
+            assert (await asking).output
+
+
+@pytest.mark.req("BUS-99")
+async def test_who_never_answers_is_away_and_waited_for_once(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "NOBODY_SECONDS", 0.3)
+    woken = threading.Event()
+    with elsewhere(mesh) as loop:
+        async with await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(woken.wait, 60)
+            try:
+                took = [await _refused(guest, mesh) for _ in range(2)]
+            finally:
+                woken.set()
+    (first, busy), (_, again) = took
+    assert first >= discovery.BUSY_SECONDS
+    assert busy < discovery.BUSY_SECONDS + 1
+    assert again < 1
+
+
+async def _refused(bus: Bus, mesh: Mesh) -> tuple[float, float]:
+    """Seconds, on the wall and less what others took, until it is said that nobody answers."""
+    began, watch = time.monotonic(), Stopwatch(mesh.server.process.pid)
+    with pytest.raises(HearthNetError, match="does not answer") as caught:
+        await bus.call(QUERY, query())
+    assert caught.value.code == "partition"
+    assert caught.value.retry_after_ms
+    return time.monotonic() - began, watch.seconds()
+
+
+@pytest.mark.req("BUS-99")
+async def test_an_announcement_ends_the_wait_for_who_is_busy(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "BUSY_SECONDS", 60.0)
+    woken = threading.Event()
+    with elsewhere(mesh, _Other()) as loop:
+        async with await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(woken.wait, 60)
+            asking = asyncio.create_task(guest.call(QUERY, query(), timeout_seconds=50))
+            try:
+                await wait_for(lambda: guest._discovery._findings, what="the find")
+                async with mesh.hosting(ProbeService()):
+                    assert (await asking).output
+            finally:
+                woken.set()
+
+
+@pytest.mark.req("BUS-100")
+async def test_who_has_nothing_for_the_asker_is_not_waited_for(mesh: Mesh) -> None:
+    """The server itself says that nobody is there: to whom it is not offered, and when it is no more."""
+    service = ProbeService(trust="self")
+    async with mesh.hosting(service) as host, await mesh.guest_bus() as guest:
+        await _not_found(guest)
+        service.trust = ""
+        await host.refresh()
+        assert (await guest.call(QUERY, query())).output
+        service.offers = list  # type: ignore[method-assign]
+        await host.refresh()
+        await _not_found(guest)
+        async with await mesh.bus() as bus:
+            assert await bus.offers() == []
+            assert not bus._discovery.registry.everything(0)
+
+
+async def _not_found(bus: Bus) -> None:
+    with pytest.raises(HearthNetError, match="nobody in the mesh offers") as caught:
+        await bus.call(QUERY, query())
+    assert caught.value.code == "not_found"
+
+
+@pytest.mark.req("BUS-101")
+async def test_a_list_of_one_capability_waits_for_its_provider(mesh: Mesh) -> None:
+    """Others that offer something else are not asked, and their answers end nothing."""
+    with elsewhere(mesh) as loop:
+        async with mesh.hosting(_Other()), await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
+            (view,) = await guest.offers(CHAT)
+    assert view.offer.service == "probe"
+
+
+@pytest.mark.req("BUS-101")
+async def test_a_list_waits_longer_where_answers_are_slow(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second home's answer comes later after the first one's than on a machine with time."""
+    monkeypatch.setattr(discovery, "BUSY_SECONDS", 60.0)
+    gates = threading.Event(), threading.Event()
+    with elsewhere(mesh) as first, elsewhere(mesh, _Other()) as second:
+        async with await mesh.guest_bus() as guest:
+            for loop, gate in zip((first, second), gates, strict=True):
+                loop.call_soon_threadsafe(gate.wait, 60)
+            listing = asyncio.create_task(guest.offers("rag.query"))
+            try:
+                (finding,) = await wait_for(lambda: list(guest.peer.replies._waiting.values()), what="a find")
+                await _pass(1.0)
+                gates[0].set()
+                await wait_for(lambda: not finding.is_unanswered, what="the first answer")
+                await _pass(2 * discovery.GRACE_SECONDS)
+            finally:
+                for gate in gates:
+                    gate.set()
+            corpora = [view.params for view in await listing]
+    assert corpora == [{"corpus": "other"}, {"corpus": "probe"}]
+
+
+async def _pass(seconds: float) -> None:
+    """Lets time pass, which is what is tested."""
+    over = time.monotonic() + seconds
+    await wait_for(lambda: time.monotonic() > over, what="the time")
