@@ -166,13 +166,16 @@ async def test_an_announcement_ends_the_wait_for_who_is_busy(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "BUSY_SECONDS", 60.0)
+    monkeypatch.setattr(discovery, "NOBODY_SECONDS", 0.05)
     woken = threading.Event()
     with elsewhere(mesh, _Other()) as loop:
         async with await mesh.guest_bus() as guest:
             loop.call_soon_threadsafe(woken.wait, 60)
             asking = asyncio.create_task(guest.call(QUERY, query(), timeout_seconds=50))
             try:
-                await wait_for(lambda: guest._discovery._findings, what="the find")
+                await wait_for(
+                    lambda: any(one.settled for one in guest._discovery._findings.values()), what="silence"
+                )
                 async with mesh.hosting(ProbeService()):
                     assert (await asking).output
             finally:
