@@ -276,7 +276,9 @@ class Candidates:
         waits = error.code == "not_found" and request.node in ("", own)
         starting = self._peer.starting() if waits else []
         if not starting:
-            return router.silent(request.contract) if self._unheard and not known else error
+            # Who is only invited may not even ask for most of what there is: silence says nothing then.
+            silent = self._unheard and not known and self._peer.membership.is_member(own)
+            return router.silent(request.contract) if silent else error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
         return Starting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
 

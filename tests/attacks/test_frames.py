@@ -23,6 +23,7 @@ from tests.attacks.attacker import (
     post_body,
 )
 from tests.attacks.conftest import Victim
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 
@@ -125,11 +126,12 @@ async def test_a_frame_for_somebody_else_is_dropped(
 async def test_a_frame_for_another_process_of_the_node_is_dropped(
     mallory: Attacker, market: OfferView, victim: Victim
 ) -> None:
-    other = next(
-        view
-        for view in await mallory.bus.offers()
-        if view.node == victim.node and view.offer.instance != market.offer.instance
-    )
+    async def another() -> OfferView | None:
+        views = await mallory.bus.offers()
+        there = (view for view in views if view.node == victim.node)
+        return next((view for view in there if view.offer.instance != market.offer.instance), None)
+
+    other = await wait_for(another, what="another process")
     header = mallory.header(market, LIST, LIST_BODY)
     data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
     elsewhere = subjects.call(mallory.peer.node_id, victim.node, other.offer.instance, parse_capability(LIST))

@@ -107,7 +107,7 @@ async def test_what_nobody_should_send_is_refused_in_words_and_the_services_live
     before = house.processes
     async with await Bus.join(house.home, house.url, "bad input") as bus:
         by_process: dict[str, list[OfferView]] = {}
-        for view in {str(view.capability): view for view in await bus.offers()}.values():
+        for view in {str(view.capability): view for view in await house.offers(bus)}.values():
             if not is_told(view.capability.name):
                 by_process.setdefault(view.offer.instance, []).append(view)
         found = await asyncio.gather(*(try_all(bus, views, house) for views in by_process.values()))

@@ -19,6 +19,7 @@ from hearthnet.types import LONGEST_CAPABILITY, parse_capability
 from hearthnet.wire import frame as frames
 from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
 
@@ -149,7 +150,7 @@ async def test_a_call_that_is_stopped_before_its_first_step_is_answered(mesh: Me
 @pytest.mark.req("BUS-83")
 async def test_who_is_refused_by_a_process_that_ends_is_told_so(mesh: Mesh) -> None:
     async with await mesh.guest_bus() as guest, mesh.hosting(ProbeService()) as host:
-        view = (await guest.offers(QUERY))[0]
+        view = (await offered(guest, QUERY))[0]
         assert view.offer.instance == host.peer.instance
         asked = asyncio.create_task(guest.call(QUERY, query(), timeout_seconds=30))
         take = host.take

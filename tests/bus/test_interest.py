@@ -22,6 +22,7 @@ from hearthnet.wire.header import Header
 from hearthnet.wire.offer import LIFETIME_MS, Notice, OfferRecord
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
+from tests.helpers.offers import offered
 from tests.helpers.probe import QUERY, ProbeService
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
 
@@ -99,7 +100,7 @@ def _followed(bus: Bus) -> list[str]:
 async def test_offers_count_only_as_members_made_them(mesh: Mesh) -> None:
     """Said straight to the one who listens: the server would not even pass what names another's node."""
     async with mesh.hosting(ProbeService()) as host, await mesh.guest_bus() as guest:
-        (true,) = await guest.offers(QUERY)
+        (true,) = await offered(guest, QUERY)
         async with guest.watch(QUERY):
             heard = guest._discovery.registry
             await wait_for(lambda: heard.everything(0), what="the true offer")

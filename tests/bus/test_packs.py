@@ -28,6 +28,7 @@ from hearthnet.wire.frame import Frame
 from hearthnet.wire.pack import Answered, Asked
 from hearthnet.wire.replay import ReplayWindow
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
 
@@ -495,5 +496,5 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> N
 @pytest.mark.req("BUS-95")
 async def test_offers_say_that_they_take_packs(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()), await mesh.guest_bus() as bus:
-        views: list[OfferView] = await bus.offers(QUERY)
+        views: list[OfferView] = await offered(bus, QUERY)
         assert [view.offer.packs for view in views] == [True]

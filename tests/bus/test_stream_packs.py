@@ -18,6 +18,7 @@ from hearthnet.wire.frame import Frame
 from hearthnet.wire.header import Header
 from hearthnet.wire.stream import TERMINAL, WINDOW
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
 from tests.helpers.waiting import wait_for
 
@@ -110,7 +111,7 @@ async def test_a_stream_that_is_refused_is_told_so_in_a_pack_too(
     mesh: Mesh, packs: list[list[Frame]]
 ) -> None:
     async with mesh.hosting(ProbeService(places=1)) as host, await mesh.guest_bus() as bus:
-        await bus.offers(CHAT)
+        await offered(bus, CHAT)
         host._draining = True
 
         async def refused() -> str:
@@ -134,7 +135,7 @@ async def test_an_open_stream_is_one_task_at_its_provider_and_none_at_its_reader
 
     service.talk = quiet
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
-        assert await bus.offers(CHAT)
+        await offered(bus, CHAT)
         streams = [bus.stream(CHAT, CHAT_BODY) for _ in range(STREAMS)]
         first = await streams[0].__aenter__()
         await anext(first)

@@ -8,6 +8,7 @@ from hearthnet import ids
 from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
 
@@ -73,10 +74,12 @@ async def test_a_chosen_node_that_does_not_offer_it_is_named(mesh: Mesh) -> None
 async def test_what_is_for_the_own_node_is_neither_found_nor_given_to_others(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService(trust="self")) as host:
         async with await mesh.bus() as bus:
-            (own,) = await bus.offers("rag.query")
+            (own,) = await offered(bus, QUERY)
             assert own.offer.trust == "self"
         async with await mesh.guest_bus() as guest:
-            assert await guest.offers("rag.query") == []
+            await offered(guest, CHAT)
+            assert QUERY not in {str(view.capability) for view in await guest.offers()}
+            assert await guest.offers(QUERY) == []
             guest._discovery.registry.update(
                 host.peer.node_id, (own.offer,), withdrawn=False, heard_ms=own.offer.issued_at
             )

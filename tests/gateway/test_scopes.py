@@ -65,8 +65,7 @@ async def test_offers_for_others_than_the_node_are_granted(shared: House, tmp_pa
     settings = shared.mesh.home.config_file.read_text()
     try:
         async with running(shared.mesh, settings, ours.toml(share=True), mine.toml()):
-            await offered(shared.bus, "read-ours", "read-mine")
-            views = await shared.bus.offers()
+            views = list((await offered(shared.bus, "read-ours", "read-mine")).values())
             check_offered(["experimental.mcp.ours.*", "experimental.mcp.ours.read-ours"], views, [])
             for name in ("experimental.mcp.mine.*", "experimental.mcp.mine.read-mine"):
                 with pytest.raises(HearthNetError, match="for this node alone"):

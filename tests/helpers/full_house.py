@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from hearthnet.bus.blob_entry import Hold
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.registry import OfferView
 from hearthnet.bus.store import Store
 from hearthnet.contracts import contracts
 from hearthnet.home import Home
@@ -21,6 +22,7 @@ from hearthnet.service.base import GROUP
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.samples import CORPUS, DOCUMENT, Stock, documents
 from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for
 
 UNLIMITED: Final = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
 _SCRIPT: Final = '[[questions]]\n[[questions.turns]]\ntext = "Boil it for a minute."\n'
@@ -51,6 +53,16 @@ class FullHouse:
     def state(self) -> NodeState:
         """What its supervisor says now."""
         return read_node_state(self.home)
+
+    async def offers(self, bus: Bus) -> list[OfferView]:
+        """What is offered, by all services of the node that offer something."""
+        services = {each.name for each in self.state.services if each.offers}
+
+        async def complete() -> list[OfferView] | None:
+            views = await bus.offers()
+            return views if services <= {view.offer.service for view in views} else None
+
+        return await wait_for(complete, what=f"offers of {services}")
 
     @property
     def processes(self) -> dict[str, int]:

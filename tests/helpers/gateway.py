@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,9 @@ from hearthnet.gateway.book import Entry, api_key
 from hearthnet.gateway.clients import Client
 from hearthnet.gateway.envelope import sign_envelope
 from hearthnet.gateway.server import serving
+from hearthnet.node_state import ServiceState
 from hearthnet.service import Call, Offer, Reply, Stream, capability
+from hearthnet.service.host import Host
 from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope
@@ -175,6 +178,11 @@ class House:
         return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False, **options)
 
 
+def _state(name: str, host: Host) -> ServiceState:
+    """A service as a supervisor tells of it, so that a list waits for its answer."""
+    return ServiceState(name, os.getpid(), "ready", 0, None, tuple(host.offers), 0)
+
+
 @contextlib.asynccontextmanager
 async def open_house(folder: Path, settings: str = "") -> AsyncIterator[House]:
     """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML."""
@@ -187,9 +195,11 @@ async def open_house(folder: Path, settings: str = "") -> AsyncIterator[House]:
         workshop = Workshop()
         try:
             async with contextlib.AsyncExitStack() as stack:
-                stack.enter_context(mesh.published())
-                await stack.enter_async_context(mesh.hosting(workshop))
-                await stack.enter_async_context(mesh.hosting(LlmService()))
+                states = []
+                for service in (workshop, LlmService()):
+                    host = await stack.enter_async_context(mesh.hosting(service))
+                    states.append(_state(service.name, host))
+                stack.enter_context(mesh.published(*states))
                 bus = await stack.enter_async_context(await mesh.bus("gateway"))
                 gateway = Gateway.on(bus, mesh.home, load_config(mesh.home))
                 await stack.enter_async_context(serving(gateway))

@@ -41,7 +41,7 @@ class Crowd:
     async def capabilities(self) -> list[str]:
         """What the node offers and changes nothing."""
         async with await Bus.join(self.house.home, self.house.url, "crowd") as bus:
-            return reads(str(view.capability) for view in await bus.offers())
+            return reads(str(view.capability) for view in await self.house.offers(bus))
 
     async def press(
         self, capability: str, callers: int, seconds: float, through: str, most: int = 0

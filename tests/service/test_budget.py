@@ -22,6 +22,7 @@ from hearthnet.times import now_ms
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Claims, Scope, mint
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.service_processes import call_at
 from tests.helpers.waiting import wait_for
 from tests.service.effect_worker import INGEST
@@ -95,23 +96,13 @@ async def spend(bus: Bus, token: str, key: str, view: OfferView) -> str:
     return "ok"
 
 
-async def providers(bus: Bus, count: int) -> list[OfferView]:
-    """So many processes that offer the effect."""
-
-    async def found() -> list[OfferView] | None:
-        views = await bus.offers(INGEST)
-        return views if len(views) == count else None
-
-    return await wait_for(found, 30, f"{count} processes")
-
-
 @pytest.mark.req("BUDGET-2", "ATTACK-14")
 async def test_calls_are_counted_exactly_by_processes_at_once(mesh: Mesh) -> None:
     """Three providers, one of which is killed while it counts, and then one that starts anew."""
     with working(mesh) as workers:
         async with await mesh.bus() as bus, await mesh.bus() as other:
             await workers.start(bus, 3)
-            at, token = await providers(bus, 3), lend(bus, max_calls_total=20)
+            at, token = await offered(bus, INGEST, 3), lend(bus, max_calls_total=20)
             assert [await spend(bus, token, ids.new_ulid(), each) for each in at] == ["ok"] * 3
             asked = [
                 spend(bus if number % 2 else other, token, ids.new_ulid(), at[number % 3])
@@ -134,7 +125,7 @@ async def test_calls_are_counted_exactly_by_processes_at_once(mesh: Mesh) -> Non
             await asyncio.gather(*racing)
             await workers.start(bus)
             known = {view.offer.instance for view in at}
-            (fresh,) = [view for view in await providers(bus, 3) if view.offer.instance not in known]
+            (fresh,) = [view for view in await offered(bus, INGEST, 3) if view.offer.instance not in known]
             assert await spend(bus, token, ids.new_ulid(), fresh) == "token_scope_insufficient"
             # What the killed process had counted and not done is spent, too.
             while await spend(bus, second, ids.new_ulid(), fresh) == "ok":
@@ -166,7 +157,7 @@ async def test_effects_are_counted_once_by_processes_at_once(mesh: Mesh) -> None
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
             await workers.start(bus, 3)
-            at, token = await providers(bus, 3), lend(bus, max_effects=5)
+            at, token = await offered(bus, INGEST, 3), lend(bus, max_effects=5)
             keys = [ids.new_ulid() for _ in range(12)]
             asked = [(key, spend(bus, token, key, view)) for key in keys for view in at]
             codes = await asyncio.gather(*(work for _, work in asked))

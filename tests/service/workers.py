@@ -16,6 +16,7 @@ from hearthnet.bus.calls import Reply
 from hearthnet.canonical import content_hash, digest
 from hearthnet.contracts import contracts
 from hearthnet.errors import HearthNetError
+from hearthnet.service import presence
 from hearthnet.service.audit import AuditLog
 from hearthnet.times import now_ms
 from hearthnet.trust import audit
@@ -60,7 +61,7 @@ class Workers:
 
     async def start(self, bus: Bus, count: int = 1) -> None:
         """Starts that many and waits until they are found."""
-        known = await self._found(bus)
+        known = {path.name for path in presence.everybody(self.mesh.home)}
         self.running.extend(self._process() for _ in range(count))
 
         async def there() -> bool:

@@ -24,6 +24,7 @@ from hearthnet.up.server_config import ANY_PORT
 from hearthnet.up.upstream import Upstream
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
+from tests.helpers.offers import offered
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.processes import kill, paused
 from tests.helpers.stopwatch import Stopwatch
@@ -101,7 +102,7 @@ async def test_two_homes_use_each_others_capabilities(founder: House, bob: House
     async with hosting(founder) as theirs, hosting(bob) as bobs:
         at_founder = await Bus.join(founder.home, founder.url, "a")
         at_bob = await Bus.join(bob.home, bob.url, "b")
-        assert {view.node for view in await at_bob.offers(QUERY)} == {
+        assert {view.node for view in await offered(at_bob, QUERY, 2)} == {
             founder.identity.node_id,
             bob.identity.node_id,
         }

@@ -16,6 +16,7 @@ import pytest
 from hearthnet.bus import Bus, OfferView
 from hearthnet.errors import HearthNetError
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.processes import child_environment
 from tests.helpers.stopwatch import Stopwatch
@@ -48,16 +49,6 @@ async def markets(mesh: Mesh, number: int) -> AsyncIterator[list[Process]]:
             await process.wait()
 
 
-async def offered(bus: Bus, number: int) -> list[OfferView]:
-    """The offers of so many processes."""
-
-    async def enough() -> list[OfferView] | None:
-        found = await bus.offers("market.list")
-        return found if len(found) == number else None
-
-    return await wait_for(enough, 30, f"{number} markets")
-
-
 async def code_at(bus: Bus, view: OfferView, token: str = "") -> str:
     """What one process answers: empty where it does what it is asked."""
     node, instance = view.node, view.offer.instance
@@ -77,7 +68,7 @@ async def test_a_revoked_token_is_refused_by_every_process_within_a_second_and_a
         await mesh.guest_bus() as guest,
         markets(mesh, PROCESSES) as processes,
     ):
-        views = await offered(guest, PROCESSES)
+        views = await offered(guest, LIST, PROCESSES)
         scope = {"capabilities": [LIST, SYNC]}
         token = await founder.do(ISSUE, subject=guest.peer.node_id, scope=scope)
         assert {await code_at(guest, view, token["token"]) for view in views} == {""}
@@ -95,7 +86,7 @@ async def test_a_revoked_token_is_refused_by_every_process_within_a_second_and_a
         assert took < 1
 
         async with markets(mesh, 1):
-            fresh = [view for view in await offered(guest, PROCESSES + 1) if view not in views]
+            fresh = [view for view in await offered(guest, LIST, PROCESSES + 1) if view not in views]
             instances = {view.offer.instance for view in views}
             (new,) = [view for view in fresh if view.offer.instance not in instances]
             assert await code_at(guest, new, token["token"]) == "token_revoked", "its first answer"
@@ -109,7 +100,7 @@ async def test_who_was_put_out_is_refused_by_every_process_at_once_and_after_res
         await mesh.guest_bus() as guest,
         markets(mesh, PROCESSES),
     ):
-        views = await offered(guest, PROCESSES)
+        views = await offered(guest, LIST, PROCESSES)
         assert {await code_at(guest, view) for view in views} == {""}
         began = time.monotonic()
         await founder.do(REVOKE, target_node_id=guest.peer.node_id, reason="compromised")
@@ -119,7 +110,7 @@ async def test_who_was_put_out_is_refused_by_every_process_at_once_and_after_res
         _log.info("told after %.3f s, refused after %.3f s", told - began, time.monotonic() - began)
         async with markets(mesh, 1), await mesh.bus() as bus:
             instances = {view.offer.instance for view in views}
-            everybody = await offered(bus, PROCESSES + 1)
+            everybody = await offered(bus, LIST, PROCESSES + 1)
             (new,) = [view for view in everybody if view.offer.instance not in instances]
             assert await code_at(guest, new) == "revoked"
 
@@ -196,5 +187,5 @@ async def test_offers_and_answers_of_one_who_was_put_out_count_no_more(mesh: Mes
         await wait_for(lambda: bus.peer.roster.is_revoked(guest), what="it to be known")
         with pytest.raises(HearthNetError) as caught:
             await bus.call(QUERY, query())
-        assert not await bus.offers("rag.query")
+        assert not await bus.offers(QUERY)
     assert caught.value.code == "not_found"

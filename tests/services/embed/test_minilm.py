@@ -16,6 +16,7 @@ from hearthnet_embed.minilm.backend import MiniLm
 from hearthnet_embed.minilm.files import Files
 from hearthnet_embed.minilm.model import MAX_TOKENS, Model
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.services.embed.reference import Reference
 
 TEXTS = [
@@ -103,7 +104,7 @@ async def test_the_service_offers_it_and_tells_what_was_cut(mesh: Mesh, minilm: 
     async with mesh.hosting(EmbedService()) as host, await mesh.guest_bus() as bus:
         assert len(host.offers) == 1
         vectors, meta = await _ask(bus, TEXTS[0], "garden " * 1_000, TEXTS[2], "nul \0 in it", " ")
-        (offer,) = await bus.offers("embed.text")
+        (offer,) = await offered(bus, "embed.text")
     assert offer.params["model"] == "all-MiniLM-L6-v2"
     assert (offer.params["dim"], offer.params["max_tokens"], offer.params["languages"]) == (384, 256, ["en"])
     assert meta["truncated"] == [1]

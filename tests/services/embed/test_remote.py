@@ -16,6 +16,7 @@ from hearthnet_embed import EmbedService
 from hearthnet_embed.remote import PIECE, Remote
 from hearthnet_embed.wires import WIRES, read, request
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
 from tests.services.llm.model_server import HTML, Answer, ModelServer, page
 
@@ -196,7 +197,7 @@ async def test_a_model_is_offered_while_its_server_answers(mesh: Mesh, quick: No
                 return not host.offers
 
             await wait_for(here, 20, "the offer")
-            (offer,) = await bus.offers("embed.text")
+            (offer,) = await offered(bus, "embed.text")
             assert (offer.params["dim"], offer.params["languages"]) == (3, ["de"])
             assert (await bus.call("embed.text", body)).meta["model"] == "far"
             await server.stop()

@@ -17,6 +17,7 @@ from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.boxes import Box, Loadable
 from hearthnet_embed.minilm import files
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 
 pytestmark = pytest.mark.asyncio
 
@@ -137,7 +138,7 @@ async def test_a_call_brings_as_many_texts_as_a_message_carries(mesh: Mesh) -> N
     assert refused.value.code == "bad_request"
     check_count(["a", "b"], 2)
     async with mesh.hosting(Serving(Lengths("lengths"))), await mesh.bus() as bus:
-        (offer,) = await bus.offers("embed.text")
+        (offer,) = await offered(bus, "embed.text")
         assert offer.params["max_texts"] == 256
         for wrong in (_body(), _body(*["a"] * 257), _body("a" * 8193), _body("a", "")):
             with pytest.raises(HearthNetError) as caught:

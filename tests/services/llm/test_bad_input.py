@@ -172,7 +172,7 @@ async def test_what_a_vendor_does_wrong_ends_the_stream_with_a_code_and_what_to_
                     wrong.append(f"{case} of {name} waits {error.retry_after_ms}")
                 elif KEY in json.dumps(error.to_body()):
                     wrong.append(f"{case} of {name} tells the key")
-        offers = json.dumps([offer.params for offer in await bus.offers()])
+        offers = json.dumps([offer.params for offer in await wait_for(bus.offers)])
     assert wrong == []
     assert KEY not in caplog.text
     assert KEY not in offers
@@ -281,7 +281,7 @@ async def test_a_model_whose_key_is_missing_is_not_offered_and_says_which(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with everybody(mesh, monkeypatch, "NO_SUCH_KEY") as (server, llm, bus):
-        assert await bus.offers("llm.chat") == []
+        assert await bus.offers(CHAT) == []
         assert "set the environment variable NO_SUCH_KEY" in str(llm.note)
         assert server.asked == []
 

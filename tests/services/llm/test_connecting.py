@@ -48,7 +48,7 @@ async def running(mesh: Mesh, config: str = "") -> AsyncIterator[tuple[LlmServic
 
 async def offered(bus: Bus) -> list[str]:
     """The names of the models that are offered."""
-    return sorted(str(offer.params["model"]) for offer in await bus.offers("llm.chat"))
+    return sorted(str(offer.params["model"]) for offer in await bus.offers(CHAT))
 
 
 def write(mesh: Mesh, *configs: str) -> None:
@@ -80,7 +80,7 @@ async def test_models_come_and_go_with_the_settings(mesh: Mesh, monkeypatch: pyt
         await wait_for(lambda: llm.note)
         assert "the models stay as they were" in str(llm.note)
         assert "line 2" in str(llm.note)
-        assert await offered(bus) == ["one", "two"]
+        await wait_for(lambda: _equal(bus, ["one", "two"]))
         write(mesh, server.config("two", "two-1"))
         await wait_for(lambda: _equal(bus, ["two"]))
         assert llm.note is None
@@ -146,7 +146,7 @@ async def test_a_server_that_goes_takes_its_offers_along_and_brings_them_back(
     monkeypatch.setattr(watch, "DOUBT_SECONDS", 0.02)
     monkeypatch.setattr(watch, "_FIRST_SECONDS", 0.05)
     async with ModelServer() as server, running(mesh, server.config("one")) as (llm, bus):
-        assert await offered(bus) == ["one"]
+        await wait_for(lambda: _equal(bus, ["one"]))
         await server.stop()
         with pytest.raises(HearthNetError) as lost:
             await bus.call(CHAT, ask(model="one"))
@@ -190,7 +190,7 @@ async def test_a_server_that_only_chats_is_there_all_the_same(mesh: Mesh, answer
     async with ModelServer() as server:
         server.routes["/v1/models"] = answer
         async with running(mesh, server.config("one")) as (_, bus):
-            assert await offered(bus) == ["one"]
+            await wait_for(lambda: _equal(bus, ["one"]))
 
 
 @pytest.mark.asyncio
@@ -204,7 +204,8 @@ async def test_offers_say_what_the_servers_tell(mesh: Mesh) -> None:
         ollama = server.config("two", "two-1", kind="ollama", url=f"http://{server.host}")
         own = server.config("three", "one-1", ctx=512, vision=False, tools=False)
         async with running(mesh, server.config("one", "one-1") + ollama + own) as (_, bus):
-            params = {offer.params["model"]: offer.params for offer in await bus.offers("llm.chat")}
+            await wait_for(lambda: _equal(bus, ["one", "three", "two"]))
+            params = {offer.params["model"]: offer.params for offer in await bus.offers(CHAT)}
     keys = ("ctx", "modalities", "tools_supported", "backend")
     assert {name: tuple(param[key] for key in keys) for name, param in params.items()} == {
         "one": (16384, ["text", "vision"], True, "openai"),
@@ -242,13 +243,13 @@ async def test_a_model_that_refuses_tools_is_offered_without_them_from_then_on(m
             await wait_for(lambda: _toolless(bus))
         asked = server.posts()
         async with running(mesh, server.config("one", "one-1")) as (_, bus):
-            assert await _toolless(bus)
+            await wait_for(lambda: _toolless(bus))
             await streamed(bus, CHAT, ask(tools=[tool("search")]))
         assert server.posts() == asked + 1
 
 
 async def _toolless(bus: Bus) -> bool:
-    return [offer.params["tools_supported"] for offer in await bus.offers("llm.chat")] == [False]
+    return [offer.params["tools_supported"] for offer in await bus.offers(CHAT)] == [False]
 
 
 # --- looking at a server

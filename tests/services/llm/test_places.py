@@ -18,6 +18,7 @@ from hearthnet_llm import settings
 from hearthnet_llm.abilities import FEW, MANY, profile_of
 from hearthnet_llm.vendors.catalog import Listed
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
 from tests.services.llm.test_connecting import running, write
 from tests.services.llm.test_service import CHAT, ask
@@ -51,7 +52,7 @@ def config(url: str, **fields: Any) -> str:
 
 async def places(bus: Bus) -> list[int]:
     """What the offers of the model say."""
-    return [offer.offer.max_concurrent for offer in await bus.offers("llm.chat")]
+    return [offer.offer.max_concurrent for offer in await offered(bus, CHAT)]
 
 
 async def all_chats(bus: Bus, many: int = CHATS) -> float:

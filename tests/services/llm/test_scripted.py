@@ -15,6 +15,7 @@ from hearthnet_llm.frames import Done, Frame, Thinking, Token, ToolCall
 from hearthnet_llm.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.scripted import Scripted
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.services.llm.test_service import CHAT, ask, running, tool
 
 pytestmark = pytest.mark.req("LLM-52")
@@ -116,7 +117,7 @@ async def test_it_is_offered_and_asked_like_any_model(mesh: Mesh) -> None:
     config = '[llm]\nbuiltin = false\n[[llm.scripted]]\nname = "demo"\nfile = "demo.toml"\n'
     async with running(mesh, config) as (llm, bus):
         assert llm.note is None
-        offers = await bus.offers("llm.chat")
+        offers = await offered(bus, CHAT)
         assert [(one.params["model"], one.params["backend"]) for one in offers] == [("demo", "scripted")]
         body = ask(str(WATER.content), tools=[tool("search")], model="demo", max_tokens=50)
         said = (await bus.call(CHAT, body)).body

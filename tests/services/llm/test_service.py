@@ -24,6 +24,7 @@ from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.frames import Frame, Token
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
 from tests.services.llm.model_server import ModelServer
@@ -95,7 +96,7 @@ async def test_streamed_and_whole_answers_agree(mesh: Mesh) -> None:
 @pytest.mark.req("LLM-12")
 async def test_one_offer_a_model_and_it_says_what_the_model_can(mesh: Mesh) -> None:
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
-        offers = {str(offer.params["model"]): offer.params for offer in await bus.offers("llm.chat")}
+        offers = {str(offer.params["model"]): offer.params for offer in await offered(bus, CHAT, 2)}
         assert set(offers) == {"far", BUILT_IN.model}
         small = offers[BUILT_IN.model]
         assert (small["tool_mode"], small["tools_by_name_only"]) == ("grammar", True)
@@ -199,7 +200,7 @@ async def test_a_model_that_is_missing_is_said_and_taken_when_it_comes(
     monkeypatch.setattr(model_file, "packaged", lambda: file)
     monkeypatch.setattr(service, "LOOK_SECONDS", 0.05)
     async with ModelServer() as server, running(mesh, server.config()) as (llm, bus):
-        assert [offer.params["model"] for offer in await bus.offers("llm.chat")] == ["far"]
+        assert [offer.params["model"] for offer in await offered(bus, CHAT)] == ["far"]
         assert llm.note is not None
         assert "hearthnet models install" in llm.note
         file.write_bytes(b"GGUF")
@@ -217,7 +218,7 @@ async def test_without_any_model_the_note_says_what_to_do(mesh: Mesh) -> None:
     async with running(mesh, "[llm]\nbuiltin = false\n") as (llm, bus):
         assert llm.note is not None
         assert "llm.models" in llm.note
-        assert await bus.offers("llm.chat") == []
+        assert await bus.offers(CHAT) == []
 
 
 @pytest.mark.asyncio
@@ -244,7 +245,7 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
     watch = Stopwatch(mesh.server.process.pid)
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
         try:
-            names = [offer.params["model"] for offer in await bus.offers("llm.chat")]
+            names = [offer.params["model"] for offer in await offered(bus, CHAT, 2)]
             assert watch.seconds() < 1
             assert sorted(names) == ["far", BUILT_IN.model]
             waiting = asyncio.create_task(streamed(bus, CHAT, ask(model=BUILT_IN.model)))
@@ -273,7 +274,7 @@ async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
     watch = Stopwatch(mesh.server.process.pid)
     async with running(mesh) as (llm, bus):
         try:
-            assert [offer.params["model"] for offer in await bus.offers("llm.chat")] == [BUILT_IN.model]
+            assert [offer.params["model"] for offer in await offered(bus, CHAT)] == [BUILT_IN.model]
             assert watch.seconds() < 1
             await wait_for(begun.is_set)  # nobody has asked for it
             waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
@@ -302,7 +303,7 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
         raise HearthNetError("not_implemented", "llama.cpp cannot load it")
 
     async def names(bus: Bus) -> list[str]:
-        return [str(offer.params["model"]) for offer in await bus.offers("llm.chat")]
+        return [str(offer.params["model"]) for offer in await bus.offers(CHAT)]
 
     monkeypatch.setattr(Box, "load", fail)
     async with running(mesh) as (llm, bus):

@@ -12,6 +12,7 @@ from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.types import ToolDefinition, Wanted
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.services.llm.model_server import Answer, ModelServer, page, saying
 from tests.services.llm.test_connecting import check, running
 from tests.services.llm.test_service import CHAT, ask, streamed, tool
@@ -78,7 +79,7 @@ async def test_it_is_tried_natively_first_and_in_text_then(mesh: Mesh) -> None:
 async def test_a_run_is_answered_by_a_model_that_writes_its_calls(mesh: Mesh) -> None:
     async with ModelServer() as server, running(mesh, server.config("plain", tools="text")) as (_, bus):
         server.routes["/v1/chat/completions"] = refusing
-        (offer,) = await bus.offers("llm.chat")
+        (offer,) = await offered(bus, CHAT)
         assert (offer.params["tools_supported"], offer.params["tool_mode"]) == (True, "text")
         heard: list[dict[str, Any]] = []
 

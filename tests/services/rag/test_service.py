@@ -68,7 +68,9 @@ async def refusal(work: Any) -> HearthNetError:
 
 
 async def offered(bus: Bus, capability: str) -> list[dict[str, Any]]:
-    return sorted((view.params for view in await bus.offers(capability)), key=str)
+    """What the offers of the one process say."""
+    views = await wait_for(lambda: bus.offers(capability), what=f"offers of {capability}")
+    return sorted((view.params for view in views), key=str)
 
 
 def call_by(identity: Identity, capability: str, params: Any, given: Any) -> Call[Any, Any]:

@@ -14,6 +14,7 @@ from hearthnet_trans import TransService
 from hearthnet_trans.backend import Work
 from hearthnet_trans.chat import Chat, _languages, _messages
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -75,7 +76,7 @@ async def test_a_model_that_vouches_for_less_is_not_asked(mesh: Mesh, languages:
     set_up(mesh.home.path, languages)
     async with mesh.hosting(LlmService()), await mesh.bus() as bus:
         chat = Chat(bus)
-        views = {view.params["model"]: view for view in await bus.offers("llm.chat")}
+        views = {view.params["model"]: view for view in await offered(bus, "llm.chat")}
         assert _languages(views["demo"]) in ([], ["en"])
         await chat.open(lambda: None)
         try:

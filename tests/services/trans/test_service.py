@@ -19,7 +19,7 @@ from hearthnet_trans import TransService
 from hearthnet_trans.backend import Pair, Translation, Work
 from hearthnet_trans.cache import Cache, Key
 from tests.helpers.mesh import Mesh
-from tests.helpers.waiting import wait_for
+from tests.helpers.offers import offered
 
 pytestmark = pytest.mark.asyncio
 GERMAN = "Das Wasser des Flusses ist heute sehr kalt und klar."
@@ -73,7 +73,8 @@ async def test_the_first_that_knows_the_pair_translates_unless_one_is_named(mesh
     first, second = Shouting("first", "en-es"), Shouting("second", "en-es", "en-fr")
     async with mesh.hosting(TransService([first, second])), await mesh.bus() as bus:
         offers = {
-            view.params["backend"]: view.params["languages_pairs"] for view in await bus.offers("trans.text")
+            view.params["backend"]: view.params["languages_pairs"]
+            for view in await offered(bus, "trans.text", 2)
         }
         assert offers == {"first": [["en", "es"]], "second": [["en", "es"], ["en", "fr"]]}
         reply = await bus.call("trans.text", body("hello", "en", "es"))
@@ -218,13 +219,10 @@ async def test_nothing_is_offered_that_nothing_is_there_for(mesh: Mesh) -> None:
         assert service.note == "a pack is broken"
         assert asked == [1]
         await host.refresh()
-        await wait_for(lambda: _offered(bus), 30)
+        await offered(bus, "trans.text")
         assert (await bus.call("trans.text", body("ja", "de", "en"))).output["text"] == "JA"
-        assert "translate" in names(await bus.offers())
-
-
-async def _offered(bus: Bus) -> bool:
-    return len(await bus.offers("trans.text")) == 1
+        (view,) = await offered(bus, "trans.text")
+        assert "translate" in names([view])
 
 
 def names(offers: list[Any]) -> set[str]:
