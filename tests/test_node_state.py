@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -11,8 +14,10 @@ import pytest
 from hearthnet.errors import HearthNetError
 from hearthnet.home import Home
 from hearthnet.node_state import NodeState, ServerState, read_node_state, running_pid
+from hearthnet.up import lock
 from hearthnet.up.files import make_folder
 from hearthnet.up.lock import home_lock
+from tests.helpers.waiting import wait_for_sync
 
 SERVER = ServerState("nats://127.0.0.1:1", 1, 1)
 
@@ -50,14 +55,13 @@ def test_a_node_that_has_written_nothing_yet_is_starting(place: Home, left: byte
 
 
 @pytest.mark.req("UP-5")
-def test_two_readers_do_not_take_each_other_for_a_node(place: Home) -> None:
+def test_two_readers_do_not_take_each_other_for_a_node(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_READERS_SECONDS", 0.1)
     with home_lock(place):
         place.lock.write_bytes(b"")
         assert running_pid(place) == 0
     descriptor = os.open(place.lock, os.O_RDONLY)
     try:
-        import fcntl
-
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         assert running_pid(place) is None
         with (
@@ -68,3 +72,21 @@ def test_two_readers_do_not_take_each_other_for_a_node(place: Home) -> None:
         assert caught.value.exit_status == 1
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.req("UP-5")
+def test_a_reader_that_is_slow_is_no_node(place: Home) -> None:
+    """It was given no core while it held the lock; whoever starts a node waits for it."""
+
+    def start() -> None:
+        with home_lock(place):
+            assert running_pid(place) == os.getpid()
+
+    reader = os.open(place.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start)
+        over = time.monotonic() + 3 * lock._PATIENCE_SECONDS
+        wait_for_sync(lambda: starting.done() or time.monotonic() > over, what="the time")
+        os.close(reader)
+        starting.result(20)

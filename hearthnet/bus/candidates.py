@@ -20,7 +20,7 @@ from hearthnet.bus.peer import Peer
 from hearthnet.bus.registry import OfferView
 from hearthnet.bus.table import Listing
 from hearthnet.errors import HearthNetError
-from hearthnet.times import steady_ms
+from hearthnet.times import now_ms, steady_ms
 from hearthnet.wire import subjects
 
 MOST_ATTEMPTS: Final = 5
@@ -41,6 +41,7 @@ class Candidates:
 
     __slots__ = (
         "_ahead",
+        "_asked_ms",
         "_attempts",
         "_discovery",
         "_peer",
@@ -60,7 +61,7 @@ class Candidates:
         self._tried: list[tuple[str, str]] = []
         self._attempts = 0
         self._waited = self._unheard = False
-        self._ahead = 0
+        self._ahead = self._asked_ms = 0
         self._why: HearthNetError | None = None
 
     def at_once(self) -> Listing | None:
@@ -247,6 +248,7 @@ class Candidates:
             await self._discovery.follow(contract)
             found = self._pick()
             if found is None and self._not_now() is None:
+                self._asked_ms = now_ms()
                 self._unheard = await self._discovery.find(
                     contract, near, content, node=request.node, instance=request.instance
                 )
@@ -274,7 +276,7 @@ class Candidates:
         chosen = [view for view in known if self.accepts(view)]
         error = router.no_candidate(request.contract, request.body, chosen, request.node)
         waits = error.code == "not_found" and request.node in ("", own)
-        starting = self._peer.starting() if waits else []
+        starting = self._peer.starting(self._asked_ms) if waits else []
         if not starting:
             # Who is only invited may not even ask for most of what there is: silence says nothing then.
             silent = self._unheard and not known and self._peer.membership.is_member(own)

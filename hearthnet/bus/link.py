@@ -20,7 +20,8 @@ from hearthnet.errors import HearthNetError
 from hearthnet.trust.keys import Login
 
 _log = logging.getLogger(__name__)
-CONNECT_SECONDS: Final = 3
+CONNECT_SECONDS: Final = 10
+"""The server is on this machine: where it is not there it refuses at once, and is busy otherwise."""
 RECONNECT_SECONDS: Final = 1.0
 """Longest pause between two attempts to reconnect; the first ones follow at once."""
 SETTLING_SECONDS: Final = 3.0

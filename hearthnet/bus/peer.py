@@ -75,16 +75,17 @@ class Peer:
         await self.link.subscribe(subjects.replies_to(self.node_id, self.instance), self.replies.on_message)
         await self.link.settle()
 
-    def starting(self) -> list[str]:
+    def starting(self, asked_ms: int = 0) -> list[str]:
         """Return the services of this node that are starting, whose offers are missing so far.
 
-        One that became ready a moment ago is included: a find shortly before may have missed its offers.
+        One that became ready a moment ago, or after `asked_ms` (Unix milliseconds), is included: a find shortly
+        before may have missed its offers.
         """
         try:
             services = read_node_state(self.home).services
         except HearthNetError:
             return []
-        lately = now_ms() - _JUST_READY_MS
+        lately = min(now_ms(), asked_ms or now_ms()) - _JUST_READY_MS
         return [
             service.name
             for service in services

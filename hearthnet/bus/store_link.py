@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
 
 _log = logging.getLogger(__name__)
-CONNECT_SECONDS: Final = 3
+CONNECT_SECONDS: Final = 10
 RECONNECT_SECONDS: Final = 1
 CLOSE_SECONDS: Final = 1.5
 _AGAIN: Final = 3

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hearthnet.home import Home
 
 
-_KEPT_SECONDS: Final = 3.0
+_KEPT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
 
 

@@ -14,8 +14,10 @@ from hearthnet.home import Home
 from hearthnet.node_state import running_pid
 from hearthnet.up.files import file_errors
 
-# A reader of the state holds the lock shared, for some microseconds.
 _PATIENCE_SECONDS: Final = 0.3
+"""How long the supervisor of before may need to let go."""
+_READERS_SECONDS: Final = 10.0
+"""How long readers of the state may: they hold the lock shared, for microseconds when they have a core."""
 _PAUSE_SECONDS: Final = 0.02
 
 
@@ -39,13 +41,14 @@ def home_lock(home: Home) -> Iterator[None]:
 
 
 def _acquire(descriptor: int, home: Home) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    began = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError as error:
-            if time.monotonic() > deadline:
+            patience = _READERS_SECONDS if running_pid(home) is None else _PATIENCE_SECONDS
+            if time.monotonic() > began + patience:
                 raise _taken(home) from error
         time.sleep(_PAUSE_SECONDS)
 

@@ -70,6 +70,8 @@ class Server:
             news,
         )
         self._changing = asyncio.Lock()
+        self._unread = False
+        """Whether the server may not have read its configuration as it is now."""
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
@@ -218,6 +220,7 @@ class Server:
         async with self._changing:
             text = render(self._settings(port, leaf_port))
             await self._nats.start(self._home.server_config, text, self._home.run)
+            self._unread = False
             url = self._nats.url
             self.state = msgspec.structs.replace(
                 self.state, url=url, port=int(url.rpartition(":")[2]), pid=self._nats.pid
@@ -228,9 +231,10 @@ class Server:
         text = render(self._settings(self.state.port, self.state.leaf_port))
         with file_errors(path):
             before = path.read_bytes()
-            if before == text.encode("utf-8"):
+            if before == text.encode("utf-8") and not self._unread:
                 return
             write_whole(path, text.encode("utf-8"))
+        self._unread = True
         try:
             await system.reload()
         except HearthNetError as error:
@@ -238,6 +242,7 @@ class Server:
                 with file_errors(path):
                     write_whole(path, before)
             raise
+        self._unread = False
 
     def _settings(self, port: int, leaf_port: int) -> ServerSettings:
         store_login = self._prepared.identity.store_login().public

@@ -18,6 +18,8 @@ from hearthnet.trust.keys import Login
 
 BUS_ACCOUNT: Final = "HN"
 ANSWER_SECONDS: Final = 2.0
+FIRST_ANSWER_SECONDS: Final = 15.0
+"""At the start of a node, which fails without an answer, all its processes want the cores at once."""
 _PAGE: Final = 1024
 _LEAF: Final = "Leafnode"
 
@@ -132,7 +134,7 @@ class System:
         Raises:
             HearthNetError: `internal_error` if it does not.
         """
-        about = await self._ask("JSZ", _AboutJetStream, config=True)
+        about = await self._ask("JSZ", _AboutJetStream, FIRST_ANSWER_SECONDS, config=True)
         if not about.data.config.sync_always:
             raise HearthNetError(
                 "internal_error",
@@ -141,7 +143,7 @@ class System:
 
     async def leaf_port(self) -> int:
         """Return the port of the leaf listener, 0 where there is none."""
-        return (await self._ask("VARZ", _AboutServer)).data.leaf.port
+        return (await self._ask("VARZ", _AboutServer, FIRST_ANSWER_SECONDS)).data.leaf.port
 
     async def reload(self) -> None:
         """Make the server read its configuration again.
@@ -203,12 +205,14 @@ class System:
         server = (await self._ask("IDZ", _Server)).id
         return await self._request(f"$SYS.REQ.SERVER.{server}.{name}", _Answer, options)
 
-    async def _ask(self, what: str, kind: type[_T], **options: Any) -> _T:
-        return await self._request(f"$SYS.REQ.SERVER.PING.{what}", kind, options)
+    async def _ask(self, what: str, kind: type[_T], seconds: float = ANSWER_SECONDS, **options: Any) -> _T:
+        return await self._request(f"$SYS.REQ.SERVER.PING.{what}", kind, options, seconds)
 
-    async def _request(self, subject: str, kind: type[_T], options: dict[str, Any]) -> _T:
+    async def _request(
+        self, subject: str, kind: type[_T], options: dict[str, Any], seconds: float = ANSWER_SECONDS
+    ) -> _T:
         try:
-            answer = await self._link.request(subject, msgspec.json.encode(options), ANSWER_SECONDS)
+            answer = await self._link.request(subject, msgspec.json.encode(options), seconds)
             return msgspec.json.decode(answer, type=kind)
         except (HearthNetError, TimeoutError) as error:
             raise HearthNetError("partition", f"nats-server does not answer {subject}") from error

@@ -10,6 +10,7 @@ import pytest
 from hearthnet.bus import Bus
 from hearthnet.errors import HearthNetError
 from hearthnet.node_state import ServiceState
+from hearthnet.times import now_ms
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 
@@ -35,6 +36,19 @@ async def test_a_call_waits_for_a_service_that_is_starting(starting: Mesh) -> No
             assert (await asking).output
             assert (await talking)[-1] == "done"
             assert (await whole).output["message"]["content"] == "done"
+
+
+@pytest.mark.req("BUS-21")
+async def test_one_that_became_ready_since_it_was_asked_for_is_waited_for(mesh: Mesh) -> None:
+    """What it offers to its own node is not announced, and a find may take longer than a moment."""
+    asked = now_ms() - 2_500
+    with mesh.published(
+        ServiceState("before", 1, "ready", 0, None, (), asked - 10_000),
+        ServiceState("since", 1, "ready", 0, None, (), asked + 100),
+    ):
+        async with await mesh.bus() as bus:
+            assert bus.peer.starting(asked) == ["since"]
+            assert bus.peer.starting() == []
 
 
 async def _events(bus: Bus) -> list[str]:

@@ -103,6 +103,21 @@ async def test_commands_reach_a_server_that_was_restarted(house: House, callers:
     assert watch.seconds() < 2
 
 
+@pytest.mark.req("UP-32")
+async def test_a_server_that_did_not_hear_is_told_again(house: House, callers: Callers) -> None:
+    """It stood still; the configuration was written, and nobody has said that it is to be read."""
+    friend = Identity.generate()
+    os.kill(house.server.state.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(HearthNetError, match="does not answer") as caught:
+            await house.server.admit(admitted(house.identity, friend))
+    finally:
+        os.kill(house.server.state.pid, signal.SIGCONT)
+    assert caught.value.code == "partition"
+    await house.server.admit(admitted(house.identity, friend))
+    await callers.connect(house.url, friend.login())
+
+
 @pytest.mark.req("UP-33")
 async def test_an_invite_is_good_for_joining_and_nothing_else(house: House, callers: Callers) -> None:
     key, me = Identity.generate(), house.identity
