@@ -78,8 +78,8 @@ class Peer:
     def starting(self, asked_ms: int = 0) -> list[str]:
         """Return the services of this node that are starting, whose offers are missing so far.
 
-        One that became ready a moment ago, or after `asked_ms` (Unix milliseconds), is included: a find shortly
-        before may have missed its offers.
+        One that became ready a moment ago, or after `asked_ms` (Unix milliseconds), is included: a find
+        shortly before may have missed its offers.
         """
         try:
             services = read_node_state(self.home).services

@@ -181,11 +181,12 @@ class Offered:
         ]
         return min(others, key=_rank)[0] if others else None
 
-    def explained(self, error: HearthNetError, plan: Plan) -> HearthNetError:
-        """Return `error`; after the loss of the model's server, with another model to use."""
+    def explained(self, error: HearthNetError, plan: Plan, failed: Sequence[str] = ()) -> HearthNetError:
+        """Return `error`; after the loss of the model's server, with another model to use, none of `failed`."""
         if error.code not in LOST or error.details.get("model") not in plan.model.names:
             return error
-        others = [one for one in self._models() if one[0].name not in plan.model.names and plan.suits(one[0])]
+        gone = {*failed, *plan.model.names}
+        others = [one for one in self._models() if one[0].name not in gone and plan.suits(one[0])]
         if not others:
             return error
         name = min(others, key=_rank)[0].name

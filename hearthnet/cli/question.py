@@ -61,7 +61,7 @@ class Question:
 async def ask(home: Home, question: Question, settings: Settings) -> int:
     """Ask `question` at the node in `home`; return the exit code.
 
-    Errors of the model are passed through.
+    Errors of the model are passed through; of several that were tried, that of the last.
 
     Raises:
         HearthNetError: `not_found` for an unknown corpus, tool, model or capability.
@@ -91,10 +91,25 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
                     free = question.model is None and not run.begun
                     other = offered.instead(error, plan, failed) if free else None
                     if other is None:
-                        raise offered.explained(error, plan) from error
+                        explained = offered.explained(error, plan, failed)
+                        raise _none_answered(explained, failed, plan) if free else explained from error
                     instead = f"{error.message}; {other.name} answers instead"
                     failed.append(plan.model.name)
                     plan = replace(plan, model=other, notices=())
+
+
+def _none_answered(error: HearthNetError, failed: list[str], plan: Plan) -> HearthNetError:
+    """Return `error` of the last model, with the names of all that were tried if there are several."""
+    if not failed:
+        return error
+    tried = one_line(", ".join([*failed, plan.model.name]))
+    return HearthNetError(
+        error.code,
+        f"no model answered (tried: {tried}): {error.message}",
+        details=error.details,
+        retry_after_ms=error.retry_after_ms,
+        alt=error.alt,
+    )
 
 
 async def resume(home: Home, run: str, settings: Settings) -> int:

@@ -167,7 +167,7 @@ class Raw:
                 nkeys_seed_str=login.seed.decode(),
                 error_cb=complain,
                 allow_reconnect=False,
-                connect_timeout=ANSWER_SECONDS,
+                connect_timeout=int(ANSWER_SECONDS),
             )
         except BaseException:
             await raw.close()

@@ -231,7 +231,8 @@ async def test_a_list_waits_longer_where_answers_are_slow(
                 (finding,) = await wait_for(lambda: list(guest.peer.replies._waiting.values()), what="a find")
                 await _pass(1.0)
                 gates[0].set()
-                await wait_for(lambda: not finding.is_unanswered, what="the first answer")
+                assert isinstance(finding, discovery.Finding)
+                await wait_for(lambda: bool(finding._senders), what="the first answer")
                 await _pass(2 * discovery.GRACE_SECONDS)
             finally:
                 for gate in gates:

@@ -128,10 +128,16 @@ def test_the_choice_not_to_export_a_trace_goes_along_with_it() -> None:
 @pytest.mark.req("TRACE-12")
 def test_flag_of_others_is_decided_here_and_of_own_node_kept() -> None:
     traces, asked = Traces(node="us"), list[str]()
+    answer = True
+
+    def sampled(trace: str) -> bool:
+        asked.append(trace)
+        return answer
+
     low, bare = f"00-{'0' * 31}1-{'cd' * 8}-01", f"{ABOVE[:53]}00"
     assert traces.serving(header(traceparent=bare), 0).above == bare, "nothing is exported here"
     for answer in (True, False):
-        traces.sampled = lambda trace, answer=answer: not asked.append(trace) and answer  # type: ignore[misc]
+        traces.sampled = sampled
         for said in (ABOVE, bare, low):
             served = traces.serving(header(traceparent=said), 0)
             assert (served.trace, served.parent) == (said[3:35], said[36:52])

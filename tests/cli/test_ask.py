@@ -155,6 +155,34 @@ def test_a_model_that_nobody_named_gives_way_to_the_next(tmp_path: Path) -> None
             assert ends == ["error"]
 
 
+@pytest.mark.req("ASK-14")
+def test_models_that_all_fail_are_named_with_last_reason(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "failing")
+    shell.home.mkdir()
+    with ScriptedModel(busy=True) as busy, ScriptedModel(hangs_up=True) as gone:
+        first, second = (
+            model.config.replace(f'name = "{NAME}"', f'name = "{name}"')
+            for model, name in ((busy, "first"), (gone, "second"))
+        )
+        settings = f"[server]\nport = 0\n\n{first}\n{second}"
+        (shell.home / "hearthnet.toml").write_text(settings)
+        with shell.node():
+            wait_for_sync(lambda: {"first", "second"} <= set(shell.run("models", "list").stdout.split()))
+            done = shell.run("ask", "Say hello.")
+            assert done.returncode == 6
+            assert "second answers instead" in done.stdout
+            assert done.stderr == (
+                "hearthnet: no model answered (tried: first, second): the server of the model second at "
+                f"127.0.0.1:{gone.port} hung up; ask again, or go on with another model: --model "
+                "smollm2-135m-instruct\n"
+            )
+            said = frames(shell.run("ask", "Say hello.", "--frames").stdout)
+            (error,) = [frame["data"] for frame in said if frame["event"] == "error"]
+            assert error["error"] == "partition"
+            assert error["message"].startswith("no model answered (tried: first, second): ")
+            assert said[-1]["event"] == "error"
+
+
 @pytest.mark.req("LLM-145")
 def test_an_answer_cut_off_before_it_began_is_an_error(shell: Shell, model: ScriptedModel) -> None:
     question = "What does a model say that thinks too long?"

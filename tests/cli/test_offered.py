@@ -221,6 +221,14 @@ def test_a_model_that_is_lost_is_told_with_another_one_that_could_do_the_same(
     assert told.details == lost.details
 
 
+@pytest.mark.req("ASK-13", "ASK-14")
+def test_model_that_failed_before_is_not_proposed() -> None:
+    mesh = offered(chat(GOOD), chat(BUILTIN))
+    plan = mesh.plan(None, (), "good")
+    lost = HearthNetError("partition", "good cannot be reached", details={"model": "good", "host": "x"})
+    assert mesh.explained(lost, plan, ["small"]) is lost
+
+
 @pytest.mark.req("ASK-13")
 @pytest.mark.parametrize(
     "error",

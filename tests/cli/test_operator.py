@@ -61,7 +61,7 @@ class Watcher:
             error_cb=complain,
             disconnected_cb=lose,
             allow_reconnect=False,
-            connect_timeout=DEADLINE_SECONDS,
+            connect_timeout=int(DEADLINE_SECONDS),
         )
         return watcher
 

@@ -30,7 +30,8 @@ from hearthnet.service.host import Host
 from hearthnet.times import now_ms, rfc3339
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.token import Scope
-from hearthnet_llm import LlmService, service
+from hearthnet_llm import LlmService
+from hearthnet_llm import service as llm_service
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import POST, QUERY, ROW, Anything, ProbeService
 from tests.helpers.scripted_model import ScriptedModel
@@ -188,7 +189,7 @@ async def open_house(folder: Path, settings: str = "") -> AsyncIterator[House]:
     """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML."""
     with ScriptedModel() as model, pytest.MonkeyPatch.context() as patch:
         # On a busy machine the service looks at its server later, and nobody here follows its offers.
-        patch.setattr(service, "SETTLE_SECONDS", 20.0)
+        patch.setattr(llm_service, "SETTLE_SECONDS", 20.0)
         mesh = await start_mesh(folder, stores=False)
         port = "" if "[gateway]" in settings else "[gateway]\nport = 0\n\n"
         mesh.home.config_file.write_text(f"{SETTINGS}{port}{settings}\n{model.config}")

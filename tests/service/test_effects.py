@@ -134,7 +134,7 @@ async def test_an_effect_under_way_is_waited_for(mesh: Mesh) -> None:
 
 @pytest.mark.req("EFFECT-9")
 async def test_expired_consent_leaves_no_trace(mesh: Mesh) -> None:
-    past = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
+    past: dict[str, Any] = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
             await workers.start(bus)
@@ -157,7 +157,7 @@ async def test_expired_consent_leaves_no_trace(mesh: Mesh) -> None:
 
 @pytest.mark.req("EFFECT-6", "EFFECT-9")
 async def test_expired_repetition_waits_for_effect_under_way(mesh: Mesh) -> None:
-    past = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
+    past: dict[str, Any] = {"time": now_ms() - 500_000, "expires": now_ms() - 400_000}
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
             await workers.start(bus, 2)

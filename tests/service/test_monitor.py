@@ -68,7 +68,7 @@ async def eyes(mesh: Mesh) -> AsyncIterator[Eyes]:
         nkeys_seed_str=LOGIN.seed.decode(),
         inbox_prefix="_INBOX_ops",
         allow_reconnect=False,
-        connect_timeout=DEADLINE_SECONDS,
+        connect_timeout=int(DEADLINE_SECONDS),
     )
     yield Eyes(client)
     await client.close()

@@ -139,7 +139,7 @@ class Visitor:
                 url,
                 nkeys_seed_str=login.seed.decode("ascii"),
                 allow_reconnect=False,
-                connect_timeout=DEADLINE_SECONDS,
+                connect_timeout=int(DEADLINE_SECONDS),
                 error_cb=visitor._on_error,
                 disconnected_cb=visitor._on_cut,
             )

@@ -48,8 +48,15 @@ def lent(house: House, capability: str, run: str) -> str:
     """The node's own run token, as its tool loop has one."""
     peer = house.bus.peer
     scope = Scope((capability,))
-    given = {"subject": peer.node_id, "audience": peer.community, "scope": scope}
-    return tokens.mint(peer.identity, **given, now_ms=now_ms(), ttl_seconds=60, run=run)
+    return tokens.mint(
+        peer.identity,
+        subject=peer.node_id,
+        audience=peer.community,
+        scope=scope,
+        now_ms=now_ms(),
+        ttl_seconds=60,
+        run=run,
+    )
 
 
 def approved(house: House, capability: str, wanted: dict[str, Any], run: str, **changes: Any) -> Approval:
@@ -103,7 +110,7 @@ async def test_expired_approval_changes_no_rules(mesh: Mesh, bound: bool) -> Non
         late = approved(founder, POLICY, wanted, run, time=1, expires=2)
         if bound:
             await bind(mesh, founder, late)
-        given = {"token": token, "run": run, "node": founder.node_id}
+        given: dict[str, Any] = {"token": token, "run": run, "node": founder.node_id}
         with pytest.raises(HearthNetError) as caught:
             await founder.bus.call(POLICY, wanted, approval=late, **given)
         assert caught.value.code == "expired"
@@ -118,7 +125,7 @@ async def test_outcome_of_a_role_outlives_its_approval(mesh: Mesh) -> None:
     async with living(mesh, mesh.home) as founder:
         other = load_identity(mesh.guest.device_key).node_id
         wanted, run = body(target_node_id=other, new_level="trusted"), ids.new_ulid()
-        given = {"token": lent(founder, PROMOTE, run), "run": run, "node": founder.node_id}
+        given: dict[str, Any] = {"token": lent(founder, PROMOTE, run), "run": run, "node": founder.node_id}
         yes, late = (
             approved(founder, PROMOTE, wanted, run, **one) for one in ({}, {"time": 1, "expires": 2})
         )

@@ -36,7 +36,9 @@ def may_be_there(schema: dict[str, Any]) -> set[str]:
 def test_builtin_grammar_has_every_field_that_may_be_there(schema: dict[str, Any]) -> None:
     jsonschema_rs.validator_for(bounded(schema, WIDEST))
     assert Calling(tool(schema), ASKED).ask().grammar
-    plain = {name: schema[name] for name in ("type", "properties", "required") if name in schema}
+    plain: dict[str, Any] = {
+        name: schema[name] for name in ("type", "properties", "required") if name in schema
+    }
     required = set(schema.get("required") or may_be_there(schema))
     assert set(bounded(plain, WIDEST).get("properties", {})) == may_be_there(schema) & required
 

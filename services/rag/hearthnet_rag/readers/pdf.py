@@ -115,7 +115,7 @@ def _page(file: PdfDocument, number: int, forms: Forms) -> str:
 
     try:
         page = file.get_page(number)
-        text = page.get_textpage().get_text_range()
+        text = str(page.get_textpage().get_text_range())
         if filled := forms.text(page):
             text = f"{text}\n\n{filled}"
         page.close()
