@@ -312,6 +312,7 @@ async def test_the_first_connection_may_break_as_soon_as_it_is_made(
 
     monkeypatch.setattr(connection.Connection, "open", open_and_break)
     one = await _join(server)
+    assert not broken[0].alive
     await one.settle()
     await one.close()
 

@@ -105,7 +105,9 @@ def test_a_frame_that_somebody_else_signed_proves_nothing(
 def test_what_is_no_export_is_said_to_be_none(here: Here, shell: Shell, tmp_path: Path) -> None:
     some: list[Any] = [[], {"events": 3}, {"events": [3], "posts": []}]
     for nothing in some:
-        assert _verify(here, shell, tmp_path, nothing) != 0
+        assert _verify(here, shell, tmp_path, nothing) == 2
+        assert here.err.endswith("is no export of the market\n")
+        assert here.err.count("\n") == 1
 
 
 @pytest.mark.req("MARKET-17", "MARKET-18")

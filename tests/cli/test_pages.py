@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ WITH_A_NEIGHBOUR = ("hearthnet invite redeem", "hearthnet up", "hearthnet revoke
 WITH_A_SERVER = ("hearthnet models add",)
 """Take a model's server; tests/cli/test_connecting.py types them."""
 PAGE = (ROOT / "docs" / "cli.md").read_text()
+COMMON = PAGE.partition("\n## ")[0]
 
 
 def commands() -> list[str]:
@@ -58,13 +60,26 @@ def test_the_settings_in_the_readme_are_settings() -> None:
 
 @pytest.mark.req("CLI-1")
 def test_the_page_names_every_command_and_every_option() -> None:
-    context = click.Context(app)
+    sections = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")}
+    context, found = click.Context(app), 0
     for name in app.list_commands(context):
         command = app.get_command(context, name)
         assert command is not None
-        assert f"## `hearthnet {name}" in PAGE
-        long = [
-            option for parameter in command.params for option in parameter.opts if option.startswith("--")
-        ]
-        missing = [option for option in long if option not in PAGE]
-        assert not missing, f"docs/cli.md does not name {missing} of {name}"
+        section = "".join(text for head, text in sections.items() if head.startswith(f"`hearthnet {name}"))
+        assert section, name
+        for words, one in below(command, name):
+            named = words.rpartition(" ")[2]
+            assert re.search(rf"\b{named}\b", section), f"docs/cli.md does not name {words}"
+            long = [opt for parameter in one.params for opt in parameter.opts if opt.startswith("--")]
+            missing = [opt for opt in long if not re.search(rf"{opt}\b", section + COMMON)]
+            assert not missing, f"docs/cli.md does not name {missing} of {words} in its section"
+            found += 1
+    assert found > 40
+
+
+def below(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """The command and those below it, with all their words."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for inner, one in command.commands.items():
+            yield from below(one, f"{name} {inner}")

@@ -126,6 +126,8 @@ def test_ids_that_a_client_makes_up_are_cut() -> None:
     )
     with tool_span(SimpleNamespace(traces=traces), "", call):
         pass
-    for _, entry in traces.after(0):
+    entries = [entry for _, entry in traces.after(0)]
+    assert len(entries) == 2
+    for entry in entries:
         assert entry.detail is not None
         assert max(len(str(value)) for value in entry.detail.attributes.values()) == 200

@@ -223,6 +223,7 @@ async def test_who_watches_looks_again_when_the_server_is_back(mesh: Mesh) -> No
     async with await mesh.store() as store:
         runs, woken = StoredRuns(store, mesh.identity), []
         stop = await runs.watch(ids.new_ulid(), lambda: woken.append(1))
+        assert woken == []
         mesh.restart_server()
         await wait_for(lambda: woken, 20)
         await stop()

@@ -155,6 +155,7 @@ async def test_a_second_start_reads_nothing_again(mesh: Mesh, monkeypatch: pytes
 async def test_text_can_be_left_out(mesh: Mesh) -> None:
     async with running(mesh) as bus:
         reply = await query(bus, "system", "candles", include_text=False)
+    assert reply.output["chunks"]
     assert all("text" not in chunk for chunk in reply.output["chunks"])
 
 

@@ -249,6 +249,7 @@ async def test_two_hundred_at_once_are_answered_or_told_to_wait(mesh: Mesh) -> N
     async with mesh.hosting(TransService([Shouting("one", "en-es")])), await mesh.bus() as bus:
         calls = (bus.call("trans.text", body(f"text {n}", "en", "es")) for n in range(200))
         done = await asyncio.gather(*calls, return_exceptions=True)
+        assert [one for one in done if not isinstance(one, BaseException)]
         for number, one in enumerate(done):
             if isinstance(one, HearthNetError):
                 assert (one.code, bool(one.retry_after_ms)) == ("capacity_exceeded", True)
