@@ -182,7 +182,7 @@ class Offered:
         return min(others, key=_rank)[0] if others else None
 
     def explained(self, error: HearthNetError, plan: Plan, failed: Sequence[str] = ()) -> HearthNetError:
-        """Return `error`; after the loss of the model's server, with another model to use, none of `failed`."""
+        """Return `error`; after the loss of the model's server, with another model, none of `failed`."""
         if error.code not in LOST or error.details.get("model") not in plan.model.names:
             return error
         gone = {*failed, *plan.model.names}
