@@ -143,7 +143,7 @@ def too_low(found: Iterable[Score]) -> list[str]:
     ]
 
 
-def table(found: Iterable[Score]) -> str:
+def table(found: Sequence[Score]) -> str:
     """The scores as a Markdown table."""
     lines = ["| what is asked | way | MRR@10 | recall@5 | p50 |", "|---|---|---:|---:|---:|"]
     lines += [
@@ -151,15 +151,20 @@ def table(found: Iterable[Score]) -> str:
         f"| {score.mrr:.3f} | {score.recall:.3f} | {score.p50_ms:.2f} ms |"
         for score in found
     ]
-    return "\n".join([*lines, "", *_without_vectors()]) + "\n"
+    return "\n".join([*lines, "", *_without_vectors(found)]) + "\n"
 
 
-def _without_vectors() -> list[str]:
+def _without_vectors(found: Sequence[Score]) -> list[str]:
     """Why a language has no line with vectors."""
+    measured = {score.language for score in found if score.way == "hybrid"}
+    reasons = {
+        True: f"{NAME} is not installed (make embedding).",
+        False: f"{NAME} does not vouch for it, so the service makes none.",
+    }
     return [
-        f"No vectors in {language}: {NAME} does not vouch for it, so the service makes none."
+        f"No vectors in {language}: {reasons[language in LANGUAGES]}"
         for language in FOLDERS
-        if language not in LANGUAGES
+        if language not in measured
     ]
 
 

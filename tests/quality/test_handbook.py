@@ -54,6 +54,15 @@ def test_a_score_below_its_floor_is_named() -> None:
 
 
 @pytest.mark.req("RAG-50")
+def test_a_table_says_why_there_are_no_vectors() -> None:
+    words = Score("bm25", "en", "titles", 558, 0.95, 0.98, 1.0)
+    assert "No vectors in en: all-MiniLM-L6-v2 is not installed (make embedding)." in table([words])
+    both = table([words, replace(words, way="hybrid")])
+    assert "No vectors in en" not in both
+    assert "No vectors in de: all-MiniLM-L6-v2 does not vouch for it" in both
+
+
+@pytest.mark.req("RAG-50")
 def test_every_question_has_its_section_in_both_languages(index: Index) -> None:
     written = written_questions()
     assert [question.language for question in written].count("de") == 25 == len(written) - 25
