@@ -6,6 +6,7 @@ For tests below `hearthnet up`: everything on the wire is real, only the process
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -164,7 +165,8 @@ async def start_mesh(
         operators=operators,
     )
     guests = (guest, *more) if stores else ()
-    server = NatsServer.start(folder / "nats", config_of(settings, *guests))
+    # Others on this loop may be connecting, and have seconds for that.
+    server = await asyncio.to_thread(NatsServer.start, folder / "nats", config_of(settings, *guests))
     mesh = Mesh(home, guest, server, prepared.identity, settings, more)
     for place in (home, *guests):
         async with await mesh.store(place) as store:

@@ -238,15 +238,13 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
     release, load = threading.Event(), Box.load
 
     def slowly(box: Box, file: Path) -> Any:
-        release.wait(120)
+        assert release.wait(120)
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
-    watch = Stopwatch(mesh.server.process.pid)
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
         try:
             names = [offer.params["model"] for offer in await offered(bus, CHAT, 2)]
-            assert watch.seconds() < 1
             assert sorted(names) == ["far", BUILT_IN.model]
             waiting = asyncio.create_task(streamed(bus, CHAT, ask(model=BUILT_IN.model)))
             assert (await bus.call(CHAT, ask())).body["meta"]["model"] == "far"
@@ -267,15 +265,13 @@ async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
 
     def slowly(box: Box, file: Path) -> Any:
         begun.set()
-        release.wait(120)
+        assert release.wait(120)
         return load(box, file)
 
     monkeypatch.setattr(Box, "load", slowly)
-    watch = Stopwatch(mesh.server.process.pid)
     async with running(mesh) as (llm, bus):
         try:
             assert [offer.params["model"] for offer in await offered(bus, CHAT)] == [BUILT_IN.model]
-            assert watch.seconds() < 1
             await wait_for(begun.is_set)  # nobody has asked for it
             waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
             whole = asyncio.create_task(bus.call(CHAT, ask()))
