@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.leaving import RECORDED, leave_out
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.processes import paused, processes_of
+from tests.helpers.shell import Terminal
 from tests.helpers.waiting import wait_for, wait_for_sync
 
 pytest_plugins = ["pytester"]
@@ -95,6 +96,11 @@ def test_server_whose_port_is_taken_for_a_while_comes_back(nats_server: Callable
         again = server.again()
     assert again.url == server.url
     again.stop()
+
+
+def test_terminal_of_a_missing_program_ends_with_127() -> None:
+    with Terminal(["/no/such/program"], {}) as screen:
+        assert screen.end() == 127
 
 
 @pytest.mark.req("SETUP-8")
