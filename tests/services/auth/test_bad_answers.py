@@ -14,7 +14,7 @@ from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet_auth.inputs import NoParams, SyncInput
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
-from tests.services.auth.houses import SYNC, living
+from tests.services.auth.houses import INVITE, SYNC, living
 
 pytestmark = pytest.mark.asyncio
 BAD: list[Any] = [None, 5, [], {}, {"events": 5, "revocations": None, "more": "x"}, {"events": [[]]}]
@@ -50,9 +50,10 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
     monkeypatch.setattr(Contract, "check_reply", unchecked)
     monkeypatch.setattr("hearthnet_auth.neighbours._AGAIN_SECONDS", 0.0)
     monkeypatch.setattr("hearthnet_auth.neighbours.FRUITLESS_SECONDS", 0.0)
-    liar = Liar()
+    liar, (carol_home, _) = Liar(), street.others
     async with (
-        living(street, street.home),
+        living(street, street.home) as founder,
+        living(street, carol_home) as carol,
         street.hosting(liar, at=street.guest),
         await street.guest_bus() as guest,
     ):
@@ -66,3 +67,15 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
             claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
             await event_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
             await wait_for(asked, what=f"claim {count} to be looked at")
+        # What carol does now is told to nobody: the founder has it only by asking her, beside the liar.
+        carol.auth._chain._tell = _silence  # type: ignore[method-assign]
+        made = await carol.do(INVITE)
+
+        def known() -> bool:
+            return made["event_id"] in {one.event_id for one in founder.auth._membership.roster.events}
+
+        await wait_for(known, what="the founder to have asked carol")
+
+
+async def _silence(*_news: Any) -> None:
+    """Tells nobody."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,21 @@ def test_a_file_that_cannot_be_read_is_said_with_the_reason(
     assert "Is a directory" in refusal(tmp_path / "memory")
 
 
-def test_a_check_that_cannot_be_remembered_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_check_that_cannot_be_remembered_is_made_again(
+    packaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
+) -> None:
+    """Another file that looks the same shows whether it is read again."""
+    packaged.write_bytes(b"12345")
+    monkeypatch.setattr(model_file, "SIZE", 5)
+    monkeypatch.setattr(model_file, "SHA256", hashlib.sha256(b"12345").hexdigest())
     (tmp_path / "file").touch()
-    assert model_file.built_in(tmp_path / "file" / "checked.json").is_file()
+    memory = tmp_path / ("folder" if remembered else "file") / "checked.json"
+    assert model_file.built_in(memory) == packaged
+    before = packaged.stat()
+    packaged.write_bytes(b"54321")
+    os.utime(packaged, ns=(before.st_atime_ns, before.st_mtime_ns))
+    if remembered:
+        assert model_file.built_in(memory) == packaged
+    else:
+        assert "damaged" in refusal(memory)

@@ -65,7 +65,8 @@ async def test_two_processes_show_each_others_posts(mesh: Mesh) -> None:
             async def everywhere() -> bool:
                 asked = [call_at(bus, view, "market.list@1.0", _body()) for view in market.views]
                 replies = await asyncio.gather(*asked)
-                return [reply.output["max_lamport"] for reply in replies] == [6, 6]
+                shown = [[post["title"] for post in reply.output["posts"]] for reply in replies]
+                return shown == [[f"post {number}" for number in reversed(range(6))]] * 2
 
             await wait_for(everywhere, what="both views to follow")
 

@@ -51,6 +51,10 @@ class Plain:
         """What it answers to calls of these tools."""
         (self.folder / "answers.json").write_text(json.dumps(answers))
 
+    def progresses(self, **steps: list[dict[str, Any]]) -> None:
+        """How far it says it is in calls of these tools, before it answers."""
+        (self.folder / "progress.json").write_text(json.dumps(steps))
+
     def heard(self, method: str) -> list[dict[str, Any]]:
         """The messages of that method that it was sent."""
         path = self.folder / "heard.jsonl"

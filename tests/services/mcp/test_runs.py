@@ -15,10 +15,12 @@ from hearthnet.tools.executor import ToolExecutor
 from hearthnet.tools.grants import GrantBook, new_entry
 from hearthnet.tools.told import told_tools
 from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import ToolCall, ToolError, ToolResult
+from hearthnet.tools.types import Approve, Decision, Pending, ToolCall, ToolError, ToolResult
 from tests.helpers.mesh import Mesh
+from tests.helpers.probe import CHAT_BODY
 from tests.helpers.waiting import wait_for
 from tests.services.mcp.houses import SECONDS, Plain, offered, running, tool
+from tests.tools.test_over_the_bus import speaking, wants
 
 pytestmark = pytest.mark.asyncio
 PREFIX = "experimental.mcp.plain."
@@ -169,11 +171,28 @@ async def test_what_another_node_calls_harmless_is_asked_about_all_the_same(
 async def test_progress_and_cancellation_pass_through_a_run(mesh: Mesh, tmp_path: Path) -> None:
     plain = Plain(tmp_path / "plain")
     plain.lists(tool("endless"))
-    async with running(mesh, plain.toml()), await mesh.bus() as bus:
+    plain.progresses(endless=[{"progress": 1, "total": 3, "message": "sieving"}])
+    model = speaking([wants(PREFIX.replace(".", "_") + "endless", {"text": "hello"}, "e")])
+    frames: list[dict[str, Any]] = []
+
+    async def listen(frame: dict[str, Any]) -> None:
+        frames.append(frame)
+
+    async def decide(_pending: Pending) -> Decision:
+        return Approve()
+
+    def told(event: str) -> list[dict[str, Any]]:
+        return [frame["data"] for frame in frames if frame["event"] == event]
+
+    async with running(mesh, plain.toml()), mesh.hosting(model), await mesh.bus() as bus:
         await offered(bus, "endless")
         tools = await executor(bus, "endless")
-        task = asyncio.create_task(tools.dispatch_confirmed(call("endless")))
-        await wait_for(lambda: called(plain), SECONDS)
-        task.cancel()
-        await asyncio.wait({task})
+        run = tools.open_run(CHAT_BODY, stream_to=listen, decide=decide)
+        driving = asyncio.create_task(run.drive())
+        (step,) = await wait_for(lambda: told("tool_progress"), SECONDS, f"progress; came {frames}")
+        assert (step["tool_call_id"], step["current"], step["total"], step["stage"]) == ("e", 1, 3, "sieving")
+        run.cancel()
+        outcome = await driving
         await wait_for(lambda: plain.heard("notifications/cancelled"), SECONDS)
+    assert outcome.done is not None
+    assert outcome.done["stop_reason"] == "cancelled"

@@ -46,9 +46,9 @@ select title from posts where title glob :x and not title = :x or title is not :
 
 WRITING: Final = """\
 delete from posts
-insert into posts values (1)
+insert into posts (title) values (1)
 insert into posts (title) select name from corpora
-replace into posts values (1)
+replace into posts (title) values (1)
 update posts set title = 1
 drop table posts
 create table x (a)

@@ -18,6 +18,10 @@ from hearthnet_mesh.query.views import VIEWS
 from hearthnet_mesh.query.wall import SECONDS
 from tests.services.mesh.queries import BINDINGS, GOOD, WRITING, tables
 
+LEFT = dict.fromkeys(
+    ("delete", "insert", "replace", "update", "drop", "create", "alter", "analyze"), "readonly database"
+) | dict.fromkeys(("attach", "vacuum"), "attached databases")
+"""Why a statement is refused where no authorizer is; the others change nothing outside of their query."""
 MILLION = "select count(*) from calls a, calls b, calls c"
 
 
@@ -32,7 +36,7 @@ def refusal(sql: str, **options: Any) -> HearthNetError:
 @pytest.mark.req("MESH-23")
 @pytest.mark.parametrize("sql", WRITING)
 def test_without_any_gate_the_wall_refuses_what_is_no_reading(sql: str) -> None:
-    assert refusal(sql).details["gate"] in {"wall", "runs", "memory"}
+    assert refusal(sql).details["gate"] == "wall"
     assert not Path("/tmp/hearthnet-never").exists()
 
 
@@ -42,9 +46,13 @@ def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
     sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wall._Guard, "authorize", lambda *given: sqlite3.SQLITE_OK)
-    rows = tables()
+    rows, words = tables(), LEFT.get(sql.split()[0])
     for _ in range(2):  # nothing that one query did is there for the next one
-        with contextlib.suppress(HearthNetError):
+        with (
+            contextlib.suppress(HearthNetError)
+            if words is None
+            else pytest.raises(HearthNetError, match=words)
+        ):
             wall.run(sql, {}, rows, 50)
         assert wall.run("select count(*) from posts", {}, rows, 1).rows == [[3]]
     assert not Path("/tmp/hearthnet-never").exists()

@@ -2,7 +2,8 @@
 
 Its argument is a folder: `tools.json` there is what it lists, read anew at each question; the file `hold`
 keeps it from answering to `initialize`. `echo` answers its arguments; other calls get what stands in
-`answers.json` under the tool's name, or no answer at all. What it is told is appended to `heard.jsonl`.
+`answers.json` under the tool's name, or no answer at all, and before it the progress in `progress.json`. What
+it is told is appended to `heard.jsonl`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/list":
         return {"result": {"tools": read("tools.json", [])}}
     if method == "tools/call":
+        for step in read("progress.json", {}).get(params["name"], []):
+            told = {"progressToken": params["_meta"]["progressToken"], **step}
+            say({"method": "notifications/progress", "params": told})
         if params["name"] == "echo":
             text = json.dumps(params.get("arguments"))
             return {"result": {"content": [{"type": "text", "text": text}]}}
