@@ -183,7 +183,7 @@ async def test_an_answer_that_does_not_come_or_is_none(mesh: Mesh, tmp_path: Pat
             await bus.learn(capability)
             return (await refused(bus.call(capability, {"params": {}, "input": {"text": ""}}))).code
 
-        assert await asyncio.gather(code("mute"), code("slow")) == ["outcome_unknown", "timeout"]
+        assert list(await asyncio.gather(code("mute"), code("slow"))) == ["outcome_unknown", "timeout"]
         assert await code("odd") == "outcome_unknown"
         picky = await refused(ask(bus, "plain.picky", text=""))
         assert (picky.code, picky.message) == ("bad_request", "the MCP server says: not like this")
