@@ -189,7 +189,7 @@ def test_an_answer_cut_off_before_it_began_is_an_error(shell: Shell, model: Scri
     model.turns[question] = [Say(thinking="Hm. Let me see.", cut=True)]
     done = shell.run("ask", question, "--model", NAME)
     assert done.returncode == 1
-    assert "used up its 10 tokens by thinking before it said anything" in done.stdout
+    assert "used up its 8 tokens by thinking before it said anything" in done.stdout
     assert done.stderr.startswith("hearthnet: there is no answer: the model reached its limit of tokens")
     assert not {"max_tokens", "temperature", "top_p"} & model.requests[-1].keys()
     model.turns[question] = [Say("It says", thinking="Hm.", cut=True)]

@@ -130,7 +130,7 @@ def test_a_question_is_one_trace_from_program_to_model_server(watched: Watched) 
     labels = {name: value for name, value in chat.attributes.items() if name.startswith("gen_ai.")}
     assert (labels["gen_ai.operation.name"], labels["gen_ai.provider.name"]) == ("chat", "openai")
     assert labels["gen_ai.request.model"] == labels["gen_ai.response.model"] == NAME
-    assert (labels["gen_ai.usage.input_tokens"], labels["gen_ai.usage.output_tokens"]) == (10, 10)
+    assert (labels["gen_ai.usage.input_tokens"], labels["gen_ai.usage.output_tokens"]) == (12, 8)
     assert (sent.kind, sent.parent) == (CLIENT, chat.span)
     assert sent.attributes["http.response.status_code"] == 200
     assert sent.attributes["server.port"] == node.model.port
